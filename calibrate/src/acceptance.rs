@@ -1,4 +1,5 @@
-//! Acceptance from the rounds of observed runs: a truth table, and rates by position in a round.
+//! Acceptance from the rounds of observed runs: a truth table (which drafts of each answer were right), and rates by
+//! position in a round. A round is a request's drafts of one step, verified together.
 //!
 //! A round that drafted K tokens and accepted `n` of them shows `n` right positions and, if n < K, one wrong position.
 //! If n = K, nothing was drafted at the next position: the round is censored there and counts as neither failure nor
@@ -10,7 +11,7 @@ use foretoken_recordings::request::{Answer, Rounds};
 use foretoken_sim::Recording;
 use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, TruthHeader, TruthTable};
 
-/// The last position for which a rate is given. Rates that were not observed are extrapolated.
+/// [`Acceptance`] has rates for the positions from 1 to this one. Rates that were not observed are extrapolated.
 const DEEPEST: usize = 16;
 
 /// Acceptance at one position of a round.
@@ -18,12 +19,12 @@ const DEEPEST: usize = 16;
 pub struct Position {
     /// Position of the draft in its round; the first draft has 1.
     pub position: usize,
-    /// Number of rounds that drafted this position and accepted everything before it.
+    /// Number of rounds that drafted this position and accepted all positions before it.
     pub reached: u64,
     /// Number of the `reached` rounds that accepted this position too.
     pub accepted: u64,
-    /// P(accepted | reached): observed, with one success and one failure added, or extrapolated if no round reached
-    /// this position.
+    /// P(accepted | reached). If rounds reached this position: (accepted + 1) / (reached + 2). Otherwise an
+    /// extrapolated rate.
     pub rate: f64,
     /// True if no round reached this position, so that the rate is extrapolated.
     pub extrapolated: bool,
@@ -34,16 +35,19 @@ pub struct Position {
 pub struct Acceptance {
     /// Acceptance at positions 1, 2, … of a round.
     pub positions: Vec<Position>,
-    /// Which drafts of each request were right, as a truth table; `None` if of no answer all rounds are known.
+    /// Which drafts of each answer were right, as a truth table. It has the answers whose rounds are all known; `None`
+    /// if there is no such answer.
     pub table: Option<TruthTable>,
-    /// Number of answers whose rounds are all known.
+    /// Number of answers with drafts whose rounds are all known.
     pub whole: usize,
-    /// Number of answers with missing rounds. It is not known at which output positions their reported rounds began.
+    /// Number of answers with drafts that have steps without drafts too. The output positions of their rounds are not
+    /// known, so `table` does not have these answers.
     pub broken: usize,
 }
 
 impl Acceptance {
-    /// Collects the acceptance of observed runs and of files of other tools. `None` if nothing was drafted.
+    /// Collects the acceptance of observed runs and of other tools' files. `None` if no round with drafts counts; the
+    /// last round of an answer never counts.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
@@ -85,7 +89,8 @@ impl Acceptance {
         Some(Acceptance { positions, table, whole, broken })
     }
 
-    /// P(accepted | reached) at positions 1, 2, …; the last of them may be extrapolated.
+    /// P(accepted | reached) at positions 1, 2, … of a round. Rates of positions that no round reached are
+    /// extrapolated.
     pub fn hazards(&self) -> Vec<f64> {
         self.positions.iter().map(|p| p.rate).collect()
     }
@@ -99,8 +104,8 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
     at as u16
 }
 
-/// Counts the rounds of an answer, except the last one, by position, and adds their draft lengths to `lengths`. The end
-/// of the answer may have cut that round, so tokens that are missing there are not rejections.
+/// Adds the rounds of an answer to `counts`, by position, and their draft lengths to `lengths`. The last round is left
+/// out: the answer may have ended within this round, so that a token missing there is no rejection.
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
@@ -109,8 +114,8 @@ fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     }
 }
 
-/// Adds `rounds` rounds that drafted `drafted` tokens and accepted `accepted` of them. Positions after the first
-/// rejection do not count.
+/// Adds `rounds` equal rounds to `counts`, by position. Each of these rounds drafted `drafted` tokens, of which the
+/// target accepted the first `accepted`. Positions after the first rejection do not count.
 fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u64)]) {
     for (position, count) in (0..drafted.min(accepted + 1)).zip(counts) {
         count.0 += rounds;
@@ -118,18 +123,17 @@ fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u6
     }
 }
 
-/// Whether the draft was right at each position of an answer; `None` if nothing was drafted there or it is not known.
-/// The first token comes from the prompt and is never drafted. Nothing is known after the last round.
+/// For each token of an answer: whether its draft was right. `None` if the token was not drafted, or if this is not
+/// known. The first token comes from the prompt's step and is never drafted. Nothing is known after the last round.
 fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let mut bits = vec![None];
     let tokens = answer.tokens() as usize;
     for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
         bits.extend(std::iter::repeat_n(Some(true), accepted as usize));
-        // Where every draft was accepted, the next position was not drafted.
+        // If every draft of the round was accepted, the token after these drafts was not drafted.
         bits.push((accepted < drafted).then_some(false));
     }
-    // The answer may have ended within its last round. Then a draft that seems wrong at the last token may have been
-    // right.
+    // If the answer ended within its last round, a draft that seems wrong at the last token may have been right.
     let over = bits.len() > tokens;
     bits.resize(tokens, None);
     if over
@@ -141,7 +145,8 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     bits
 }
 
-/// Which drafts of a request were right, as a simulation reads it; all positions are unknown if rounds are missing.
+/// Which drafts of an answer were right, as a recording that a simulation reads. If rounds of the answer are missing,
+/// no position is known.
 pub fn own_recording(answer: &Answer) -> Recording {
     let bits = match answer.rounds.as_ref().filter(|_| answer.rounds_are_whole()) {
         Some(rounds) => bits(answer, rounds),
@@ -151,12 +156,12 @@ pub fn own_recording(answer: &Answer) -> Recording {
     foretoken_traces::truth::observed_recording(&one)
 }
 
-/// The rates by position: observed, then extrapolated.
+/// The rates by position: first the observed rates, then extrapolated ones.
 ///
-/// Rounds that get far belong to easy text, so rates rise with depth and level off. Beyond the last observed position
-/// the differences between neighbouring rates continue as a geometric series. Its ratio is the ratio of the last two
-/// observed differences, held between 0 and 1/2. If fewer than three rates were observed, the last one is used for all
-/// further positions.
+/// Rounds that reach a deep position belong to easy text, so rates rise with depth and level off. Beyond the last
+/// observed position, the differences between neighbouring rates continue as a geometric series. The ratio of the
+/// series is the ratio of the last two observed differences, limited to the range from 0 to 1/2. With fewer than three
+/// observed rates, the last observed rate is used for all further positions. An extrapolated rate is at most 0.999.
 fn extrapolated(counts: &[(u64, u64)]) -> Vec<Position> {
     // One success and one failure are added, so that few rounds at a position do not give a rate of 0 or 1.
     let observed = counts.iter().take_while(|c| c.0 > 0);

@@ -44,14 +44,14 @@ pub struct Calibration {
     pub warnings: Vec<String>,
 }
 
-/// If more than this share of a busy server's time lies between logged steps, the server schedules asynchronously and
-/// the logged step times are not pass times.
+/// If more than this share of a busy server's time lies outside of the logged step times, the server is taken to
+/// schedule asynchronously. The logged step times are then not pass times.
 const ASYNC: f64 = 0.5;
-/// Fewest steps for a verdict on the costs. With fewer there is a warning.
+/// With fewer fitted steps than this, the verdict on the costs is "not judged", and there is a warning.
 const FEW: usize = 100;
 
 impl Calibration {
-    /// Calibrates on these runs and files.
+    /// Fits costs and acceptance to the runs `sources` and to the files `foreign` of other tools.
     ///
     /// # Errors
     /// The files contain neither step times nor acceptance, or the runs are of several servers.
@@ -92,7 +92,8 @@ impl Calibration {
         Ok(c)
     }
 
-    /// The name that tables use for the run or file with this index. Files of other tools are numbered after the runs.
+    /// The name that tables use for the run or file with index `source`. The indices of other tools' files come after
+    /// the indices of the runs.
     pub fn name_of(&self, source: usize) -> String {
         let foreign = || self.foreign.get(source - self.sources.len()).and_then(|f| f.path.file_name());
         match self.sources.get(source) {
@@ -168,8 +169,8 @@ impl Calibration {
         all
     }
 
-    /// A warning if the server schedules asynchronously: its steps overlap, and a logged step time is only the time for
-    /// which the host still had to wait.
+    /// A warning if the server schedules asynchronously; else `None`. The steps of such a server overlap, and the
+    /// logged time of a step is only the time for which the host still had to wait for the step's output.
     pub(crate) fn asynchronous(&self) -> Option<String> {
         let (mut inside, mut outside) = (0.0, 0.0);
         for row in &self.rows {
@@ -221,21 +222,21 @@ impl Calibration {
         })
     }
 
-    /// Tokens of the largest step without prompts. The linear cost model of the policies is fitted to passes up to this
-    /// size.
+    /// Number of tokens of the largest step without prompts. The policies' linear cost model is fitted to passes of up
+    /// to this size.
     fn decode_tokens(&self) -> u64 {
         self.rows.iter().filter(|r| r.prompts == 0).map(|r| r.verified).max().unwrap_or(1)
     }
 }
 
-/// The engine's settings: the settings of the first experiment that a run has, replaced by values from the server's
-/// metrics and from the runs.
+/// The engine's settings: the settings of the first run that has an experiment, else the defaults. Values from the
+/// server's version, from its metrics and from the observed steps replace them.
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();
     engine.version = one_server::release(sources).0;
-    // Used if the experiment sets neither: a logged step ends when its drafts are made, and the host's work follows
-    // before the next step begins.
+    // Used where the experiment does not set the key: a logged step ends when its drafts are made, and the host's work
+    // follows before the next step begins.
     engine.async_scheduling.get_or_insert(false);
     engine.deliver_at.get_or_insert(DeliverAt::Drafted);
     for source in sources {
@@ -255,7 +256,8 @@ fn engine(sources: &[Source]) -> EngineConfig {
     engine
 }
 
-/// A warning if the run fell behind its arrivals: such a run shows the server's queue, not its speed.
+/// A warning if the server fell behind the arrivals of the run; else `None`. Such a run shows the server's queue, not
+/// its speed. A closed loop never falls behind.
 fn backlog(source: &Source) -> Option<String> {
     if source.recording.head.clients.is_some() {
         return None;
@@ -264,7 +266,7 @@ fn backlog(source: &Source) -> Option<String> {
 }
 
 impl Calibration {
-    /// The verdict on the costs, from steps and runs that were held out.
+    /// The verdict on the costs, from their errors on steps and runs that were held out of a fit.
     fn judged(&self) -> Verdict {
         let c = self;
         if let Some(why) = c.asynchronous() {

@@ -1,8 +1,8 @@
 //! Compares observed runs of a server with what a calibration predicts of them.
 //!
-//! The error of each number is split into the parts of acceptance, of costs and of the schedule. For this a run is also
-//! predicted with its own acceptance, and with its own acceptance and costs. Two simple predictions, made without a
-//! simulation, are reported for comparison.
+//! The error of each number is split into the parts of acceptance, of costs and of the schedule. For this, each run is
+//! predicted twice more: with the acceptance observed in this run, and with the acceptance and the costs of this run.
+//! Two simple predictions, made without a simulation, are reported for comparison.
 
 use crate::folder::{make, put};
 use crate::kept::Kept;
@@ -14,9 +14,10 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Compares observed runs with what a calibration predicts of them. `fitted` are the runs that the calibration was made
-/// from, as far as their recordings still exist. The interpolated prediction is made from them. Runs whose draft length
-/// cannot be predicted are left out with a warning. The schedule of each other run is repeated and compared too.
+/// Predicts the observed `runs` from the calibration `kept` and compares. `fitted` are the runs that the calibration
+/// was made from and whose recordings still exist; the interpolated prediction uses them. A run whose draft length
+/// cannot be predicted is left out with a warning. For each other run, Foretoken's scheduler also repeats the schedule,
+/// and its steps are compared with the log.
 ///
 /// # Errors
 /// The engine does not accept the calibration's settings.

@@ -26,8 +26,8 @@ pub struct StepRow {
     pub part: Part,
     /// End of the step as a share of its run's duration, from 0 to 1; 0 for steps of other tools' files.
     pub when: f64,
-    /// Number of draft passes after the target's pass. Each runs over one token per request; the first also runs over
-    /// the step's tokens.
+    /// Number of draft passes after the target's pass. Each draft pass runs over one token per request. The first one
+    /// also runs over the tokens of the target's pass.
     pub k: u32,
     /// Number of requests that decode.
     pub decodes: u32,
@@ -41,22 +41,25 @@ pub struct StepRow {
     pub context: u64,
     /// The time of `part` in seconds. In a step log this is the time of the engine's worker.
     pub elapsed_s: f64,
-    /// The host's part in seconds: the time from the previous log line to this one, minus the worker's time. `None` if
-    /// the server may have been idle before the step, or was interrupted.
+    /// The host's time for the step in seconds: the time from the previous log line to this one, minus the worker's
+    /// time. `None` if the server may have been idle before the step, or if the time is so long that the host was
+    /// interrupted.
     pub host_s: Option<f64>,
 }
 
-/// Host times above this many times the median count as interruptions.
+/// A host time above this multiple of the median host time counts as an interruption.
 const INTERRUPTED: f64 = 10.0;
-/// Most tokens of a step. A log line with more is damaged.
+/// Largest plausible number of tokens in a step. A log line with a larger number is damaged.
 const MOST_TOKENS: u64 = 1 << 20;
-/// Longest time of a step, in seconds. A log line with more is damaged.
+/// Longest plausible time of a step, in seconds. A log line with a longer time is damaged.
 const LONGEST_S: f64 = 3600.0;
 
-/// The logged steps of all runs. `engine` has the server's settings, which decide how many draft passes a step makes.
-/// The first step of a run is left out, because it warms up. In a run with several draft lengths, a step is left out if
-/// the log does not show how many tokens were drafted after it. Steps of damaged lines are left out too. With
-/// asynchronous scheduling the time of a step includes its host part.
+/// The logged steps of all runs, except three kinds. The first step of a run is left out, because it warms up. Steps of
+/// damaged log lines are left out. In a run with several draft lengths, a step is left out if the log does not show how
+/// many tokens were drafted after it.
+///
+/// `engine` has the server's settings, which decide how many draft passes a step makes. With asynchronous scheduling,
+/// the time of a step includes its host time.
 pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
     let mut all = Vec::new();
     for (source, s) in sources.iter().enumerate() {
@@ -67,7 +70,8 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
         for (i, (before, step)) in steps.iter().zip(steps.iter().skip(1)).enumerate() {
             let Some(k) = passes[i + 1] else { continue };
             let logged = step.logged;
-            // A decoding request was already running in the step before, so the server was not idle in between.
+            // A decoding request was already running in the step before, so the server was not idle between the two
+            // steps.
             let busy =
                 logged.generation_requests > 0 && before.logged.iteration.checked_add(1) == Some(logged.iteration);
             let period = step.end.saturating_sub(before.end).as_s();
@@ -97,16 +101,16 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
     all
 }
 
-/// For asynchronous scheduling: adds the host's part to the time of each step of a busy server, which gives the time
-/// from log line to log line. Such a server logs how long the host waited for a step's output. The host works while the
-/// pass runs, so the pass takes longer than the logged time.
+/// For asynchronous scheduling: adds the host's time to the time of each step of a busy server. The sum is the time
+/// from log line to log line. Such a server logs only how long the host waited for a step's output. The host works
+/// while the pass runs, so the pass takes longer than the logged time.
 fn add_overlap(rows: &mut [StepRow]) {
     for row in rows {
         row.elapsed_s += row.host_s.unwrap_or(0.0);
     }
 }
 
-/// Number of draft passes after each step of a run; `None` if the log does not show it.
+/// For each step of a run: the number of draft passes after this step; `None` if the log does not show it.
 fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
     let steps = &source.run.steps;
     if let Some(k) = source.k {
@@ -114,7 +118,7 @@ fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
     }
     let lengths = step_lengths(&source.run);
     let most = lengths.iter().flatten().max().copied().unwrap_or(0);
-    // Drafts that are made after a step are verified in the next one.
+    // The drafts that are made after step `i` are verified in step `i + 1`.
     let behind = |i: usize| {
         let (step, next) = (&steps[i], steps.get(i + 1)?);
         let follows = step.logged.iteration.checked_add(1) == Some(next.logged.iteration);
@@ -123,8 +127,8 @@ fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
     (0..steps.len()).map(behind).collect()
 }
 
-/// Tokens in KV over time, of the requests that have received a part of their answer and not yet all of it: (time from
-/// which the number holds, tokens), in order of time.
+/// The number of tokens in KV over time, as (time from which the number holds, number of tokens), sorted by time. A
+/// request counts from the first chunk of its answer to the last chunk.
 fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
     let mut changes: Vec<(Time, i64)> = Vec::new();
     for a in answers {
@@ -146,15 +150,15 @@ fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
     changes
 }
 
-/// The tokens in KV at the time `at`.
+/// The number of tokens in KV at the time `at`. `context` is the list that the function `context` makes.
 fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
     let after = context.partition_point(|c| c.0 <= at);
     after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))
 }
 
-/// Removes `host_s` where it exceeds [`INTERRUPTED`] times the median of all rows: there another process held the
-/// machine, or the server was idle. The steps themselves stay, even very long ones, because an interrupted step is part
-/// of what the server does on average.
+/// Removes `host_s` from each row in which it exceeds [`INTERRUPTED`] times the median of all rows. In such a step
+/// another process held the machine, or the server was idle. The rows themselves stay, even for very long steps,
+/// because interrupted steps are part of what the server does on average.
 fn forget_interruptions(rows: &mut [StepRow]) {
     let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
     host.sort_by(f64::total_cmp);
@@ -192,8 +196,9 @@ mod tests {
         ];
         let context = context(&all);
         let tokens_at = |t: u64| context_at(&context, Time(t));
-        // At time 5 request 0 has 10 prompt tokens and 1 output token in KV. At 8 it has 3 more, and request 1 has 11.
-        // Request 0 ends at 12, request 1 at 20. Request 2 got its whole answer in one chunk and counts at no time.
+        // At time 5 request 0 has 10 prompt tokens and 1 output token in KV. At time 8 request 0 has 3 tokens more, and
+        // request 1 has 11. Request 0 ends at 12, request 1 at 20. Request 2 got its whole answer in one chunk and
+        // counts at no time.
         assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(tokens_at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
     }
 

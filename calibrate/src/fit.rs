@@ -21,24 +21,24 @@ use std::collections::BTreeSet;
 /// Numbers of batched tokens at which the slope of the target's cost may change.
 const BENDS: [u64; 14] = [1, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024];
 
-/// How often the fit is repeated. The first fit takes errors relative to the observed times, each repeat relative to
-/// the times that the previous fit predicts. With observed times alone, steps that were short by chance would count
-/// most, and the fit would lie below the mean.
+/// How often the fit is repeated. In the first fit, errors are relative to the observed times. In each repeat, they are
+/// relative to the times that the previous fit predicts. With observed times alone, steps that were short by chance
+/// would count most, and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 
-/// A target pass takes at least this share of the shortest step. Without this bound a fit to few steps may give all of
-/// their time to context or drafts. A pass without cost would make whole runs take no time, and a draft pass that costs
-/// twenty target passes would never pay.
+/// A fitted target pass takes at least this share of the shortest observed step. Without this bound, a fit to few steps
+/// may give all of the time to context or to drafts. Target passes would then be free, so that whole runs take no time,
+/// or a draft pass would cost as much as twenty target passes and would never pay.
 const LEAST_SHARE: f64 = 0.05;
 
 /// A fit separates draft passes from target passes if the standard error of the draft's share of a step is at most
-/// this. That is precise enough: whether drafting pays is a matter of some tens of per cent of a step.
+/// this. This precision is enough: whether drafting pays depends on differences of some tens of per cent of a step.
 const MOST_ERROR: f64 = 0.10;
 
-/// If [`own_share`] is below this, it comes from rounding errors alone.
+/// A result of [`own_share`] below this comes from rounding errors alone.
 const ROUNDING: f64 = 1e-6;
 
-/// Largest number of pass sizes to which the linear cost model of the policies is fitted.
+/// The policies' linear cost model is fitted to at most this number of pass sizes.
 const SIZES: u64 = 4096;
 
 /// The fitted costs of target passes, of draft passes and of the host.
@@ -97,8 +97,8 @@ impl CostFit {
         fit
     }
 
-    /// The time to which the error of a step is relative: the predicted time, but at least [`LEAST_SHARE`] of the
-    /// observed.
+    /// The time in seconds to which the error of a step is relative: the predicted time, but at least [`LEAST_SHARE`]
+    /// of the observed time.
     fn expected_s(&self, r: &StepRow) -> f64 {
         self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
@@ -126,10 +126,11 @@ impl CostFit {
         LatencySpec::Linear(self.draft)
     }
 
-    /// The linear cost model that policies assume for the target (the belief), fitted to the predicted times of passes
-    /// of up to `most` tokens.
+    /// The linear cost model that policies assume for the target (their belief). The line is fitted to the times that
+    /// `self` predicts for passes of 1 to `most` tokens.
     pub fn target_line(&self, most: u64) -> Coefficients {
-        // Least squares of relative errors, each size once. Above SIZES sizes only every n-th is used.
+        // Least squares of relative errors. Each size counts once; if there are more than SIZES sizes, only every n-th
+        // one counts.
         let most = most.max(2);
         let sizes: Vec<u64> = (1..=most).step_by(most.div_ceil(SIZES) as usize).collect();
         let a = DMatrix::from_fn(sizes.len(), 2, |i, j| {
@@ -141,9 +142,10 @@ impl CostFit {
     }
 }
 
-/// Numbers of tokens at which the slope of the target's cost may change, from the smallest step to the largest. A bend
-/// is used only if a step lies on it or between it and the bend before. Otherwise many lines would explain the larger
-/// steps equally well, and the fit would choose one of them.
+/// Numbers of tokens at which the slope of the target's cost may change: the size of the smallest step, some of
+/// [`BENDS`], the size of the largest step. A bend is used only if some step is larger than the bend before and not
+/// larger than this bend. Otherwise many curves would explain the larger steps equally well, and the fit would choose
+/// one of them.
 fn bends(rows: &[StepRow]) -> Vec<u64> {
     let sizes: BTreeSet<u64> = rows.iter().map(tokens).collect();
     let (least, most) = (*sizes.first().expect("steps"), *sizes.last().expect("steps"));
@@ -167,10 +169,10 @@ pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
     own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= MOST_ERROR
 }
 
-/// The part of the least-squares column "number of draft passes" that no combination of the target's columns explains,
-/// as a share of the column's squared norm. It is about 0.3 for runs of K = 0 and K = 3, and 0 up to rounding if every
-/// step drafted equally many tokens. `noise` / sqrt(share · number of steps) is the standard error of the draft's share
-/// of a step.
+/// How much of the least-squares column "number of draft passes" no combination of the target's columns explains, as a
+/// share of the column's squared norm. The share is about 0.3 for runs of K = 0 and K = 3. It is 0 up to rounding if
+/// every step drafted equally many tokens. The standard error of the draft's share of a step is `noise` / sqrt(share ·
+/// number of steps).
 fn own_share(rows: &[StepRow]) -> f64 {
     if rows.is_empty() {
         return 0.0;
@@ -184,7 +186,7 @@ fn own_share(rows: &[StepRow]) -> f64 {
     let mut basis: Vec<DVector<f64>> = Vec::new();
     for mut column in (0..draft_columns(&bends)).map(relative_column) {
         let length = column.norm();
-        // Done twice, because rounding errors leave a rest after the first time.
+        // Each column is made orthogonal twice, because rounding errors leave a remainder after the first time.
         for _ in 0..2 {
             basis.iter().for_each(|b| column -= b * b.dot(&column));
         }
@@ -215,7 +217,8 @@ impl Fitting<'_> {
         let part = |r: &StepRow| if costs == Costs::Apart { r.part } else { Part::Target };
         let entry = |i: usize, j: usize| column(&StepRow { part: part(&rows[i]), ..rows[i] }, bends, j);
         let a = DMatrix::from_fn(rows.len(), columns, |i, j| entry(i, j) / expected[i]);
-        // The time above the lower bound of a target pass, which is what least squares fits.
+        // The observed time minus the lower bound of a target pass, relative to the expected time. Least squares fits
+        // this.
         let rest = |i: usize| (rows[i].elapsed_s - least_s * entry(i, 0)) / expected[i];
         let mut x = nnls(&a, &DVector::from_fn(rows.len(), |i, _| rest(i)));
         x[0] += least_s;
@@ -242,8 +245,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Index of the first column of the draft's costs: context, tokens and passes. Before them are the target's columns: a
-/// constant, one ramp between each two bends, and context.
+/// Index of the draft's first column. The draft has three columns: context, tokens and passes. The target's columns
+/// come before them: a constant, one ramp between each two neighbouring bends, and context.
 fn draft_columns(bends: &[u64]) -> usize {
     bends.len() + 1
 }
@@ -255,7 +258,7 @@ fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
         (j, Part::Target) if j >= drafts => 0.0,
         (0, _) => 1.0,
         (j, _) if j <= ramps => {
-            // The last ramp goes on rising beyond the largest step.
+            // The last ramp continues to rise beyond the largest step.
             let (from, to) = (bends[j - 1] as f64, bends[j] as f64);
             let share = (tokens(r) as f64 - from) / (to - from);
             if j == ramps { share.max(0.0) } else { share.clamp(0.0, 1.0) }
@@ -277,8 +280,8 @@ fn passes(r: &StepRow) -> f64 {
     f64::from(r.k)
 }
 
-/// Tokens of all draft passes: the first runs over the step's tokens and one more per request, each later pass over one
-/// token per request.
+/// Tokens of all draft passes after the step. The first pass runs over the step's tokens and one more per request, each
+/// later pass over one token per request.
 fn draft_tokens(r: &StepRow) -> f64 {
     let requests = f64::from(r.decodes + r.prompts);
     match r.k {
@@ -292,7 +295,8 @@ fn draft_context(r: &StepRow) -> f64 {
     r.context as f64 * f64::from(r.k)
 }
 
-/// Linear interpolation between points at `x`. The first and the last segment extend beyond the ends.
+/// The value at `x` of the line through `points`, by linear interpolation. Outside of the points, the first and the
+/// last segment continue. One point gives a constant.
 fn line(points: &[(u64, f64)], x: u64) -> f64 {
     if points.len() == 1 {
         return points[0].1;
@@ -306,7 +310,7 @@ fn line(points: &[(u64, f64)], x: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A step of plain decoding with this many requests, on a machine that takes 1.5 ms a pass and 50 µs a token.
+    /// A step of plain decoding with `decodes` requests, on a machine that takes 1.5 ms per pass and 50 µs per token.
     fn step(decodes: u32) -> StepRow {
         StepRow {
             source: 0,

@@ -19,16 +19,17 @@ pub struct Foreign {
     pub format: String,
     /// The timed steps of the file.
     pub rows: Vec<StepRow>,
-    /// Rounds: (drafted tokens, accepted tokens, number of such rounds).
+    /// Rounds of drafting, as (drafted tokens, accepted tokens, number of rounds with these numbers).
     pub rounds: Vec<(u32, u32, u64)>,
-    /// Requests: arrival (seconds; `None` if only their order is known), prompt and output tokens.
+    /// Requests, as (arrival, prompt tokens, output tokens). The arrival is in seconds; `None` if the file has only the
+    /// order of the requests.
     pub requests: Vec<(Option<f64>, u32, u32)>,
     /// Notes for the user on what the file's numbers do not include.
     pub notes: Vec<String>,
 }
 
-/// Reads a file of any known format. Its rows get `index` as their `source`. `draft_length` is the server's draft
-/// length, which is needed if the format lacks it.
+/// Reads a file of another tool, and detects its format. The timed steps get `index` as their `source`. `draft_length`
+/// is the server's draft length. It is needed only if the format does not state it.
 ///
 /// # Errors
 /// The format is not known, or the file is damaged or lacks something that is needed.
@@ -75,13 +76,13 @@ fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
     }
 }
 
-/// Reads vLLM's timed forward passes: batches of stated shape, of the target with its drafter or of the target alone.
+/// Reads vLLM's timed forward passes. Each is a pass of a batch with a stated shape, by the target with its drafter or
+/// by the target alone.
 fn forward_cases(f: &mut Foreign, source: usize) -> Result<()> {
     let cases = vllm_forward::read(&f.path).map_err(unread)?;
     let mut unknown = 0;
     for case in &cases {
-        // If a case with drafts does not say whether the drafter ran, its time counts as the drafter's and the
-        // target's.
+        // If a case with drafts does not say whether the drafter ran, its time counts as the time of both models.
         let drafts = case.shape.requests.iter().any(|r| r.num_draft_tokens > 0);
         unknown += usize::from(case.drafter.is_none() && drafts);
         let part = if case.drafter == Some(false) { Part::Target } else { Part::Step };
@@ -129,8 +130,8 @@ fn vllm_serve(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-/// (draft length, accepted tokens, number of rounds) for exactly 0, 1, … accepted tokens, from the shares of rounds
-/// that accepted at least 1, 2, … tokens.
+/// (draft length, accepted tokens, number of rounds) for 0, 1, … accepted tokens. `at_least` has the shares of all
+/// `rounds` that accepted at least 1, 2, … tokens.
 fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
     let k = at_least.len() as u32;
     let share = |n: usize| if n == 0 { 1.0 } else { at_least.get(n - 1).copied().unwrap_or(0.0) };
@@ -160,7 +161,7 @@ fn requests(f: &mut Foreign) -> Result<()> {
         }
         let Some(s) = &r.speculation else { continue };
         let deepest = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
-        // SGLang counts the configured draft length for every step as proposed, even where it drafted less.
+        // SGLang takes the configured draft length as proposed in every step, even in steps that drafted less.
         adaptive += usize::from(s.proposed_drafts.is_some_and(|p| p != s.verify_steps * u64::from(deepest)));
         let counted = s.correct_drafts_histogram.iter().enumerate();
         f.rounds.extend(counted.map(|(accepted, &n)| (deepest, accepted as u32, n)));
@@ -201,8 +202,8 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
     Ok(())
 }
 
-/// Reads SGLang's DSpark records: draft and verification times of steps, and, unless it was simulated, the acceptance
-/// of every request.
+/// Reads SGLang's DSpark records: the draft times and the verification times of steps, and the acceptance of every
+/// request. Simulated acceptance is not read.
 fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
     for records in sglang_dspark::read(&f.path).map_err(unread)? {
         if records.simulated_accept_length.is_some() {

@@ -9,15 +9,15 @@ use foretoken_profiler::median;
 use foretoken_recordings::request::Answer;
 use foretoken_recordings::steps::{PlacedStep, step_of};
 
-/// Fewest requests to an idle server from which the delay is estimated.
+/// The delay is estimated only if at least this number of requests came to an idle server.
 const FEW: usize = 5;
 
-/// Delays below this count as 0, in seconds. The log resolves 0.01 ms, and any delay above 0 makes a closed-loop client
-/// miss a step.
+/// A delay below this, in seconds, counts as 0. The log resolves 0.01 ms, and in a simulation any delay above 0 makes a
+/// client of a closed loop miss a step.
 const RESOLUTION: f64 = 1e-4;
 
-/// Seconds between client and scheduler (HTTP, tokenizer, processes): the median over requests that came to an idle
-/// server, minus the host's part of a step. `None` if fewer than `FEW` requests did.
+/// Seconds from client to scheduler and back (HTTP, tokenizer, processes): the median over requests that came to an
+/// idle server, minus `host_s`, the host's time for a step. `None` if there are fewer than `FEW` such requests.
 pub fn frontend_s(sources: &[Source], host_s: f64) -> Option<f64> {
     let delays: Vec<f64> =
         sources.iter().flat_map(|s| s.run.answers.iter().filter_map(|a| delay_s(a, &s.run.steps))).collect();
@@ -25,8 +25,9 @@ pub fn frontend_s(sources: &[Source], host_s: f64) -> Option<f64> {
     Some(if delay < RESOLUTION { 0.0 } else { delay })
 }
 
-/// Time to first token minus the worker's time of the prompt's step, in seconds: the delay and the host's part. `None`
-/// unless the request came to an idle server and its whole prompt ran alone in one step.
+/// Time to first token minus the worker's time for the prompt's step, in seconds. This is the delay plus the host's
+/// time for the step. `None` unless the request came to an idle server and one step ran its whole prompt and nothing
+/// else.
 fn delay_s(answer: &Answer, steps: &[PlacedStep]) -> Option<f64> {
     let first = answer.chunks.first()?.0;
     let at = step_of(steps, first)?;
@@ -45,8 +46,8 @@ mod tests {
     use crate::source::open_all;
     use crate::synthetic::LAW;
 
-    /// The synthetic server answers when it writes the step's log line, one host time after the pass, and adds no
-    /// delay.
+    /// The synthetic server sends its answer when it writes the step's log line, one host time after the pass. It adds
+    /// no delay.
     #[test]
     fn the_delay_is_read_from_first_tokens_of_an_idle_server() {
         let dir = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ pub struct Error {
     pub steps: usize,
     /// Mean of |predicted / observed − 1|.
     pub mean_absolute: f64,
-    /// Sum of predicted over sum of observed times, minus 1. Long runs are off by this share.
+    /// Sum of predicted times / sum of observed times − 1. The predicted duration of a long run has this error.
     pub bias: f64,
 }
 
@@ -23,29 +23,31 @@ impl Error {
     }
 }
 
-/// How far one live run is from costs that were fitted to the runs of other cells (other policies or loads).
+/// Errors of the predicted pass times of one live run. The costs were fitted to the runs of other cells (other policies
+/// or loads).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRun {
     /// Label of the run's policy.
     pub policy: String,
     /// The name of the run's recording, a tape.
     pub tape: String,
-    /// Error of the sum of all target passes: predicted over measured, minus 1; `None` if the run or all other cells
-    /// have none.
+    /// Error of the summed time of target passes: predicted / measured − 1. `None` if the run or all other cells have
+    /// no target pass.
     pub target: Option<f64>,
-    /// Error of the sum of all draft passes; `None` if the run or all other cells drafted nothing.
+    /// Error of the summed time of draft passes: predicted / measured − 1. `None` if the run or all other cells have no
+    /// draft pass.
     pub draft: Option<f64>,
 }
 
 /// Errors of step times that a fit predicts, on steps left out of the fit and on the fitted steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// (index of a run, error of a fit to all other runs on this run). A run is left out if it has a draft length for
-    /// which the other runs have no batches as small and as large as its own.
+    /// For each run: (index of the run, error on its steps of a fit to all other runs). A run is missing if it has a
+    /// draft length for which the other runs lack batches as small and as large as its own.
     pub by_run: Vec<(usize, Error)>,
-    /// Error on the second halves of all runs, of a fit to their first halves.
+    /// Error on the second halves of all runs, of a fit to the first halves.
     pub by_time: Error,
-    /// Error on the steps that the fit was made from.
+    /// Error of the fit on the steps to which it was fitted.
     pub fitted: Error,
     /// (draft length, error on the fitted steps of this draft length).
     pub by_length: Vec<(u32, Error)>,
@@ -74,15 +76,16 @@ pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Erro
 }
 
 impl HeldOut {
-    /// The errors of `fit`, which `fit_to` has made from `rows`. `fit_to` is repeated with steps left out.
+    /// The errors of `fit`, and of further fits that leave steps out. `fit_to` is the function that made `fit` from
+    /// `rows`; it makes the further fits too.
     pub fn of(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> HeldOut {
         let mut runs: Vec<usize> = rows.iter().map(|r| r.source).collect();
         runs.dedup();
         let mut by_run = Vec::new();
         for &run in &runs {
             let (own, others): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.source == run);
-            // If the other runs lack this draft length with batches as small and as large as this run's, their fit
-            // would extrapolate.
+            // The fit to the other runs must not extrapolate. So these need the same draft length, with batches as
+            // small and as large as this run's.
             let lengths: BTreeSet<u32> = own.iter().map(|r| r.k).collect();
             let covered = |k: u32| match (batches(&own, k), batches(&others, k)) {
                 (Some((least, most)), Some(others)) => others.0 <= least && most <= others.1,
@@ -164,7 +167,7 @@ mod tests {
     fn noise_leaves_the_fit_unbiased() {
         let mut rows = rows();
         for (i, row) in rows.iter_mut().enumerate() {
-            // Half of the steps a third shorter, half a third longer.
+            // Half of the steps are a third shorter, the other half a third longer.
             row.elapsed_s *= if i / 8 % 2 == 0 { 2.0 / 3.0 } else { 4.0 / 3.0 };
         }
         let bias = error(&CostFit::to(&rows), rows.iter()).bias;

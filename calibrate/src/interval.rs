@@ -5,8 +5,8 @@
 //! - **Acceptance from finitely many requests.** Each draw resamples the calibration's recordings (a bootstrap by
 //!   request).
 //! - **Depths that were never drafted.** Their rates are extrapolated; each draw moves them all in one direction.
-//! - **Costs and schedule.** A fixed share (`foretoken_compare::server_runs::interval`), which includes steps that the
-//!   calibration has not seen.
+//! - **Costs and schedule.** A fixed relative error is added (`foretoken_compare::server_runs::interval`). It also
+//!   covers steps that the calibration has not seen.
 //!
 //! The run's arrivals, prompts and lengths are given, so they add no uncertainty.
 
@@ -22,11 +22,11 @@ use rand_distr::{Distribution, StandardNormal};
 /// Number of draws. A standard deviation over 32 draws is itself uncertain by 13 %.
 const DRAWS: u64 = 32;
 
-/// Standard deviation of the log-odds of an extrapolated acceptance rate, assumed.
+/// Assumed standard deviation of the log-odds of an extrapolated acceptance rate.
 const EXTRAPOLATED: f64 = 0.2;
 
-/// The predicted numbers of a cell (latencies, throughput): `[i][j]` is draw i of repeat j. Empty if nothing is
-/// drafted.
+/// Predictions of a cell's numbers (latencies, throughput) with randomly drawn acceptance: `[i][j]` is the prediction
+/// of repeat j with draw i. Empty if the draft length `k` is 0.
 pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<Numbers>>> {
     if k == 0 {
         return Ok(Vec::new());
@@ -48,8 +48,8 @@ pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<
     (0..DRAWS).map(one).collect()
 }
 
-/// A truth table with as many outputs as `table`, drawn from `table` with replacement. The log-odds of extrapolated
-/// rates are moved by `by`.
+/// A truth table with the same number of outputs, drawn from the outputs of `table` with replacement. `by` is added to
+/// the log-odds of extrapolated rates.
 fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     let (n, luck) = (table.outputs.len(), Luck::new(draw, Stream::Request, 0));
     let drawn = (0..n as u64).map(|i| table.outputs[(luck.unit(i) * n as f64) as usize].clone());
@@ -60,7 +60,8 @@ fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     TruthTable { header, outputs: drawn.collect() }
 }
 
-/// The rates by position. After the first `seen` positions the log-odds of each rate are moved by `by`.
+/// The rates by position, where `by` is added to the log-odds of each rate after the first `seen` positions. Rates of 0
+/// and 1 stay.
 fn moved(rates: &[f64], seen: usize, by: f64) -> Vec<f64> {
     let shifted = |rate: f64| {
         let odds = (rate / (1.0 - rate)) * by.exp();

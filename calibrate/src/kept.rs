@@ -1,5 +1,5 @@
-//! Writes and reads the folder of a calibration: a profile, a truth table, acceptance by category, traces, an
-//! experiment that runs on them, the results as JSON, and a page.
+//! Writes and reads the folder of a calibration. It has a profile, a truth table, acceptance by category, traces, an
+//! experiment that uses these files, the results as JSON, and a page.
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
@@ -47,7 +47,8 @@ pub struct Found<'a> {
     pub draft_lengths: Vec<u32>,
     /// True if draft passes and target passes have separate costs.
     pub separated: bool,
-    /// The draft length of the latest observed run; `None` if it is not known or not one length.
+    /// The draft length of the latest observed run; `None` if it is not known, or if the server drafted several
+    /// lengths.
     pub now: Option<u32>,
     /// The loads under which the server was observed.
     pub loads: Vec<ObservedLoad>,
@@ -59,8 +60,8 @@ pub struct Found<'a> {
     pub verdict: Option<&'a Verdict>,
     /// Acceptance by position in a round.
     pub acceptance: &'a [Position],
-    /// Draws of the factors by which the true costs may differ from the fitted ones; empty if only the error between
-    /// runs is known.
+    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty if only the
+    /// error between runs is known.
     #[serde(skip_serializing_if = "<[CostFactors]>::is_empty")]
     pub costs: &'a [CostFactors],
     /// Limits of the data, for the user.
@@ -94,7 +95,8 @@ impl Calibration {
         observed.chain(foreign).collect()
     }
 
-    /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
+    /// Writes the calibration into a folder. The folder must be new or empty, or hold a calibration if `overwrite` is
+    /// true.
     ///
     /// # Errors
     /// The folder holds something else, a file cannot be written, or the experiment cannot run.
@@ -118,7 +120,7 @@ impl Calibration {
             check_experiment(folder)?;
         }
         put(PAGE, page::page(self).html().as_bytes())?;
-        // This file comes last: if it is there, the folder is complete.
+        // This file is written last: a folder that has it is complete.
         put(FOUND, self.found().as_bytes())
     }
 
@@ -180,10 +182,11 @@ impl Calibration {
         Ok(text)
     }
 
-    /// The engine's settings as a table, without the keys that the profile gives.
+    /// The engine's settings as a TOML table, without `step_overhead_s`, which the profile gives. `max_draft_len` is at
+    /// least the longest observed draft length.
     fn engine_table(&self) -> Result<String> {
         let cannot = |e: toml::ser::Error| Problem::failed(format!("the engine's settings cannot be written: {e}"));
-        // The experiment simulates every observed draft length.
+        // The experiment simulates every observed draft length, so `max_draft_len` must allow the longest one.
         let longest = self.lengths().last().copied().unwrap_or(0);
         let max_draft_len = self.engine.max_draft_len.max(longest.min(MAX_SPEC_LEN));
         let mut engine =
@@ -193,8 +196,8 @@ impl Calibration {
         toml::to_string(&whole).map_err(cannot)
     }
 
-    /// The keys of `[workload]`: the requests of the first run with open arrivals, else of the run with most requests,
-    /// else of the first file of another tool that has requests.
+    /// The keys of `[workload]`. The requests come from the first run with open arrivals, else from the run with most
+    /// requests, else from the first file of another tool that has requests. `None` if there are no requests.
     fn workload(&self) -> Result<Option<String>> {
         let open = self.sources.iter().position(|s| s.recording.head.clients.is_none());
         let most = || (0..self.sources.len()).max_by_key(|&i| self.sources[i].run.workload.len());
@@ -231,7 +234,8 @@ fn keys(workload: &WorkloadSpec) -> Result<String> {
     Ok(table.iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
 }
 
-/// Makes the folder. Refuses one with other content; with `overwrite` it removes the files of an earlier calibration.
+/// Makes the folder for a calibration. Refuses a folder with other content. With `overwrite`, removes the files of an
+/// earlier calibration.
 pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
     check_free(folder, FOUND, "a calibration", overwrite)?;
     make(folder)?;
@@ -244,15 +248,15 @@ pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
 pub struct Kept {
     /// The costs of passes and of the host.
     pub cost: Calibrated,
-    /// Acceptance by request; `None` if it is not known.
+    /// Which drafts of each observed answer were right (a truth table); `None` if the calibration has none.
     pub table: Option<TruthTable>,
     /// Acceptance by position in a round: P(accepted | reached).
     pub rates: Vec<f64>,
     /// The settings of the simulated engine.
     pub engine: EngineConfig,
-    /// The files from which the calibration was made. It must not predict them.
+    /// The files from which the calibration was made. The calibration must not predict these runs.
     pub inputs: Vec<Input>,
-    /// Warnings about the profile: that it was edited, or is not trusted.
+    /// Warnings about the profile: that it was edited, or that its costs are not trusted.
     pub warnings: Vec<String>,
     /// The observed server; `None` if the calibration does not name it.
     pub server: Option<Server>,
@@ -296,7 +300,7 @@ fn bad(path: &Path, what: String) -> Box<Problem> {
     Problem::bad_input(format!("{}: {what}", path.display())).help("give a folder that `foretoken calibrate` wrote")
 }
 
-/// The run that started last; of runs that started at the same time, the one that is listed last.
+/// The run that started last. If several runs started at that time, the last of them in `loads`.
 fn last(loads: &[ObservedLoad]) -> Option<&SeenRun> {
     loads.iter().flat_map(|load| &load.runs).max_by_key(|run| run.started_unix_us)
 }
@@ -316,15 +320,17 @@ pub struct Known {
     pub steps: usize,
     /// Number of positions of a round at which drafts were observed.
     pub positions: u32,
-    /// Error between runs, as a share: each run's summed step times are predicted by the other runs, and this is the
-    /// root mean square of the errors. If no run was left out, the error on the summed later halves.
+    /// Error between runs, as a share. For each run, a fit to the other runs predicts the sum of the run's step times;
+    /// this is the root mean square of the errors of these sums. If no run was left out, it is the error of the summed
+    /// step times of the second halves.
     pub between_runs: f64,
     /// Acceptance by position in a round.
     pub acceptance: Vec<Position>,
-    /// Number of requests of all loads together; each run counts as many as the first run of its load.
+    /// Number of requests of all runs together. Each run counts with the number of requests of the first run of its
+    /// load.
     pub requests: usize,
-    /// Draws of the factors by which the true costs may differ from the fitted ones; empty if only the error between
-    /// runs is known.
+    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty if only the
+    /// error between runs is known.
     pub costs: Vec<CostFactors>,
 }
 
@@ -356,8 +362,8 @@ impl Known {
         last(&self.loads)
     }
 
-    /// The reason why no advice can be given, and the draft length to observe next, if that helps. `None` if advice can
-    /// be given.
+    /// If the calibration cannot give advice: (the reason, the draft length to observe next, if that helps). `None` if
+    /// advice can be given.
     pub fn cannot_say(&self) -> Option<(String, Option<u32>)> {
         let lengths: Vec<String> = self.lengths.iter().map(u32::to_string).collect();
         if self.steps == 0 {

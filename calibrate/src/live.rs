@@ -1,4 +1,5 @@
-//! A calibration from live runs. Live runs time every pass, so no fit has to separate draft passes from target passes.
+//! A calibration from live runs, in which Foretoken ran models on a device. Live runs time every pass, so no fit has to
+//! separate draft passes from target passes.
 
 use crate::folder::put;
 use crate::held_out::HeldOutRun;
@@ -28,14 +29,16 @@ pub struct LiveFound {
     pub inputs: Vec<Input>,
     /// Number of target passes and of draft passes.
     pub passes: (u64, u64),
-    /// The errors of each run, predicted by the runs of other cells; empty if all runs belong to one cell.
+    /// The errors of the pass times of each run, predicted from the runs of other cells (other policies or loads).
+    /// Empty if all runs belong to one cell.
     pub held_out: Vec<HeldOutRun>,
     /// Whether the costs may be trusted.
     pub verdict: Verdict,
 }
 
 impl LiveCalibration {
-    /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
+    /// Writes the calibration into a folder. The folder must be new or empty, or hold a calibration if `overwrite` is
+    /// true.
     ///
     /// # Errors
     /// The folder holds something else, or cannot be written.
@@ -43,13 +46,13 @@ impl LiveCalibration {
         ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile.to_toml())?;
         let json = serde_json::to_string_pretty(&self.found).expect("plain data always serialises");
-        // This file comes last: if it is there, the folder is complete.
+        // This file is written last: a folder that has it is complete.
         put(folder, FOUND, seal::seal(Syntax::Json, &json))
     }
 }
 
-/// Refuses to predict a run with a profile that was fitted to this run. `runs` are (name, BLAKE3) of their recordings,
-/// `fitted_to` the BLAKE3 of the recordings that the profile was fitted to.
+/// Checks that the file `profile` was not fitted to a run that it is to predict. `runs` has (name, BLAKE3) of the
+/// recording of each run. `fitted_to` has the BLAKE3 of the recordings to which the profile was fitted.
 ///
 /// # Errors
 /// The profile was fitted to one of the runs.

@@ -16,8 +16,8 @@ use std::fmt::Write;
 pub struct ObservedLoad {
     /// The load's name for users: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
     pub name: String,
-    /// The runs with this load. `requests` and `workload` come from the first one. Empty for the load of another tool's
-    /// file.
+    /// The runs with this load. The first one has the most requests; `requests` and `workload` come from this run.
+    /// Empty if the load is that of another tool's file.
     pub runs: Vec<SeenRun>,
     /// Number of requests of the first run, or of the file.
     pub requests: usize,
@@ -34,8 +34,8 @@ pub struct SeenRun {
     pub recording: String,
     /// The draft length of the server; `None` where the server drafted several lengths.
     pub k: Option<u32>,
-    /// The draft lengths by batch size that the run's experiment states; `None` if it states none or the server drafted
-    /// one length.
+    /// The draft lengths by batch size that the run's experiment states. `None` if it states no such table, or if the
+    /// server drafted one length throughout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<Vec<BatchRange>>,
     /// When the run started, in microseconds since 1970.
@@ -78,7 +78,7 @@ impl Calibration {
     /// (sort key, load) of a group of runs. The sort key is (is open, clients or requests per second).
     fn load(&self, group: &[usize]) -> ((bool, f64), ObservedLoad) {
         let requests = |at: usize| self.sources[at].run.workload.len();
-        // The run with most requests; the first of several with equally many.
+        // The run with the most requests. If several runs have equally many, the first of them.
         let most = group.iter().copied().rev().max_by_key(|&at| requests(at)).expect("a group has a run");
         let source = &self.sources[most];
         let rest = group.iter().copied().filter(|&at| at != most);
@@ -113,8 +113,8 @@ impl Calibration {
         })
     }
 
-    /// The workload with the requests of run number `at` or, as files are numbered after the runs, of another tool's
-    /// file. If the file has no arrival times, the workload is a closed loop of one client.
+    /// The workload that repeats the requests of run number `at`. The numbers after the last run mean files of other
+    /// tools. If such a file has no arrival times, the workload is a closed loop of one client.
     pub fn workload_of(&self, at: usize) -> WorkloadSpec {
         let path = self.trace_path(at);
         let Some(seen) = self.sources.get(at) else {
@@ -127,8 +127,9 @@ impl Calibration {
         WorkloadSpec { priorities: self.priorities(seen), ..workload }
     }
 
-    /// The priorities that the run's experiment states for the requested categories. An engine that serves by priority
-    /// needs them; if none is stated, it gets priority 0 for the first category.
+    /// The priorities that the run's experiment states, for the categories that its requests have. If the engine
+    /// schedules by priority and none is stated, the first category gets priority 0, because such an engine needs a
+    /// priority.
     fn priorities(&self, source: &Source) -> BTreeMap<String, i32> {
         let asked = categories(&source.run.workload);
         let stated = source.stated.as_ref().map(|e| e.workload.priorities.clone()).unwrap_or_default();
@@ -139,7 +140,7 @@ impl Calibration {
         priorities
     }
 
-    /// True if a run states priorities, and its recording has none of their categories.
+    /// True if a run's experiment states priorities, and none of the run's requests has one of the categories.
     pub fn loses_priorities(&self) -> bool {
         let lost = |source: &Source| {
             let asked = categories(&source.run.workload);
@@ -153,7 +154,7 @@ impl Calibration {
         self.engine.scheduling_policy == foretoken_sim::SchedulingPolicy::Priority
     }
 
-    /// The traces of all runs and files, as (file name, text).
+    /// The traces of all runs, and of all files that have requests, as (file name, CSV text).
     pub fn traces(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for (at, source) in self.sources.iter().enumerate() {
@@ -164,7 +165,7 @@ impl Calibration {
             all.push((self.trace_name(at), trace(with_categories, rows)));
         }
         for (at, f) in self.foreign.iter().enumerate().filter(|(_, f)| !f.requests.is_empty()) {
-            // Without arrival times only the order is known; the trace then has one request per second.
+            // Without arrival times, only the order of requests is known. The trace then has one request per second.
             let timed = is_timed(f);
             let mut requests = f.requests.clone();
             requests.sort_by(|a, b| a.0.unwrap_or(0.0).total_cmp(&b.0.unwrap_or(0.0)));
@@ -235,8 +236,9 @@ fn is_timed(file: &Foreign) -> bool {
     file.requests.iter().all(|r| r.0.is_some())
 }
 
-/// True if two runs share a load: closed loops with equally many clients and similarly long requests, equal planned
-/// requests, or equal `[workload]` tables at one time scale.
+/// True if two runs share a load. The runs must have equal numbers of clients, or both open arrivals. In addition, one
+/// of three conditions must hold: their planned requests are equal; their `[workload]` tables and time scales are
+/// equal; or they are closed loops whose mean lengths differ by at most [`NEAR`].
 fn same_load(a: &Source, b: &Source) -> bool {
     let heads = [a, b].map(|s| &s.recording.head);
     if heads[0].clients != heads[1].clients {
@@ -259,7 +261,8 @@ fn time_scale(experiment: &Experiment) -> f64 {
     experiment.observe.as_ref().map_or(1.0, |observe| observe.time_scale)
 }
 
-/// The rate in requests per second of an experiment with Poisson arrivals and no transformations; else `None`.
+/// The rate that an experiment with Poisson arrivals states, times its time scale, in requests per second. `None` for
+/// other arrivals, or if arrivals are transformed.
 fn stated_rate(experiment: &Experiment) -> Option<f64> {
     match &experiment.workload.arrivals {
         ArrivalSpec::Poisson(p) if experiment.workload.transform.is_empty() => Some(p.rate * time_scale(experiment)),
@@ -276,8 +279,8 @@ pub fn mean_rate(w: &Workload) -> f64 {
     if span > 0.0 { (w.len() - 1) as f64 / span } else { 0.0 }
 }
 
-/// The name of a load: the kind of arrivals, and their rate or the number of clients. `log` is the name of the log from
-/// which arrivals are taken.
+/// The name of a load: the kind of arrivals, and their rate or the number of clients. `log` is the name of the trace
+/// from which arrivals are taken.
 pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
     let rate = short(rate);
     match arrivals {
@@ -293,7 +296,8 @@ pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
     }
 }
 
-/// A number with at most three decimals, fewer from 1 on and none from 100 on, without zeros behind the point.
+/// A number as text: without decimals from 100 on, with one from 10 on, with two from 1 on, else with three. Zeros at
+/// the end of the decimals are left out.
 pub fn short(x: f64) -> String {
     let digits = match x.abs() {
         x if x >= 100.0 => 0,
@@ -308,7 +312,7 @@ pub fn short(x: f64) -> String {
     }
 }
 
-/// If several loads have the same name, adds to each the name of its first run.
+/// If several loads have the same name, adds to each of these names the name of the load's first run.
 fn tell_apart(loads: &mut [ObservedLoad]) {
     let names: Vec<String> = loads.iter().map(|load| load.name.clone()).collect();
     for load in loads.iter_mut() {
@@ -319,7 +323,7 @@ fn tell_apart(loads: &mut [ObservedLoad]) {
     }
 }
 
-/// The categories that requests have, in the order of the workload.
+/// The categories of the requests of `w`, in the order in which they first occur; `all` for a request without one.
 fn categories(w: &Workload) -> Vec<String> {
     let mut seen: Vec<String> = Vec::new();
     for i in 0..w.len() {
@@ -335,7 +339,8 @@ fn category(w: &Workload, request: usize) -> String {
     w.categories.get(usize::from(w.category[request])).cloned().unwrap_or_else(|| "all".to_owned())
 }
 
-/// Requests as CSV: arrival time, lengths and category.
+/// Requests as the CSV text of a trace. A row has arrival time in seconds, prompt tokens, output tokens and, if
+/// `with_categories` is true, the category.
 fn trace(with_categories: bool, rows: impl Iterator<Item = (f64, u32, u32, Option<String>)>) -> String {
     let mut text = "t_s,input_tokens,output_tokens".to_owned();
     text.push_str(if with_categories { ",category\n" } else { "\n" });

@@ -1,5 +1,5 @@
-//! A calibration is of one server: the runs that it is made from, and those that it predicts, must be of one model, one
-//! release and the same settings.
+//! A calibration describes one server. All runs that it is made from, and all runs that it predicts, must have one
+//! model, one release and the same settings.
 
 use crate::source::Source;
 use foretoken_recordings::bounds::max_model_len;
@@ -10,8 +10,8 @@ use foretoken_sim::Version;
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// Keys of `[engine]` that all runs of one server must share. Left out are keys that depend on drafting, and keys whose
-/// values the server reports itself (blocks, lengths).
+/// Keys of `[engine]` that must be equal in all runs of one server. The list leaves out keys that depend on drafting,
+/// and keys whose values the server reports itself (blocks, lengths).
 const SAME: [&str; 11] = [
     "max_num_seqs",
     "max_num_batched_tokens",
@@ -48,7 +48,7 @@ impl Server {
         Some(Server { url: head.url.clone(), model: head.model.clone(), version })
     }
 
-    /// Refuses runs of another model or another release.
+    /// Checks that all runs are of this server's model and release. A run without a version passes.
     ///
     /// # Errors
     /// A run has another model or release.
@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-/// Refuses runs that come from different servers.
+/// Checks that all runs come from one server.
 ///
 /// # Errors
 /// Two runs differ in something that one server has once. The message names both runs and both values.
@@ -133,7 +133,7 @@ fn facts() -> Vec<Fact> {
     all
 }
 
-/// Refuses runs that were interrupted or broke off.
+/// Checks that no run was interrupted or broke off.
 ///
 /// # Errors
 /// A run did not finish. The message says how far it came.
@@ -171,7 +171,8 @@ pub fn release(sources: &[Source]) -> (Version, String) {
     }
 }
 
-/// A warning if the release that is simulated is not the experiment's, or if the server's release is not known.
+/// A warning if the simulated release is not the one that the experiment states, or if Foretoken does not know the
+/// server's release. `None` otherwise, and if the server reports no version.
 pub fn release_doubt(sources: &[Source]) -> Option<String> {
     let (version, why) = release(sources);
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref())?;

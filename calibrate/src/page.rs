@@ -28,8 +28,8 @@ pub fn page(c: &Calibration) -> Page {
     }
 }
 
-/// A sentence on how well runs are predicted that were left out of the fit, with the worst and the best run by name.
-/// Without such runs, a sentence on the second halves of runs.
+/// A sentence on the errors on runs that were left out of the fit. It names the runs with the largest and the smallest
+/// error. Without such runs, it gives the error on the second halves of runs.
 fn headline(c: &Calibration) -> String {
     if c.cost.is_none() {
         return "What steps cost is not known.".to_owned();
@@ -67,12 +67,12 @@ fn percent(x: f64) -> String {
 
 /// A share as a percentage with its sign.
 fn signed(x: f64) -> String {
-    // Without this a small negative share reads "-0.0 %".
+    // Otherwise a small negative share would read "-0.0 %".
     let x = if x.abs() < 5e-4 { 0.0 } else { x };
     format!("{:+.1} %", 100.0 * x)
 }
 
-/// A run's name with its draft length and its load, because several runs may have one name.
+/// A run's name with its draft length and its load, because several runs may have the same name.
 fn run_name(c: &Calibration, run: usize) -> String {
     let name = c.name_of(run);
     let Some(source) = c.sources.get(run) else { return name };
@@ -215,7 +215,7 @@ fn acceptance(c: &Calibration) -> Section {
     section
 }
 
-/// Acceptance by category and by context.
+/// A table of acceptance by category and by number of tokens in the context.
 fn by_context(truth: &TruthTable) -> Table {
     let mut table = Table::new(
         "By category and context",

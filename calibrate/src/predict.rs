@@ -15,10 +15,11 @@ use std::sync::atomic::AtomicBool;
 /// Where the acceptance of a simulated run comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum AcceptanceFrom<'a> {
-    /// A truth table of other runs. Each request gets an output of the table that has the request's category.
+    /// A truth table of other runs: which drafts of each recorded answer were right. Each request gets a recorded
+    /// answer of its own category.
     Table(&'a TruthTable),
-    /// The acceptance that was observed for each request of the run itself. At positions where nothing was drafted,
-    /// these rates by position are used.
+    /// The acceptance that was observed for each request of the predicted run itself. Positions where nothing was
+    /// drafted get these rates by position.
     Own(&'a [f64]),
     /// Acceptance rates by position in a round.
     Rates(&'a [f64]),
@@ -81,8 +82,9 @@ impl Prediction<'_> {
 }
 
 impl AcceptanceFrom<'_> {
-    /// The acceptance source of a simulation of `answers`, which are in the order of `workload`. A truth table gets a
-    /// placeholder here, because `serve` makes its source.
+    /// The acceptance source for a simulation of `answers`, which are in the order of `workload`. `Own` adds a
+    /// recording of each answer to `workload`. `Table` gives only a placeholder, because `serve` makes this source
+    /// itself.
     pub(crate) fn source_of<'s>(
         self,
         answers: impl Iterator<Item = &'s Answer>,

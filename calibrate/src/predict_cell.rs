@@ -14,7 +14,8 @@ use foretoken_profiler::{Calibrated, median};
 use foretoken_sim::Run;
 use foretoken_spec::problem::Result;
 
-/// A prediction is the mean over this many simulations, which draw the calibrated acceptance with different seeds.
+/// A prediction is the mean over this number of simulations. Each simulation has its own seed, with which it draws the
+/// acceptance of its requests.
 const DRAWS: u64 = 5;
 
 /// The latencies and the throughput of a run, with the accepted drafts per round.
@@ -97,8 +98,8 @@ fn mean(prediction: &Prediction, source: &Source, k: u32) -> Result<Option<RunNu
     Ok((!all.is_empty()).then(|| RunNumbers { numbers: Numbers::mean(&all), accepted }))
 }
 
-/// Costs fitted to the run's own steps, in place of the calibrated ones. The run has one draft length, so its target
-/// passes get the whole cost of a step. The calibrated costs, if the run has no timed steps.
+/// Costs fitted to the run's own steps. The run has one draft length, so its target passes get the whole time of a step
+/// and its drafts are free. If the run has no timed steps, the calibrated costs.
 fn own_cost(source: &Source, kept: &Kept) -> Calibrated {
     let rows = rows(std::slice::from_ref(source), &kept.engine);
     let mut own = kept.cost.clone();

@@ -31,15 +31,15 @@ fn content(step: &LoggedStep) -> Content {
     (step.context_requests, step.context_tokens, step.generation_requests, step.generation_tokens)
 }
 
-/// Repeats the schedule of a run. `None` if the run has no step log, or an answer did not finish or is not known round
-/// by round.
+/// Repeats the schedule of a run with Foretoken's scheduler and compares the steps. `None` if the run has no step log,
+/// or if an answer did not finish or lacks rounds.
 ///
 /// # Errors
 /// The engine does not accept the settings.
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();
-    // A request without an answer was never scheduled, or at an unknown step.
+    // A request without a finished answer was never scheduled, or its last step is not known.
     if run.steps.is_empty() || !run.answers.iter().all(|a| a.finished() && known(a)) {
         return Ok(None);
     }
@@ -47,8 +47,8 @@ pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32)
     let mut places = replay.first_places();
     let mut replayed =
         Replayed { run: source.name(), steps: run.steps.len(), placed: places.len(), ..Replayed::default() };
-    // Each attempt that differs from the log moves one request. The attempts are limited, because a request may be
-    // moved back and forth without end.
+    // Each attempt that differs from the log moves requests to other steps. The number of attempts is limited, because
+    // a request may be moved back and forth without end.
     for _ in 0..8 * places.len() + 1 {
         let made = replay.make(&places)?;
         let differs = run.steps.iter().zip(&made.contents).position(|(log, ours)| content(&log.logged) != *ours);
@@ -102,8 +102,8 @@ impl<'a> Replay<'a> {
         &self.source.run.answers[self.order[at]]
     }
 
-    /// Places every request at the step of its first token. This is right for each request whose whole prompt ran in
-    /// the first step after it reached the scheduler.
+    /// Places every request at the step of its first token. For a request whose whole prompt ran in the first step
+    /// after it reached the scheduler, this is right.
     fn first_places(&self) -> Vec<usize> {
         let first = |at: usize| self.answer(at).chunks.first().and_then(|c| step_of(self.steps(), c.0)).unwrap_or(0);
         (0..self.order.len()).map(first).collect()
@@ -158,7 +158,8 @@ impl<'a> Replay<'a> {
         Ok(serving.run(seen, policy).executor.made)
     }
 
-    /// Changes the place of the request that explains the difference at step `at`. Returns false if no request does.
+    /// Moves requests to other steps, so that step `at` becomes equal to the log's step. Returns false if the place of
+    /// a request cannot explain the difference.
     fn move_one(&self, at: usize, made: &Made, places: &mut [usize]) -> bool {
         let (log, ours) = (self.steps().get(at).map(|s| content(&s.logged)), made.contents.get(at).copied());
         let ((prompts, tokens, ..), (our_prompts, our_tokens, ..)) =
@@ -167,15 +168,15 @@ impl<'a> Replay<'a> {
             return false;
         }
         if (prompts, tokens) > (our_prompts, our_tokens) {
-            // The log has more prompts in this step: the next request in line is moved here. This explains the step
-            // only if the request had been sent by then.
+            // The log has more prompts in this step than Foretoken: the next request in line is moved to this step.
+            // This explains the difference only if the request had been sent by then.
             let Some(next) = (0..places.len()).find(|&i| made.first[i] > at && places[i] > at) else { return false };
             let sent = self.answer(next).sent <= self.steps()[at].start;
             places[next] = at;
             sent
         } else {
-            // The log has fewer prompts in this step: the last request that Foretoken admitted in it, and all requests
-            // behind it, are moved to later steps.
+            // The log has fewer prompts in this step than Foretoken. The last request that Foretoken admitted in this
+            // step, and all requests behind it, are moved to later steps.
             let Some(last) = (0..places.len()).rev().find(|&i| made.first[i] == at && places[i] <= at) else {
                 return false;
             };
@@ -197,8 +198,8 @@ impl<'a> Replay<'a> {
         format!("step {at} (iteration {number} of the log): {log}; ours: {}", words(made.contents.get(at).copied()))
     }
 
-    /// For a schedule whose steps are all equal to the log's: (number of compared rounds, first difference in a round,
-    /// in the chunks of an answer or in its last step).
+    /// Compares a schedule whose steps are all equal to the log's. Returns the number of compared rounds, and the first
+    /// difference: in a round, in the chunks of an answer, or in the last step of an answer.
     fn compare(&self, made: &Made) -> (usize, Option<String>) {
         let mut compared = 0;
         for at in 0..self.order.len() {
@@ -232,9 +233,10 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The rounds, with accepted tokens counted up to the answer's last token. A client does not see drafts after it.
+/// The rounds of an answer of `tokens` tokens, as (verified, accepted). Accepted tokens count only up to the answer's
+/// last token, because a client does not see drafts after this token.
 fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
-    // The first token comes from the prompt's step. A round gives one token more than it accepts.
+    // The first token comes from the prompt's step. A round emits one token more than it accepts.
     let mut left = tokens.saturating_sub(1);
     let cut = |(verified, accepted): (u32, u32)| {
         let seen = accepted.min(left);
@@ -244,9 +246,9 @@ fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(
     rounds.map(cut).collect()
 }
 
-/// A message on the first chunk of an answer that ends between two tokens of one of Foretoken's steps; `None` if there
-/// is no such chunk. A chunk with the tokens of several steps is allowed, because a slow client may receive them
-/// together.
+/// A message about the first chunk of an answer that ends in the middle of the tokens of one of Foretoken's steps;
+/// `None` if there is no such chunk. A chunk may have the tokens of several steps, because a slow client may receive
+/// them together.
 fn misplaced_chunk(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     let all = answer.tokens();
     let ends: Vec<u32> = rounds
@@ -300,11 +302,11 @@ impl<'a> AroundExecutor for StepRecorder<'a> {
             true => plan.batch.limit[i],
             false => drafts.verify_len.get(i).copied().unwrap_or(0),
         };
-        // vLLM's log counts a preempted request that is computed again as an answer, not as a prompt.
+        // If a preempted request is computed again, vLLM's log counts it as a request with output, not as a prompt.
         let (prompts, again): (Vec<_>, Vec<_>) =
             plan.chunks.iter().partition(|c| self.left[c.request as usize] == self.asked[c.request as usize]);
-        // With asynchronous scheduling a step in flight may contain a request that has ended meanwhile. The request's
-        // output of this step is discarded.
+        // With asynchronous scheduling, a step in flight may contain a request that has ended meanwhile. Its output in
+        // this step is discarded.
         for (i, &id) in ids.iter().enumerate() {
             let (left, accepted) = (&mut self.left[id as usize], accepted.get(i).copied().unwrap_or(0));
             if *left == 0 {

@@ -1,4 +1,4 @@
-//! Two simple predictions from the inputs that the simulation gets too: linear interpolation between two observed draft
+//! Two simple predictions, made from the same inputs as the simulation: linear interpolation between two observed draft
 //! lengths, and a closed formula.
 
 use crate::kept::Kept;
@@ -37,8 +37,8 @@ pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Ke
     serve(source, kept, &|n, _| latency_s(|l| l.ttft, n), &|n| latency_s(|l| l.tpot, n))
 }
 
-/// The latencies of the observed closed loops with draft length `k`, sorted by clients. Several runs of one loop give
-/// their median.
+/// The latencies of the observed closed loops with draft length `k`, sorted by clients. If several runs have the same
+/// number of clients, the median of these runs.
 fn closed_loops(fitted: &[Source], k: u32) -> Vec<LoopLatencies> {
     let mut loops: Vec<(u32, Vec<Numbers>)> = Vec::new();
     for source in fitted.iter().filter(|s| s.k == Some(k)) {
@@ -58,8 +58,8 @@ fn closed_loops(fitted: &[Source], k: u32) -> Vec<LoopLatencies> {
     loops.iter().filter_map(joined).collect()
 }
 
-/// Predicts `source` by the closed formula: (1 − a^(k+1)) / (1 − a) tokens in the fitted time of a step, where a is one
-/// acceptance rate for all positions.
+/// Predicts `source` by a closed formula: in the fitted time of a step, a request gets (1 − a^(k+1)) / (1 − a) tokens
+/// on average. a is one acceptance rate for all positions.
 pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers> {
     let a = one_rate(kept);
     let (target, draft) = (kept.cost.target.cost.build(), kept.cost.draft.cost.build());
@@ -90,8 +90,8 @@ fn one_rate(kept: &Kept) -> f64 {
     if all > 0 { right as f64 / all as f64 } else { 0.0 }
 }
 
-/// Serves the requests of `source` on a model without steps, whose latencies depend on the requests in flight and on
-/// the prompt alone: `ttft(requests, prompt tokens)` and `tpot(requests)`, in seconds.
+/// Serves the requests of `source` on a model without steps. Its latencies depend only on the number of requests in
+/// flight and on the prompt: `ttft(requests, prompt tokens)` and `tpot(requests)`, in seconds.
 fn serve(source: &Source, kept: &Kept, ttft: &dyn Fn(f64, u32) -> f64, tpot: &dyn Fn(f64) -> f64) -> Option<Numbers> {
     let fluid = Fluid { ttft, tpot, most: kept.engine.max_num_seqs as usize };
     let records = fluid.serve(&source.run.workload, source.recording.head.clients);

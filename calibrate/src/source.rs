@@ -50,8 +50,8 @@ impl Source {
         Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
     }
 
-    /// The run's name in tables: its results folder (with the recording's file name, unless that is the first cell's),
-    /// or else the file name.
+    /// The run's name in tables. If the recording lies in a results folder: the folder's name, followed by the
+    /// recording's file name unless this is the first cell (`v0-s0`). Otherwise the recording's file name.
     pub fn name(&self) -> String {
         let folder = self.path.parent().and_then(Path::parent);
         let name = folder.filter(|f| f.join(RECORDINGS).is_dir()).and_then(Path::file_name);
@@ -108,7 +108,7 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Err(nothing("no such file or folder"));
     }
-    // A killed run leaves an incomplete manifest. The recordings that it lists are checked nevertheless.
+    // A killed run leaves an incomplete manifest. The recordings that the manifest lists are still checked.
     if let Ok(manifest) = Manifest::read(path) {
         manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
     }
@@ -141,8 +141,9 @@ pub fn unread(e: Unread) -> Box<Problem> {
     Problem::bad_input(e.to_string()).help(hint)
 }
 
-/// The longest draft length of a run if at least 95 % of its rounds and of its steps have it. The last round of an
-/// answer may be shorter and does not count. Rounds alone do not show steps without drafts. Without both, 0.
+/// The draft length of a run: its longest one, if at least 95 % of its rounds and of its steps have this length; else
+/// `None`. The last round of each answer does not count, because it may be shorter. Steps count too, because rounds
+/// alone do not show steps without drafts. 0 if the run has neither rounds nor steps.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
     let rounds: Vec<u32> =
@@ -155,8 +156,8 @@ fn draft_length(run: &ObservedRun) -> Option<u32> {
     }
 }
 
-/// The longest of these lengths if at least 95 % of them equal it; 0 without lengths. Near the end of a context an
-/// engine drafts less.
+/// The longest of `lengths` if at least 95 % of them equal it; else `None`. 0 without lengths. The rest is allowed
+/// because an engine drafts less near the end of a context.
 fn one_length(lengths: &[u32]) -> Option<u32> {
     let most = lengths.iter().max().copied().unwrap_or(0);
     let same = lengths.iter().filter(|&&k| k == most).count();

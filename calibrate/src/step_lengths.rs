@@ -3,12 +3,13 @@
 use foretoken_recordings::run::ObservedRun;
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// The draft length that each step of a run verified; `None` if no request decoded, if a preempted request was computed
-/// again (the log counts its tokens as an answer's), or if the log's counts are impossible.
+/// For each step of a run: the number of drafts per request that the step verified. `None` if no request decoded, or if
+/// the log's counts are impossible. Also `None` if the step has more drafts per request than any round of an answer, as
+/// when a preempted request was computed again (the log counts its tokens as an answer's).
 ///
-/// A step of `n` decoding requests schedules `n` tokens and their drafts, so the log gives the mean draft length. If no
-/// round of an answer has this length (requests of one step may have different lengths), the next longer length of a
-/// round is used, because the longest draft decides the number of passes.
+/// A step of `n` decoding requests schedules `n` tokens and their drafts, so the log gives the mean draft length.
+/// Requests of one step may have different lengths. If no round of an answer has the mean length, the next longer
+/// length of a round is used, because the longest draft decides the number of passes.
 pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
     let mut known: Vec<u32> = run
         .answers

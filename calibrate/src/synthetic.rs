@@ -27,11 +27,11 @@ pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s:
 pub enum Lengths {
     /// One draft length for all steps.
     Fixed(u32),
-    /// Entries (requests, length): steps of up to `requests` requests draft `length` tokens; the first entry that fits
-    /// counts. If the length is 0, the drafter runs once nevertheless, as on vLLM's model runner V1.
+    /// Entries (requests, length): a step of at most `requests` requests drafts `length` tokens; the first entry that
+    /// fits counts. If the length is 0, the drafter still runs once, as on vLLM's model runner V1.
     Table(&'static [(u32, u32)]),
-    /// Entries as of `Table`, on vLLM's model runner V2: a draft model makes the passes of the longest length after
-    /// every step.
+    /// The entries of `Table`, on vLLM's model runner V2: after every step, the draft model makes as many passes as the
+    /// longest length in the table.
     TableOnV2(&'static [(u32, u32)]),
 }
 
@@ -70,8 +70,8 @@ impl Law {
         self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
     }
 
-    /// A closed loop on a server that drafts by a table. One client is added every ten requests, up to 8; after that
-    /// the loop starts over with one client.
+    /// A closed loop on a server that drafts by a table. The number of clients rises by one every ten requests, up to
+    /// 8, and then starts again at 1.
     pub fn rising(&self, lengths: Lengths, requests: u32, seed: u64) -> Recording {
         self.serve(lengths, |request| 1 + request / 10 % 8, requests, seed)
     }
@@ -98,7 +98,7 @@ impl Law {
             ..Head::default()
         };
         let (mut events, mut now, mut next, mut step) = (Vec::new(), 0.0, 0, 0u64);
-        // Number of drafts per decoding request that were made after the previous step. This step verifies them.
+        // Number of drafts per decoding request that the previous step made and that this step verifies.
         let mut held = 0;
         let mut running: Vec<Running> = Vec::new();
         while next < requests || !running.is_empty() {

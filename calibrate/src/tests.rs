@@ -1,4 +1,4 @@
-//! A synthetic server with known costs is calibrated, and predicted at draft lengths that were not observed.
+//! Calibrates a synthetic server with known costs, and predicts draft lengths that were not observed.
 
 use crate::calibration::Calibration;
 use crate::compare_server::compare;
@@ -16,7 +16,8 @@ fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<So
     (Calibration::of(open_all(&paths).unwrap(), vec![]).unwrap(), open_all(&paths).unwrap())
 }
 
-/// A calibration that is overwritten leaves no file behind: old laws by category would be read beside new costs.
+/// Overwriting a calibration leaves no file of it behind. Otherwise the old acceptance by category would lie beside the
+/// new costs.
 #[test]
 fn overwriting_removes_every_file_of_the_earlier_calibration() {
     let dir = tempfile::tempdir().unwrap();
@@ -24,7 +25,7 @@ fn overwriting_removes_every_file_of_the_earlier_calibration() {
     let folder = dir.path().join("cal");
     calibrated(drafting.path(), &[0, 3], &LAW).0.write(&folder, false).unwrap();
     assert!(folder.join(BY_CATEGORY).exists());
-    // Runs without drafts tell nothing of acceptance.
+    // Runs without drafts say nothing about acceptance.
     calibrated(plain.path(), &[0], &LAW).0.write(&folder, true).unwrap();
     assert!(folder.join(FOUND).exists() && !folder.join(BY_CATEGORY).exists());
 }
@@ -153,7 +154,8 @@ fn noisy_steps_of_a_run_with_several_lengths_give_the_costs() {
     assert!(off.abs() < 0.10, "off by {off}");
 }
 
-/// A table with a length of 0. Rounds alone do not show steps without drafts, so they would give K = 3 throughout.
+/// A table that has a draft length of 0. Rounds alone do not show steps without drafts, so they would give K = 3 for
+/// all steps.
 #[test]
 fn steps_without_drafts_count_as_such() {
     let c = by_table(Lengths::Table(&[(4, 3), (64, 0)]), &[]);

@@ -15,9 +15,9 @@ pub struct CostFactors {
     pub draft: f64,
     /// Factor on the host's time per step that verifies drafts.
     pub step: f64,
-    /// Factor on the host's time per request of such a step.
+    /// Factor on the host's time per request in a step that verifies drafts.
     pub request: f64,
-    /// Factor on the additional host time of such a step if it is too large for a captured graph.
+    /// Factor on the additional host time of a step that verifies drafts and is too large for a captured graph.
     pub launch: f64,
 }
 
@@ -27,7 +27,7 @@ impl CostFactors {
         CostFactors { pass: 1.0, token: 1.0, draft: 1.0, step: 1.0, request: 1.0, launch: 1.0 };
 }
 
-/// Draw number `n` from the standard normal distribution.
+/// Draw number `n` from the standard normal distribution, by the source of randomness `luck`.
 pub fn normal(luck: &Luck, n: u64) -> f64 {
     let (u, v) = (1.0 - luck.unit(2 * n), luck.unit(2 * n + 1));
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()

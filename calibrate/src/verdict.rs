@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Largest trusted error of held-out steps, as a share. `foretoken profile` allows the same error for its linear fit. A
-/// good draft length saves about three times as much, so larger errors lead to wrong decisions. The bound is on the sum
-/// of many steps, because latencies and rates are sums.
+/// good draft length saves about three times this share, so larger errors lead to wrong decisions. The bound is on the
+/// sum of many steps, because latencies and rates are sums.
 pub const TRUSTED: f64 = 0.10;
 
 /// The verdict on a calibration.
@@ -55,7 +55,8 @@ impl Verdict {
         }
     }
 
-    /// An error, and with it an exit code, if a calibration that was written to `folder` is not trusted.
+    /// Gives the program an error and its exit code if the calibration, which was written to `folder`, is not trusted.
+    /// A calibration that was not judged gives no error.
     ///
     /// # Errors
     /// The calibration is not trusted.
@@ -69,8 +70,8 @@ impl Verdict {
         ))
     }
 
-    /// The reason for distrust as text; `None` if the calibration is trusted. One that was not judged is distrusted
-    /// too.
+    /// The reason for distrust as text; `None` if the calibration is trusted. A calibration that was not judged counts
+    /// as not trusted.
     pub fn distrust(&self) -> Option<String> {
         (self.trusted != Some(true)).then(|| format!("the calibration is {}", self.in_words()))
     }

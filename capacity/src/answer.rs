@@ -1,5 +1,6 @@
-//! The result of one search for a capacity (the highest rate that is carried), and of all searches of a plan. A rate is
-//! carried if enough requests keep their bounds and the server keeps up.
+//! The results of capacity searches: of one search, of one policy, and of all policies of a plan. A capacity is the
+//! highest rate that a server carries. A server carries a rate if enough requests keep their SLO bounds and the queue
+//! does not grow.
 
 use crate::load::{Load, Log, Spread};
 use crate::probe::Probe;
@@ -14,9 +15,9 @@ use serde::{Serialize, Serializer};
 pub enum Verdict {
     /// The search found a capacity.
     Rate,
-    /// No rate is carried, not even a very low one.
+    /// No rate is carried, not even the lowest rate that the search tries.
     NoRate,
-    /// Every rate that was tried is carried, so that no highest rate was found.
+    /// Every rate that was tried is carried, so the search found no highest rate.
     EveryRateTried,
 }
 
@@ -39,18 +40,18 @@ pub struct SeedResult {
     pub verdict: Verdict,
     /// The capacity, requests per second; `None` if no rate is carried, or if every tried rate is carried.
     pub req_s: Option<f64>,
-    /// Why the lowest of the rates that failed was not carried; `None` if every rate that was tried is carried.
+    /// Why the lowest rate that failed (was not carried) failed; `None` if every rate that was tried is carried.
     pub limit: Option<Limit>,
     /// The SLO bounds that requests had to keep.
     pub slo: Slo,
-    /// Rates, requests per second, that were carried although some lower rate was not carried; ascending.
+    /// Rates, requests per second, ascending, that were carried although a lower rate was not carried.
     pub exceptions: Vec<f64>,
     /// The highest rate that was tried, requests per second.
     pub tried_up_to: f64,
-    /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request / GPUs.
-    /// `None` without a capacity.
+    /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request / number of
+    /// GPUs. `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
-    /// How the arrivals are spread over time.
+    /// How evenly the arrivals are spread over time.
     pub spread: Spread,
     /// Which requests of a log (a trace of arrivals) were run; absent for generated arrivals.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,8 +61,8 @@ pub struct SeedResult {
 }
 
 impl SeedResult {
-    /// Makes the result of a search that has ended. `end`: the search's answer. `tokens_gpu`: mean number of output
-    /// tokens of a counted request, divided by the number of GPUs.
+    /// Makes the result of a search that has ended. `end` is the search's last step; `Try` counts as no rate.
+    /// `tokens_gpu` is the mean number of output tokens of a counted request, divided by the number of GPUs.
     pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, load: &Load, mut probes: Vec<Probe>) -> SeedResult {
         probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let (verdict, req_s) = match end {
@@ -113,7 +114,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Averages the results of a policy over seeds. `baseline` and `bound` are false, for the caller to set.
+    /// Averages the results of a policy over seeds. Sets `baseline` and `bound` to false; the caller sets them.
     pub fn of(policy: String, sweep: Vec<Swept>, seeds: Vec<SeedResult>) -> Capacity {
         let rates: Option<Vec<f64>> = seeds.iter().map(|s| s.req_s).collect();
         let tokens: Option<Vec<f64>> = seeds.iter().map(|s| s.tok_s_gpu).collect();
@@ -133,15 +134,16 @@ impl Capacity {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }
 
-    /// For each seed in which every tried rate is carried, the search has a highest tried rate. Returns the lowest of
-    /// these, requests per second; infinity if there is no such seed.
+    /// The lowest of the highest tried rates, requests per second, over the seeds in which every tried rate is carried.
+    /// Infinity if there is no such seed.
     pub fn tried_up_to(&self) -> f64 {
         let unlimited = self.seeds.iter().filter(|s| s.verdict == Verdict::EveryRateTried);
         unlimited.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
     }
 
-    /// A sentence, with its number of seeds, for each of these that occurs: no rate is carried; every tried rate is
-    /// carried; the queue sets the limit; a higher rate is carried where a lower one is not.
+    /// Notes on the policy, each with its number of seeds. There is a note if no rate is carried, if every tried rate
+    /// is carried, if the growing queue (not an SLO bound) limits the rate, and if a rate is carried although a lower
+    /// rate is not.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let seeds = self.seeds.len();
@@ -188,13 +190,15 @@ pub struct Answer {
     pub source: String,
     /// Share of the counted requests (0 to 1) that must keep their bounds.
     pub share: f64,
-    /// Largest relative distance between a capacity and the lowest rate that is not carried, at which a search may end.
+    /// The search narrows the gap between the capacity and the lowest rate that is not carried to at most this share of
+    /// the capacity.
     pub tolerance: f64,
-    /// The window (from, to), seconds of the workload, whose requests count; `None` without a window.
+    /// The window (from, to) of the experiment's arrivals, seconds; only requests that arrive in it count. `None`: no
+    /// window.
     pub window_s: Option<[f64; 2]>,
     /// Warnings about profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The capacity of each policy at each combination of swept values. Swept values vary slowest.
+    /// The capacity of each policy at each combination of swept values. Policies vary fastest in the list.
     pub capacities: Vec<Capacity>,
 }

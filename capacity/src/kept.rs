@@ -1,4 +1,4 @@
-//! Writes the answer of a capacity search into the results folder: as JSON, text, tables, figures and an HTML page.
+//! Writes the results of a capacity search into the results folder: as JSON, text, tables, figures and an HTML page.
 
 use crate::answer::{Answer, Capacity, Limit, Verdict};
 use crate::page::page;
@@ -11,12 +11,12 @@ use foretoken_run::cells::{CAPACITY_JSON, Folder, write_problem};
 use foretoken_run::plan::Plan;
 use foretoken_spec::problem::{Problem, Result};
 
-/// Name of the file with the answer as text.
+/// Name of the file with the results as text.
 pub const CAPACITY_TEXT: &str = "capacity.txt";
 /// Name of the HTML page's file.
 pub const PAGE: &str = "capacity.html";
 
-/// Writes all files of an answer. With `figures`, also the figures and the HTML page.
+/// Writes all files of `answer` into `folder`; the figures and the HTML page only if `figures` is true.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -38,7 +38,7 @@ pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Re
 }
 
 impl Answer {
-    /// The answer as the text of a JSON file.
+    /// The results as the text of a JSON file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }

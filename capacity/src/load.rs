@@ -1,5 +1,5 @@
-//! The requests of a setting, at any rate. The requests and their random draws stay the same; only the gaps between
-//! arrivals are stretched or compressed.
+//! The requests of a setting, scaled to any request rate. The requests and their random draws stay the same; only the
+//! gaps between arrivals are multiplied by a factor.
 
 use foretoken_run::plan::Variant;
 use foretoken_run::setting::Setting;
@@ -17,16 +17,17 @@ use std::ops::Range;
 pub struct Load {
     /// The experiment's arrivals, shifted so that the first one is at 0.
     base: Vec<Time>,
-    /// The rate of the arrivals `base`, requests per second: the mean, or the rate in the window if there is one.
+    /// The mean rate of the arrivals `base`, requests per second. If the experiment has a window, only the rate in the
+    /// window.
     rate: f64,
     /// Ids of the requests that count. The requests before them fill the server, and the requests after them keep it
     /// full.
     pub counted: Range<RequestId>,
     /// Mean output tokens of a counted request.
     pub output_tokens: f64,
-    /// The number of counted requests that may miss their bounds.
+    /// The number of counted requests that may miss their SLO bounds; a whole number.
     pub may_miss: f64,
-    /// How the arrivals are spread over time.
+    /// How evenly the arrivals are spread over time.
     pub spread: Spread,
     /// Which requests of a log (a trace of arrivals) are run; `None` for generated arrivals.
     pub log: Option<Log>,
@@ -45,17 +46,18 @@ pub struct Log {
     pub counted: u32,
     /// Number of requests that are run after the counted ones, to keep the server full.
     pub behind: u32,
-    /// The log's rate over the requests that are run, requests per second; with a window, the rate in the window.
+    /// The log's rate over the requests that are run, requests per second. If the experiment has a window, the rate in
+    /// the window.
     pub rate: f64,
 }
 
 impl Load {
-    /// Makes the load for a capacity search from a variant's workload. Without a window, cuts a log in `setting` to the
-    /// first requests, as many as a probe needs.
+    /// Makes the load for a capacity search from a variant's workload. If the arrivals come from a log and there is no
+    /// window, cuts the workload of `setting` to the log's first requests, as many as a probe needs.
     ///
     /// # Errors
-    /// The arrivals are a closed loop, which has no rate; there are too few requests; all arrive at the same time; or
-    /// the window has no request or ends after the last one.
+    /// The arrivals are a closed loop or sessions, which have no rate of their own; there are too few requests; all
+    /// requests arrive at the same time; or the window has no request or ends long after the last one.
     pub fn of(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(closed_loop());
@@ -79,12 +81,13 @@ impl Load {
         Load::of_counted(setting, spec, counted, is_log, (requests, span))
     }
 
-    /// Makes the load for a fleet's search from a variant's whole workload. With a window, its requests count. Else all
-    /// requests count but the warm-up at both ends, which is at most a tenth of all requests at either end.
+    /// Makes the load for the search of a smallest fleet from a variant's whole workload. With a window, only requests
+    /// in the window count. Without a window, all requests count except a warm-up of `warm_up_requests` requests at
+    /// each end, but at most a tenth of all requests at each end.
     ///
     /// # Errors
-    /// The arrivals are a closed loop, there are too few requests for the asked share, all arrive at the same time, or
-    /// the window has no request or ends after the last one.
+    /// The arrivals are a closed loop or sessions; there are too few requests for the wanted share; all requests arrive
+    /// at the same time; or the window has no request or ends long after the last one.
     pub fn whole(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(closed_loop());
@@ -136,27 +139,28 @@ impl Load {
             behind: base.len() as u32 - counted.end,
             rate,
         });
-        // Rounded down, so that at least the asked share keeps its bounds: for a share of 0.99 of 150 requests, 1 may
-        // miss.
+        // Rounded down, so that at least the wanted share keeps its bounds: with 150 requests and a share of 0.99, one
+        // request may miss its bounds.
         let may_miss = ((1.0 - spec.share) * counted.len() as f64 + 1e-9).floor();
         Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, may_miss, log })
     }
 
-    /// The arrival times at `rate` requests per second (on average, or in the window). All times are multiplied by one
-    /// factor, as the transform `rate-scale` does.
+    /// The arrival times if the rate is `rate` requests per second (the mean rate, or with a window the rate in the
+    /// window). All times are multiplied by one factor, as the transform `rate-scale` does.
     pub fn at(&self, rate: f64) -> Vec<Time> {
         let stretch = self.rate / rate;
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()
     }
 
-    /// The lowest rate that is tried, requests per second. At this rate the requests take 10⁷ s (a third of a year),
-    /// which the simulated clock can still count.
+    /// The lowest rate that is tried, requests per second. At this rate the last request arrives after 10⁷ s (a third
+    /// of a year), which the simulated clock can still count.
     pub fn floor(&self) -> f64 {
         const LONGEST_S: f64 = 1e7;
         self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
     }
 
-    /// The rate of the experiment's arrivals before scaling (on average, or in the window), requests per second.
+    /// The rate of the experiment's arrivals before scaling, requests per second: the mean rate, or with a window the
+    /// rate in the window.
     pub fn own_rate(&self) -> f64 {
         self.rate
     }
@@ -167,8 +171,8 @@ fn closed_loop() -> Box<Problem> {
         .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }")
 }
 
-/// The ids of the requests that arrive in the window (from, to), seconds of the workload. It is an error if there are
-/// none, or if the window ends long after the last request.
+/// The ids of the requests that arrive in the window (from, to), seconds of the workload. It is an error if there is no
+/// such request, or if the window ends long after the last request.
 fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Result<Range<RequestId>> {
     let first_id_from = |s: f64| arrival.partition_point(|&t| t < Time::from_s(s)) as RequestId;
     let counted = first_id_from(from)..first_id_from(to);
@@ -187,10 +191,11 @@ fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Resul
     Ok(counted)
 }
 
-/// A window may end after the last request by this share of the window's length, because a gap follows each request.
+/// A window may end after the last request by at most this share of the window's length. Some time must be allowed,
+/// because a gap follows each request.
 const PAST_THE_END: f64 = 0.01;
 
-/// The error for a workload with too few requests. It points at `capacity.requests`.
+/// The error for a workload with fewer requests than a probe needs. The error points at `capacity.requests`.
 fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32, span_s: f64) -> Box<Problem> {
     let CapacitySpec { requests: counted, warm_up_requests: warm_up, share, .. } = spec;
     let what = if is_log { "the log" } else { "the workload" };
@@ -220,15 +225,16 @@ fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32
 pub struct Spread {
     /// The rate in the busiest twentieth of the time / the mean rate.
     pub peak: f64,
-    /// Does the load change in time, because `peak` is higher than independent arrivals show by chance?
+    /// Does the load change in time? True if `peak` is higher than independent arrivals would show by chance.
     pub changes: bool,
 }
 
 /// Number of equal parts into which the time of the arrivals is divided.
 const PARTS: usize = 20;
-/// A load changes in time only if the rate in its busiest part is above this multiple of the mean rate.
+/// A load counts as changing in time only if the rate in its busiest part is above this multiple of the mean rate.
 const VARIES: f64 = 1.6;
-/// A load changes in time only if independent arrivals would have so busy a part with a probability below this.
+/// A load counts as changing in time only if independent arrivals would reach the rate of its busiest part with a
+/// probability below this.
 const CHANCE: f64 = 1e-3;
 
 impl Spread {
@@ -242,9 +248,9 @@ impl Spread {
     }
 }
 
-/// An upper bound on the probability that one of the [`PARTS`] has `most` or more of `n` requests, if each request is
-/// in each part with equal probability. It is Chernoff's bound for one part, exp(−n KL(most / n ‖ 1 / 20)), times the
-/// number of parts.
+/// An upper bound on the probability that one of the [`PARTS`] equal parts of the time has `most` or more of `n`
+/// requests, if requests arrive independently at a constant rate. The bound is Chernoff's bound for one part, exp(−n
+/// KL(most / n ‖ 1 / 20)), times the number of parts.
 fn by_chance(n: usize, most: usize) -> f64 {
     let (a, p) = (most as f64 / n as f64, 1.0 / PARTS as f64);
     let part = |a: f64, p: f64| if a > 0.0 { a * (a / p).ln() } else { 0.0 };
@@ -257,7 +263,7 @@ mod tests {
     use super::*;
     use foretoken_sim::{Draws, Luck, Stream};
 
-    /// The arrivals of a Poisson process with `n` requests, the first at 0.
+    /// The arrival times of a Poisson process with `n` requests; the first arrives at 0.
     fn poisson(n: usize, seed: u64) -> Vec<Time> {
         let mut draws = Draws::new(seed, Stream::Arrivals, 0);
         let mut at = 0.0;

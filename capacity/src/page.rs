@@ -1,4 +1,5 @@
-//! The answer of a capacity search as an HTML page: headlines, figures, tables, the question, and notes on the numbers.
+//! The results of a capacity search as an HTML page: headlines, figures, tables, the question, and notes on the
+//! numbers.
 
 use crate::answer::{Answer, Capacity};
 use crate::words::digits;
@@ -10,7 +11,7 @@ use foretoken_run::scope;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 
-/// The HTML page of the answer. `figures` are shown between the table of capacities by swept values and the table of
+/// The HTML page of the results. `figures` are shown between the table of capacities by swept values and the table of
 /// all capacities.
 ///
 /// # Errors
@@ -60,7 +61,7 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
     })
 }
 
-/// The section on what was asked: the settings, key by key, and the whole experiment.
+/// The page's section on the question: the settings, key by key, and the whole experiment as TOML.
 fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
     let mut section = Section::new("asked", "What was asked");
     let mut facts = vec![
@@ -90,7 +91,8 @@ fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
     Ok(section)
 }
 
-/// A table with a row for each policy and a column for each combination of swept values; `None` if nothing is swept.
+/// A table of capacities with a row for each policy and a column for each combination of swept values; `None` if
+/// nothing is swept.
 fn matrix(answer: &Answer) -> Option<Table> {
     let by_value = answer.at_each_value();
     let (first, capacities) = by_value.first()?;

@@ -6,11 +6,11 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// Reads the document of an experiment. Returns the plan and the `[capacity]` table. Relative paths start at `folder`.
+/// Reads an experiment's document. Returns the plan and the `[capacity]` table. Relative paths start at `folder`.
 ///
-/// If arrivals are generated, the plan's workload has exactly the number of requests that a probe (one tried rate)
-/// needs. If arrivals come from a log, [`Load`](crate::load::Load) takes the log's first requests. With
-/// `capacity.window_s` the workload stays whole.
+/// If arrivals are generated, the plan's workload has exactly the number of requests that a probe (the run of one tried
+/// rate) needs. If arrivals come from a log, [`Load`](crate::load::Load) takes the log's first requests. If
+/// `capacity.window_s` is set, the workload stays whole.
 ///
 /// # Errors
 /// The experiment is wrong.
@@ -26,7 +26,7 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<(Plan, CapacitySpe
         let spec = asked(&plan);
         return Ok((plan, spec));
     }
-    // An experiment cannot be read without a number of requests. Any number will do to read the [capacity] table.
+    // An experiment cannot be read without a number of requests. To read the [capacity] table, any number will do.
     let spec = asked(&with(1000)?);
     let plan = match spec.window_s {
         Some(_) => Plan::of(document.clone(), folder)?,

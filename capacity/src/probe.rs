@@ -1,4 +1,5 @@
-//! A probe: tries one rate. Do enough of the counted requests keep their bounds, and does the server keep up?
+//! A probe: a simulated run that tries one rate. It shows whether enough of the counted requests keep their SLO bounds,
+//! and whether the server keeps up with the arrivals.
 
 use crate::load::Load;
 use crate::search::Tried;
@@ -18,9 +19,9 @@ use std::sync::atomic::AtomicBool;
 pub struct Probe {
     /// The tried rate, requests per second.
     pub rate: f64,
-    /// Did enough requests keep their bounds, and did the server keep up?
+    /// Did enough requests keep their SLO bounds, and did the server keep up with the arrivals?
     pub carried: bool,
-    /// Number of requests that count; requests of the warm-up at both ends do not.
+    /// Number of requests that count. The first and the last requests are a warm-up and do not count.
     pub counted: u32,
     /// Number of counted requests that had kept their bounds when the run ended.
     pub kept: u32,
@@ -31,7 +32,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The rate and whether it was carried, for the search.
+    /// The rate, and whether it was carried; the search takes this as its input.
     pub fn tried(&self) -> Tried {
         Tried { rate: self.rate, carried: self.carried }
     }
@@ -61,8 +62,8 @@ pub struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Tries a rate, requests per second. The run ends as soon as it is certain whether the rate is carried. With
-    /// `to_the_end`, the run ends when all counted requests have ended.
+    /// Runs the requests at `rate` requests per second. The run ends as soon as it is certain whether the rate is
+    /// carried. If `to_the_end` is true, the run ends when all counted requests have ended.
     ///
     /// # Errors
     /// The run is interrupted, or the simulated clock passes its end.
@@ -94,9 +95,9 @@ impl Trial<'_> {
     }
 }
 
-/// Did the server keep up while the counted requests arrived? It did not if the queue grew as long as they arrived. It
-/// also did not if, in this time, the requests that ended were fewer than half of the counted ones: then the run is too
-/// short to show a steady state.
+/// Did the server keep up while the `counted` requests arrived? False if the queue grew during their arrivals. Also
+/// false if fewer requests ended in this time than half of the number of counted requests: then the run is too short to
+/// show a steady state.
 pub fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
     let ids = counted.start as usize..counted.end as usize;
     let (first, last) = (records.arrival[ids.start], records.arrival[ids.end - 1]);

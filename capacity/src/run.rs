@@ -1,5 +1,5 @@
 //! Runs all capacity searches of a plan. Policies are searched in parallel. The seeds of a policy are searched one
-//! after another, because later searches begin near the first seed's answer.
+//! after another, because the searches of later seeds begin near the capacity of the first seed.
 
 use crate::answer::{Answer, Capacity, SeedResult};
 use crate::kept::write;
@@ -24,18 +24,19 @@ use std::time::Instant;
 
 /// A figure shows tried rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
-/// A probe above the answer is repeated to its end only if its rate is at least this multiple of the next lower rate
-/// that has a run to the end.
+/// Least ratio of two rates above the capacity that both get a run to the end. A stopped probe at a closer rate is not
+/// repeated.
 const APART: f64 = 1.03;
-/// A search with a later seed begins with the rates (first seed's capacity / this) and (first seed's capacity × this).
+/// The search of a later seed begins with two rates: the first seed's capacity divided by this factor, and multiplied
+/// by it.
 const NEAR: f64 = 1.1;
-/// The two rates with which the first search begins, as multiples of the experiment's own rate, unless
-/// `capacity.bracket` gives them.
+/// The two rates with which the first seed's search begins, as multiples of the experiment's own rate.
+/// `capacity.bracket` replaces them.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
-/// Searches the capacity of every policy and writes the results into the folder at `path`, on the threads of `pool`.
-/// With `figures`, also writes figures and the HTML page. Continues an unfinished search if `mode` allows it. Returns a
-/// complete folder as it is.
+/// Searches the capacity of every policy, on the threads of `pool`, and writes the results into the folder at `path`;
+/// figures and the HTML page only if `figures` is true. Continues an unfinished search if `mode` allows it. If the
+/// folder is complete already, returns it unchanged.
 ///
 /// # Errors
 /// The experiment is wrong, the search is interrupted, the folder holds other results, or a file cannot be written.
@@ -78,8 +79,8 @@ pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, work: &Work) -> Re
     let policies = plan.policies.len();
     let pairs: Vec<(usize, usize)> =
         (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
-    // All searches run before an error is returned. If several failed, the error of the first one in the order of the
-    // plan is returned, so that it does not depend on which thread failed first.
+    // All searches run before an error is returned. If several failed, returns the error of the first one in the order
+    // of the plan, so that the error does not depend on which thread failed first.
     let found: Vec<Result<Capacity>> = pairs.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
     searcher.bar.finish();
     Ok(Answer {
@@ -146,9 +147,9 @@ impl Searcher<'_> {
         Ok(SeedResult::of(number, end, slo, tokens_gpu, &load, probes))
     }
 
-    /// Repeats probes that were stopped early at rates from the answer `found` to [`SHOWN`] times it, until all their
-    /// counted requests have ended. Skips a rate that is close to another one ([`APART`]). A figure shows the share of
-    /// requests within their bounds at these rates.
+    /// Repeats stopped probes until all their counted requests have ended, because a figure shows the share of requests
+    /// within their bounds. Takes only rates above the capacity `found`, up to [`SHOWN`] × `found`. Skips a rate less
+    /// than [`APART`] times the next lower rate with such a run.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();
@@ -166,8 +167,8 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The SLO bounds of a setting. A TPOT bound that is given as a multiple is scaled from the P90 TPOT of
-    /// autoregressive decoding with one request at a time. Without any bound, it is an error.
+    /// The SLO bounds of a setting. If the experiment gives the TPOT bound as a multiple, the bound is this multiple of
+    /// the P90 TPOT of autoregressive decoding with one request at a time. It is an error if there is no bound at all.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let given = setting.slo(None);
         let scaled = self.plan.variants[0].experiment.slo.adaspec_scale.is_some();

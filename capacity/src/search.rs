@@ -1,11 +1,11 @@
-//! Chooses the next rate to try, and finds the answer (the capacity) from the tried rates. The search assumes only that
-//! all rates below some rate are carried.
+//! Chooses the next rate to try, and finds the capacity (the highest carried rate) from the tried rates. The search
+//! assumes only that all rates below some rate are carried.
 //!
-//! The search begins with a bracket: a lower rate that may be carried and a higher rate that may not be. It doubles or
-//! halves the rates until the lower one is carried and the higher one is not. Then it tries the geometric mean of both
-//! until their distance is within the tolerance. Last, it tries some rates above and below the answer, because a higher
-//! rate may be carried where a lower one is not. A lower rate that is not carried lowers the answer. A higher rate that
-//! is carried is reported as an exception.
+//! The search begins with a bracket: a lower rate that may be carried, and a higher rate that may fail. It halves or
+//! doubles the rates until the lower rate is carried and the higher rate fails. Then it tries the geometric mean of
+//! both rates until their distance is within the tolerance. Last, it tries some rates below and above the answer,
+//! because a rate may be carried although a lower rate fails. If a rate below the answer fails, the answer becomes
+//! lower. If a rate above the answer is carried, it is reported as an exception.
 
 /// A rate that was tried, and the outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,30 +21,32 @@ pub struct Tried {
 pub enum Next {
     /// The search is not finished: try this rate, requests per second.
     Try(f64),
-    /// The answer: the highest rate, requests per second, that the server carries without a lower rate that it does not
-    /// carry. A rate is carried if the counted requests keep their bounds and the queue does not grow.
+    /// The answer, requests per second: the highest carried rate that is below every rate that failed. A rate is
+    /// carried if enough counted requests keep their SLO bounds and the queue does not grow.
     Found(f64),
     /// The answer: no rate is carried, not even [`Search::floor`].
     Nothing,
-    /// The answer: every rate is carried, up to the highest one that the search tries.
+    /// The answer: every rate is carried, up to the highest rate that the search tries.
     Everything,
 }
 
-/// Where a search begins, and when it ends.
+/// The start of a search, and when it ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    /// The two rates to begin with, requests per second, ascending.
+    /// The two rates with which the search begins, requests per second, ascending.
     pub bracket: [f64; 2],
-    /// The relative width of the bracket at which it is no longer narrowed and the answer is checked.
+    /// The search narrows its bracket until the higher rate exceeds the lower one by at most this share. Then it checks
+    /// the answer.
     pub tolerance: f64,
-    /// A very low rate, requests per second. If this rate is not carried, the answer is that no rate is.
+    /// The lowest rate that is tried, requests per second. If this rate is not carried, the answer is that no rate is
+    /// carried.
     pub floor: f64,
 }
 
-/// The upper end of the bracket is doubled at most this many times.
+/// The search doubles the upper end of the bracket at most this many times; then every rate counts as carried.
 const DOUBLINGS: i32 = 24;
-/// Multiples of the answer that are tried once the answer is found, to see whether lower rates are carried and higher
-/// rates are not.
+/// Once an answer is found, these multiples of it are tried as a check. Lower rates should be carried, and higher rates
+/// should fail.
 const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
 
 impl Search {
@@ -67,14 +69,14 @@ impl Search {
         }
     }
 
-    /// The next rate to try as a check of the answer `found`; if all checks are done, `found` as the final answer.
+    /// The next rate to try as a check of the answer `found`. If all checks are done, `found` is the final answer.
     fn check(&self, found: f64, tried: &[Tried]) -> Next {
-        // A check is skipped if a rate near the check's rate was tried.
+        // Skips a check if a rate near the check's rate was tried already.
         let near = |rate: f64| tried.iter().any(|t| (t.rate / rate - 1.0).abs() < self.tolerance.max(0.02));
         CHECKS.iter().map(|by| by * found).find(|&rate| !near(rate)).map_or(Next::Found(found), Next::Try)
     }
 
-    /// The rates that were carried although a lower rate was not, ascending, requests per second.
+    /// The rates that were carried although a lower rate was not; ascending, requests per second.
     pub fn exceptions(tried: &[Tried]) -> Vec<f64> {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min).unwrap_or(f64::INFINITY);
         let mut rates: Vec<f64> = tried.iter().filter(|t| t.carried && t.rate > failed).map(|t| t.rate).collect();
@@ -108,7 +110,7 @@ mod tests {
         assert_eq!(search(FINE, |_| true).0, Next::Everything);
     }
 
-    /// If rates from 4.0 to 5.5 are not carried, the answer is below 4.0, and carried rates above 5.5 are exceptions.
+    /// Rates from 4.0 to 5.5 fail. So the answer is below 4.0, and carried rates above 5.5 are exceptions.
     #[test]
     fn rates_carried_above_the_answer_are_exceptions() {
         let (end, tried) = search(FINE, |rate| rate < 4.0 || (5.5..6.5).contains(&rate));
@@ -117,7 +119,7 @@ mod tests {
         assert!(!Search::exceptions(&tried).is_empty(), "{tried:?}");
     }
 
-    /// Rates around 4 are not carried. The bracket first finds an answer near 8, and a check below lowers it.
+    /// Rates around 4 fail. The bracket first finds an answer near 8; then a check of a lower rate lowers the answer.
     #[test]
     fn a_check_below_lowers_the_answer() {
         let (end, _) = search(FINE, |rate| rate < 8.0 && !(3.9..4.1).contains(&rate));
@@ -126,8 +128,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any bracket, the answer is at most the tolerance below the true capacity, and not above; no rate is an
-        /// exception.
+        /// For any bracket, the answer is not above the true capacity, and below it by at most the tolerance. No rate
+        /// is an exception.
         #[test]
         fn the_answer_is_within_the_tolerance(truth in 1e-3..1e4f64, low in 1e-2..1e3f64, wide in 1.01..50.0f64, tolerance in 0.001..0.2f64) {
             let (end, tried) = search(Search { bracket: [low, low * wide], tolerance, floor: 1e-6 }, |rate| rate <= truth);

@@ -1,5 +1,5 @@
-//! Stores the probes (tried rates) of a search on disk as soon as each ends, so that an interrupted search can
-//! continue.
+//! Stores the probes (runs at one rate each) of a capacity search on disk as soon as each ends, so that an interrupted
+//! search can continue.
 
 use crate::probe::Probe;
 use foretoken_report::Staged;
@@ -47,7 +47,7 @@ impl Store {
         self.folder.join(format!("v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The stored probes of a search. Empty if there is no file, or if the file is damaged or of another plan.
+    /// The stored probes of a search. Empty if the file is missing, is damaged, or belongs to another plan.
     pub fn load(&self, id: SearchId) -> Vec<Probe> {
         let stored =
             std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());

@@ -1,4 +1,4 @@
-//! Tests capacities against formulas of queueing theory, and against trying every rate of a grid.
+//! Compares capacities with formulas of queueing theory, and with trying every rate of a grid.
 
 use crate::answer::{Answer, Limit, Verdict};
 use crate::load::Load;
@@ -15,7 +15,8 @@ use foretoken_spec::capacity::CapacitySpec;
 use foretoken_spec::problem::Problem;
 use std::sync::atomic::AtomicBool;
 
-/// An experiment whose server handles one request at a time; each has one output token and takes one step of 0.1 s.
+/// An experiment whose server handles one request at a time. Each request has one output token and takes one step of
+/// 0.1 s.
 const ONE_SERVER: &str = r#"
 name = "one-server"
 seeds = [1, 2, 3, 4, 5]
@@ -48,7 +49,7 @@ warm_up_requests = 500
 tolerance = 0.005
 "#;
 
-/// The plan of an experiment's text with `--set` arguments.
+/// The plan of the experiment `text` with the `--set` arguments `sets`.
 fn plan(text: &str, sets: &[&str]) -> Plan {
     loaded(text, sets).unwrap().0
 }
@@ -85,7 +86,7 @@ fn waits_at_most(t: f64, rate: f64, d: f64) -> f64 {
 fn the_closed_form_of_m_d_1_is_within_the_interval() {
     let found = answer(&plan(ONE_SERVER, &[])).unwrap();
     let capacity = &found.capacities[0];
-    // A first token comes within 0.5 s if the request waits at most 0.4 s: the service takes 0.1 s.
+    // A request keeps the TTFT bound of 0.5 s if it waits at most 0.4 s, because the service takes 0.1 s.
     let (mut low, mut high) = (0.1, 9.999);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
@@ -100,8 +101,8 @@ fn the_closed_form_of_m_d_1_is_within_the_interval() {
     assert!((capacity.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
 }
 
-/// The load is low, then high, then low. With a window on the high part, the capacity is that of a steady load at the
-/// high rate. Without a window, the capacity is a mean over all three parts, and lower.
+/// The load is low, then high, then low. With a window on the high part, the capacity equals that of a steady load at
+/// the high rate. Without a window, the capacity is the mean rate over all three parts, and lower.
 #[test]
 fn a_load_that_changes_is_asked_about_by_its_window() {
     let steady =
@@ -112,8 +113,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     };
     let (alone, words) = found(&plan(&steady, &[]));
     assert!(!words.contains("changes in time"), "{words}");
-    // The log has the arrivals of the steady load, but the gaps among the first and the last 1,500 requests are four
-    // times as long.
+    // The log has the arrivals of the steady load, but the gaps between the first 1,500 and between the last requests
+    // are four times as long.
     let arrivals = Setting::new(&plan(&steady, &[]).variants[0], 7).unwrap().workload.arrival;
     let mut at = 0.0;
     let mut trace = "t_s,input_tokens,output_tokens\n".to_owned();
@@ -144,8 +145,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     assert!(mean < 0.8 * alone, "{mean} on average, {alone} steadily");
 }
 
-/// The experiment [`ONE_SERVER`] with a log of these arrival times, seconds. The log's file is in the returned folder,
-/// which is removed when it is dropped.
+/// The experiment [`ONE_SERVER`], with a log of the arrival times `arrivals` in seconds. Returns the folder of the
+/// log's file and the experiment's text. The folder is removed when the returned guard is dropped.
 fn logged(arrivals: impl IntoIterator<Item = f64>) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("log.csv");
@@ -166,8 +167,8 @@ fn poisson_arrivals(requests: u32) -> Vec<f64> {
     Setting::new(&plan(&text, &[]).variants[0], 7).unwrap().workload.arrival.iter().map(|t| t.as_s()).collect()
 }
 
-/// A log with Poisson arrivals has the same capacity as the generated load, also if the log's rate is lower or scaled.
-/// The text says which of its requests are run.
+/// A log with Poisson arrivals has the same capacity as generated Poisson arrivals. A lower or scaled rate of the log
+/// does not change the capacity. The text of the results says which requests of the log are run.
 #[test]
 fn a_log_has_the_capacity_of_its_load() {
     let arrivals = poisson_arrivals(1700);
@@ -191,7 +192,8 @@ fn a_log_has_the_capacity_of_its_load() {
     }
 }
 
-/// A probe at a multiple of a log's rate has the same arrivals as the transform `rate-scale` gives for that multiple.
+/// A probe of a log at `factor` times the log's rate has the same arrivals as the transform `rate-scale` with that
+/// factor.
 #[test]
 fn a_probe_of_a_log_is_its_rate_scale() {
     let (_dir, text) = logged(poisson_arrivals(1700));
@@ -239,7 +241,7 @@ fn logs_and_generated_arrivals_are_not_swept_together() {
     assert!(problem.message().contains("both logs and generated arrivals"), "{}", problem.message());
 }
 
-/// Compares the search's answer with trying every rate of a fine grid.
+/// Compares the answer of the search with trying every rate of a fine grid.
 #[test]
 fn the_search_finds_what_trying_everything_finds() {
     let text =
@@ -269,15 +271,14 @@ fn bounds_that_no_request_keeps_give_no_rate() {
     let capacity = &found.capacities[0];
     assert_eq!((capacity.req_s, capacity.seeds[0].verdict), (None, Verdict::NoRate));
     assert!(capacity.notes()[0].starts_with("no rate is carried, however low"), "{:?}", capacity.notes());
-    // At lower rates the simulated clock would end before the last request.
+    // The search tries no lower rates, because the simulated clock would end before the last request.
     assert!(capacity.seeds[0].probes.iter().all(|p| p.rate > 1e-5), "{:?}", capacity.seeds[0].probes);
     let words = found.in_words();
     assert!(words.contains(" no rate ") && !words.contains("none"), "{words}");
 }
 
-/// With two tokens per request, the server takes 0.2 s for each request and serves 5 requests per second. Every token
-/// keeps the TPOT bound, but a rate that overloads the server is not carried. So the capacity is the rate at which the
-/// server is full.
+/// With two output tokens, each request takes 0.2 s, so the server serves 5 requests per second. Every token keeps the
+/// TPOT bound at any rate, but the queue grows above 5 requests per second. So the capacity is about 5.
 #[test]
 fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     let text = ONE_SERVER
@@ -288,7 +289,8 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     let found = answer(&plan(&text, &[])).unwrap();
     for seed in &found.capacities[0].seeds {
         let rate = seed.req_s.unwrap();
-        // A queue that grows over 5 % of the requests counts as overload, so rates a little above 5 may be carried.
+        // Only a queue that grows by more than 5 % of the requests counts as overload, so rates a little above 5 may be
+        // carried.
         assert!((4.8..5.0 * 1.06).contains(&rate), "{rate}");
         assert_eq!(seed.limit, Some(Limit::Queue));
         let beyond = seed.probes.iter().filter(|p| p.rate > 5.0 * 1.1);
@@ -308,7 +310,7 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
 }
 
 /// A server that can run all requests of a probe at the same time never has a queue. It carries every rate, and a note
-/// says that the requests are too few.
+/// says that the probe has too few requests.
 #[test]
 fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     let text = ONE_SERVER
@@ -325,8 +327,8 @@ fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     assert!(capacity.notes()[0].contains("raise capacity.requests"), "{:?}", capacity.notes());
 }
 
-/// With the first seed, the shares of requests within their bounds that a figure shows equal the shares in runs that
-/// end by themselves. With the second seed, runs may be stopped early.
+/// For the first seed, the figure's shares of requests within their bounds equal those in ordinary runs to the end. For
+/// the second seed, probes may be stopped early.
 #[test]
 fn shown_rates_are_of_whole_runs() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");
@@ -341,7 +343,7 @@ fn shown_rates_are_of_whole_runs() {
     let load = Load::of(&mut setting, &plan.variants[0], &spec).unwrap();
     let slo = setting.slo(None);
     for probe in whole {
-        // An ordinary run at the tried rate. Its counted requests are checked when the run has ended.
+        // An ordinary run at the tried rate, to the end. The test counts which counted requests met their bounds.
         setting.workload.arrival = load.at(probe.rate);
         let (run, _) = setting.run(&plan.policies[0].spec, f64::INFINITY, &AtomicBool::new(false));
         let kept = load.counted.clone().filter(|&i| slo.met_by(&run.records, i as usize, None)).count();
@@ -381,8 +383,8 @@ fn impossible_questions_are_refused() {
     }
 }
 
-/// An interrupted search continues from its stored probes and gives the same answer as one that is not interrupted. An
-/// interrupt keeps them.
+/// An interrupted search continues from its stored probes and gives the same results as a search without an interrupt.
+/// An interrupt does not remove stored probes.
 #[test]
 fn an_interrupted_search_continues() {
     let text =

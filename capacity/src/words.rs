@@ -1,4 +1,4 @@
-//! The answer of a capacity search as text: a table, headlines and notes.
+//! The results of a capacity search as text: a table, headlines and notes.
 
 use crate::answer::{Answer, Capacity, Verdict};
 use crate::load::Log;
@@ -17,7 +17,8 @@ impl Answer {
         format!("{} % of requests{window} keep {kept}", trimmed(100.0 * self.share))
     }
 
-    /// The SLO bound that `of` reads, as text after its `name`; a range if it differs between runs. `None` if not set.
+    /// The SLO bound that `of` reads, as text after its `name`, in ms. A range if the bound differs between runs;
+    /// `None` if no run has it.
     fn bound(&self, name: &str, of: fn(&Slo) -> Option<f64>) -> Option<String> {
         let bounds = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
         let (least, most) = bounds.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
@@ -70,7 +71,7 @@ impl Answer {
             .collect()
     }
 
-    /// The capacities grouped by their swept values (as text), in the order of the sweep.
+    /// The capacities grouped by their swept values, in the order of the sweep, as (swept values as text, capacities).
     pub fn at_each_value(&self) -> Vec<(String, Vec<&Capacity>)> {
         let mut groups: Vec<(String, Vec<&Capacity>)> = Vec::new();
         for c in &self.capacities {
@@ -83,8 +84,8 @@ impl Answer {
         groups
     }
 
-    /// One sentence for each combination of swept values: the policy with the highest capacity, and by how much this
-    /// capacity exceeds the baseline's and the second best policy's.
+    /// One sentence for each combination of swept values: the policy with the highest capacity, and by how much it
+    /// exceeds the capacities of the baseline and of the second best policy.
     pub fn headlines(&self) -> Vec<String> {
         let line = |(at, capacities): (String, Vec<&Capacity>)| {
             let sentence = headline(&capacities);
@@ -93,8 +94,8 @@ impl Answer {
         self.at_each_value().into_iter().map(line).collect()
     }
 
-    /// The notes on the numbers. Equal notes are joined into one, which names all policies to which it applies. Notes
-    /// on the load come last.
+    /// The notes on the numbers. Equal notes of several policies become one note that names these policies. Notes on
+    /// the load come last.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for c in &self.capacities {
@@ -109,8 +110,8 @@ impl Answer {
         lines.chain(self.of_the_load()).collect()
     }
 
-    /// Notes on the requests: which requests of a log are run, and which window the rates count, or without a window
-    /// whether the load changes in time.
+    /// Notes on the requests: which requests of a log are run, and which window the rates refer to. Without a window, a
+    /// note says if the load changes in time.
     pub fn of_the_load(&self) -> Vec<String> {
         let seeds = || self.capacities.iter().flat_map(|c| c.seeds.iter().map(move |s| (c, s)));
         let mut notes: Vec<String> = Vec::new();
@@ -169,7 +170,8 @@ impl Capacity {
         }
     }
 
-    /// The sort key: the capacity, requests per second; infinite for "every rate tried", negative for "no rate".
+    /// The sort key: the capacity, requests per second. Infinite if every tried rate is carried; negative if no rate is
+    /// carried with some seed.
     fn rank(&self) -> f64 {
         match self.req_s {
             Some(i) => i.mean,
@@ -183,9 +185,9 @@ impl Capacity {
     }
 }
 
-/// A sentence that names the policy with the highest capacity, and by how much it exceeds the baseline's and the second
-/// best policy's. Policies that no server can run are not ranked; the best of them is named at the end. If some
-/// policies carry every tried rate, the sentence names only these.
+/// A sentence that names the policy with the highest capacity, and by how much it exceeds the capacities of the
+/// baseline and of the second best policy. Policies that see the hidden truth are not ranked; the best of them is named
+/// at the end. If some policies carry every tried rate, the sentence names only these policies.
 fn headline(capacities: &[&Capacity]) -> String {
     let mut found: Vec<&Capacity> = capacities.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
     found.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
@@ -200,7 +202,8 @@ fn headline(capacities: &[&Capacity]) -> String {
     let rate = best.rate_in_words();
     let mut sentence = format!("{} carries most: {rate} requests/s", best.called());
     let baseline = others.iter().find(|c| c.baseline);
-    // The best policy is compared with the baseline, and with the second best policy unless that is the baseline.
+    // The best policy is compared with the baseline, and with the second best policy unless the second best policy is
+    // the baseline.
     let second = others.first().filter(|c| !c.baseline);
     for other in baseline.into_iter().chain(second) {
         sentence += &format!(", {}", more_than(best, other));
@@ -222,7 +225,8 @@ fn carry(names: &[&str]) -> String {
     }
 }
 
-/// A text that says by how much the capacity `best` exceeds `other`, paired by seed.
+/// A text that says by how much the capacity of `best` exceeds that of `other`, paired by seed. If the interval holds
+/// 0, the text says that the seeds do not tell the two apart.
 fn more_than(best: &Capacity, other: &Capacity) -> String {
     let name = other.called();
     let rates = best.seeds.iter().zip(&other.seeds).filter_map(|(a, b)| Some(a.req_s? / b.req_s?));
@@ -248,22 +252,22 @@ fn more_than(best: &Capacity, other: &Capacity) -> String {
     }
 }
 
-/// Logarithm of the ratio above which a difference is written as a factor and not in percent: ln 2.
+/// If the logarithm of a ratio is above this (ln 2), the difference is written as a factor, else in percent.
 const TWICE: f64 = std::f64::consts::LN_2;
 
-/// A share in percent as text, without the sign %: with one decimal below 10, else with none.
+/// A share as percent without the sign %: with one decimal below 10 %, else with none.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-/// The number `x` as text, with the number of decimals that shows `of` with three digits.
+/// The number `x` as text, with as many decimals as `of` needs to show three significant digits, and at most five.
 pub fn digits(x: f64, of: f64) -> String {
     let decimals = if of > 0.0 { (2 - of.log10().floor() as i32).clamp(0, 5) as usize } else { 2 };
     format!("{x:.decimals$}")
 }
 
-/// The policy's label with the swept values, as text.
+/// The policy's label and its swept values, as text.
 pub fn name(c: &Capacity) -> String {
     let values = values(c);
     if values.is_empty() { c.policy.clone() } else { format!("{}, {values}", c.policy) }
@@ -303,7 +307,8 @@ mod tests {
     use crate::answer::{Limit, SeedResult};
     use crate::load::Spread;
 
-    /// A policy with these capacities by seed, requests per second; 0 means that no rate is carried.
+    /// A policy with the capacities `rates` by seed, requests per second; 0 stands for a seed in which no rate is
+    /// carried.
     fn carried(policy: &str, rates: [f64; 3]) -> Capacity {
         let result_of = |(seed, rate): (usize, f64)| SeedResult {
             seed: seed as u64,

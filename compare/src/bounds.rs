@@ -3,7 +3,7 @@
 use crate::row::Row;
 use serde::Serialize;
 
-/// Whether a bound is kept.
+/// The verdict on a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -18,7 +18,7 @@ pub enum Verdict {
 /// A bound on an error or a count, and whether the bound is kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// A text that says which number of which cell has the bound.
+    /// A text that names the cell and the number that have the bound.
     pub what: String,
     /// The absolute error as a share, or a count that must be 0.
     pub value: f64,
@@ -26,13 +26,13 @@ pub struct Check {
     pub bound: f64,
     /// Whether the bound is kept.
     pub verdict: Verdict,
-    /// A note for the reader, such as the distance of the repeats; may be empty.
+    /// A note for the reader, such as how far the repeated runs are apart; may be empty.
     pub note: String,
 }
 
 impl Check {
-    /// Checks the error of a number against `bound`. The repeats of the number agree if they differ by at most
-    /// `tolerance` (a share).
+    /// Checks the error of a number (a share) against `bound`. The bound is decided only if the number was observed at
+    /// least twice and its repeats differ by at most `tolerance`, a share.
     pub fn of_error<P>(what: String, row: &Row<P>, error: f64, bound: f64, tolerance: f64) -> Check {
         let note = match row.spread {
             Some(spread) => format!("repeats are {:.1} % apart", spread * 100.0),
@@ -41,7 +41,7 @@ impl Check {
         Check { what, value: error.abs(), bound, verdict: verdict(error.abs(), bound, row.decided(tolerance)), note }
     }
 
-    /// Checks a count that must be 0. `decided`: is the count reliable? If not, the bound is undecided.
+    /// Checks a count that must be 0. If `decided` is false, the count is not reliable, and the verdict is "undecided".
     pub fn of_count(what: String, count: u64, decided: bool, note: String) -> Check {
         let value = count as f64;
         Check { what, value, bound: 0.0, verdict: verdict(value, 0.0, decided), note }
@@ -68,7 +68,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts the verdicts of these bounds.
+    /// Counts how many of `checks` have each verdict.
     pub fn of<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Tally {
         checks.into_iter().fold(Tally::default(), |mut tally, check| {
             match check.verdict {

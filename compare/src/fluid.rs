@@ -1,35 +1,36 @@
 //! Two simple predictions of a server, without a simulation of its engine. A simulation must be better than these.
 //!
 //! Both predictions use a fluid model: each of n requests that are served together gets its first token after TTFT(n)
-//! seconds and then a token every TPOT(n) seconds. The predictions differ in the source of TPOT. One interpolates in
-//! the draft length between closed loops that were observed at two draft lengths ([`line_through`]). The other divides
-//! the fitted time of a step by the tokens of a round ([`tokens_a_round`]).
+//! seconds and then a token every TPOT(n) seconds. The two predictions differ in the source of TPOT. The first
+//! interpolates between the TPOT of closed loops that were observed at two draft lengths ([`line_through`]). The second
+//! divides the fitted time of a step by the mean tokens of a round ([`tokens_a_round`]).
 
 use foretoken_sim::{Outcome, RequestRecords, Time, Workload};
 
-/// A model of a server in which latencies depend only on the number of requests that are served together and, for the
-/// first token, on the prompt.
+/// A model of a server without steps. Latencies depend only on the number of requests that are served together; the
+/// time to the first token also depends on the prompt.
 pub struct Fluid<'a> {
-    /// Seconds from the start of serving a request to its first token, given (number of requests then served together,
-    /// tokens of the prompt).
+    /// Seconds from the start of serving a request to its first token. The arguments are the number of requests that
+    /// are then served together and the tokens of the prompt.
     pub ttft: &'a dyn Fn(f64, u32) -> f64,
-    /// Seconds per token after the first, given the number of requests that are served together.
+    /// Seconds per token after the first. The argument is the number of requests that are served together.
     pub tpot: &'a dyn Fn(f64) -> f64,
-    /// Largest number of requests that are served at one time. Other requests wait.
+    /// Largest number of requests that are served at one time. Further requests wait.
     pub most: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Active {
     request: usize,
-    /// Seconds until the request's first token; 0 once it has left.
+    /// Seconds until the request's first token; 0 after the first token.
     first: f64,
-    /// Number of tokens after the first that have not left yet.
+    /// Number of tokens after the first that the request still has to get.
     left: f64,
 }
 
 impl Fluid<'_> {
-    /// Serves a workload by a closed loop of `clients` clients; `None`: at the workload's arrival times.
+    /// Serves a workload. If `clients` is given, a closed loop of that many clients sends the requests. Otherwise they
+    /// come at the workload's arrival times.
     pub fn serve(&self, workload: &Workload, clients: Option<u32>) -> RequestRecords {
         let n = workload.len();
         let mut r = RequestRecords::new(n);
@@ -72,7 +73,8 @@ impl Fluid<'_> {
     }
 }
 
-/// Serves all active requests for `step` seconds up to the time `now`, and records what they get in `r`.
+/// Serves all active requests for `step` seconds, up to the time `now`. Records first tokens and finished requests in
+/// `r` and removes finished requests.
 fn advance(active: &mut Vec<Active>, step: f64, tpot: f64, now: f64, workload: &Workload, r: &mut RequestRecords) {
     const NONE: f64 = 1e-9;
     for a in active.iter_mut() {
@@ -107,14 +109,14 @@ pub fn tokens_a_round(a: f64, k: u32) -> f64 {
 /// A point (x, y) of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// The argument; the points of a curve have ascending x.
+    /// The argument. The points of a curve are sorted by ascending `x`.
     pub x: f64,
     /// The curve's value at `x`.
     pub y: f64,
 }
 
-/// The value at `x` by linear interpolation between `points`. Beyond the ends the last line goes on. One point gives a
-/// constant, no point gives NaN.
+/// The value at `x` by linear interpolation between `points`. Outside of the points, the first and the last segment
+/// continue. One point gives a constant, no point gives NaN.
 pub fn line_through(points: &[CurvePoint], x: f64) -> f64 {
     match points {
         [] => f64::NAN,
@@ -136,16 +138,17 @@ mod tests {
     fn a_fluid_serves_as_worked_out_by_hand() {
         let w: Workload =
             [Request::new(Time::ZERO, 10, 11), Request::new(Time::from_s(1.0), 10, 11)].into_iter().collect();
-        // The first token takes 1 s. Then a token takes 0.1 s for one request in flight, 0.2 s for two.
+        // The time to the first token is 1 s. After that, a token takes 0.1 s with one request in flight and 0.2 s with
+        // two.
         let fluid = Fluid { ttft: &|_, _| 1.0, tpot: &|n| 0.1 * n, most: 8 };
         let r = fluid.serve(&w, None);
         // From 1 s to 2 s the second request is in flight too, so the first request gets a token every 0.2 s.
         assert_eq!((r.first_token[0].as_s(), r.first_token[1].as_s()), (1.0, 2.0));
-        // At 2 s the first request lacks 10 − 5 tokens and ends at 3 s. Then the second one lacks 10 − 5 tokens, is
-        // alone, and ends at 3.5 s.
+        // At 2 s the first request has 5 of its 10 further tokens, so it ends at 3 s. The second request then has 5 of
+        // its 10 further tokens. It is alone and ends at 3.5 s.
         assert!((r.finish[0].as_s() - 3.0).abs() < 1e-9, "{:?}", r.finish);
         assert!((r.finish[1].as_s() - 3.5).abs() < 1e-9, "{:?}", r.finish);
-        // With one client, the requests follow each other, and each is alone.
+        // With one client, the requests follow each other, and each is served alone.
         let r = fluid.serve(&w, Some(1));
         assert!((r.finish[0].as_s() - 2.0).abs() < 1e-9 && (r.finish[1].as_s() - 4.0).abs() < 1e-9);
         assert_eq!(r.arrival[1].as_s(), r.finish[0].as_s());

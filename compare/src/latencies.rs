@@ -2,8 +2,8 @@
 
 use foretoken_sim::RequestRecords;
 
-/// Latencies of finished requests in seconds, run by run in the order of request ids. Outputs of one token have no
-/// TPOT.
+/// Latencies of the finished requests of one or several runs, in seconds. The requests are in the order of their ids,
+/// run after run. Requests with one output token have no TPOT.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
     /// Times to first token, seconds.
@@ -32,16 +32,16 @@ impl Latencies {
         [self.ttft, self.tpot, self.e2e]
     }
 
-    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between the distribution functions of two runs; `None`
-    /// if a run has no such latency.
+    /// For TTFT, TPOT and E2E: the largest distance between the distribution functions of the two runs, from 0 to 1.
+    /// `None` if a run has no such latency.
     pub fn distances(&self, other: &Latencies) -> [Option<f64>; 3] {
         let distance = |a: &[f64], b: &[f64]| cdf_distance(&mut a.to_vec(), &mut b.to_vec());
         [distance(&self.ttft, &other.ttft), distance(&self.tpot, &other.tpot), distance(&self.e2e, &other.e2e)]
     }
 }
 
-/// The largest distance between two empirical distribution functions (Kolmogorov–Smirnov), in [0, 1]. `None` if a
-/// sample is empty. Sorts both samples.
+/// The largest distance between the empirical distribution functions of two samples (Kolmogorov–Smirnov), from 0 to 1.
+/// `None` if a sample is empty. Sorts both samples.
 fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -50,7 +50,7 @@ fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
     b.sort_unstable_by(f64::total_cmp);
     let (mut i, mut j, mut most) = (0, 0, 0.0f64);
     while i < a.len() && j < b.len() {
-        // Equal values of both samples are passed before the two functions are compared.
+        // Values that occur in both samples are counted in both functions before the functions are compared.
         let value = a[i].min(b[j]);
         i += a[i..].iter().take_while(|&&x| x <= value).count();
         j += b[j..].iter().take_while(|&&x| x <= value).count();

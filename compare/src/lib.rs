@@ -1,8 +1,8 @@
 //! Measures how far a simulated run is from an observed run.
 //!
 //! The observed run is a live run on a device ([`live_runs`]) or a recording of a server ([`server_runs`]). For both
-//! kinds this crate compares the same [`numbers`], each as a [`row`], with one rule for whether repeats agree
-//! ([`spread`]) and one kind of [`bounds`]. This crate simulates nothing and reads no file.
+//! kinds, this crate compares the same [`numbers`]; each of them has a [`row`]. One rule says whether repeated runs
+//! agree ([`spread`]), and one kind of [`bounds`] limits errors. This crate simulates nothing and reads no file.
 
 pub mod bounds;
 pub mod fluid;

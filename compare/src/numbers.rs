@@ -1,5 +1,5 @@
-//! The numbers that are compared, computed by the same code from observed and from simulated runs. Several runs can be
-//! pooled: then means and quantiles are over the requests and steps of all runs.
+//! The numbers that are compared. The same code computes them from observed and from simulated runs. Several runs can
+//! be pooled: means and quantiles are then over the requests and steps of all runs.
 
 use crate::latencies::Latencies;
 use crate::service_rate::CountedOver;
@@ -8,7 +8,7 @@ use foretoken_sim::metrics::{Quantiles, Slo};
 use foretoken_sim::{RequestRecords, StepRecord};
 use serde::{Deserialize, Serialize};
 
-/// The numbers of one run, or of several runs pooled. A number is `None` if the runs do not show it.
+/// The numbers of one run, or of several pooled runs. A number is `None` if the runs do not show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Numbers {
     /// Number of requests that emitted their whole output.
@@ -82,12 +82,14 @@ impl Numbers {
         }
     }
 
-    /// The mean over several runs of each number; `finished` is the sum. A number is `None` if a run lacks it.
+    /// The mean over several runs of each number. `finished` is the sum over the runs. A number is `None` if any run
+    /// lacks it.
     pub fn mean(runs: &[Numbers]) -> Numbers {
         Numbers::number_by_number(runs, |values| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The median over several runs of each number; `finished` is the sum. A number is `None` if a run lacks it.
+    /// The median over several runs of each number. `finished` is the sum over the runs. A number is `None` if any run
+    /// lacks it.
     pub fn median(runs: &[Numbers]) -> Numbers {
         Numbers::number_by_number(runs, median)
     }
@@ -124,8 +126,9 @@ fn span_s(step: &StepRecord) -> f64 {
     (step.end - step.start).as_s()
 }
 
-/// The sum of `amount` over finished requests, per second from the first arrival to the last finish of each run.
-/// `amount` gets the records and a request's index.
+/// The sum of `amount` over finished requests, divided by the summed time of the runs in seconds. The time of a run
+/// goes from its first arrival to its last finish. `amount` gets the records of a run and a request's index. `None` if
+/// the time is 0.
 fn rate(runs: &[RunRecords], amount: impl Fn(&RequestRecords, usize) -> f64) -> Option<f64> {
     let counted = |r: &RequestRecords| {
         let done = || (0..r.len()).filter(|&i| r.finished(i));
@@ -205,7 +208,8 @@ const fn share(name: &'static str, read: fn(&Numbers) -> Option<f64>) -> Quantit
     Quantity { name, unit: Unit::Share, read }
 }
 
-/// All numbers that are compared, in the order of tables. A comparison leaves out those that its runs do not show.
+/// All numbers that are compared, in the order of the tables. A comparison leaves out numbers that its runs do not
+/// show.
 pub const QUANTITIES: [Quantity; 19] = [
     seconds("step time, mean", |n| n.step_s),
     seconds(TTFT, |n| n.ttft.map(|q| q.mean)),

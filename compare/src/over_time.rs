@@ -1,21 +1,21 @@
-//! Compares curves over time of two runs: batch size, draft length and requests in flight.
+//! Compares two runs by their curves over time: batch size, draft length and requests in flight.
 
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 
-/// Number of bins, or of instants, into which a run is divided.
+/// A run is divided into this number of bins, or read at this number of instants.
 const BINS: usize = 40;
 
 /// Decode batch size and draft length over time, in bins of equal length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
-    /// Mean decode batch size of each bin; idle time counts as 0.
+    /// Mean decode batch size in each bin. Idle time counts with size 0.
     pub batch_size: Vec<f64>,
-    /// Mean number of draft tokens of a decode request in a step, of each bin; 0 if nothing decodes.
+    /// Mean number of draft tokens per decode request and step, in each bin; 0 if no request decodes.
     pub draft_len: Vec<f64>,
 }
 
 impl Curves {
-    /// The mean curves of several runs, in bins from 0 to `end`. A step counts in the bin in which it ends.
+    /// The curves of several runs, averaged, in bins from 0 to `end`. A step counts in the bin in which it ends.
     pub fn of(runs: &[&[StepRecord]], end: Time) -> Curves {
         #[derive(Clone, Default)]
         struct Bin {
@@ -39,8 +39,8 @@ impl Curves {
         }
     }
 
-    /// The errors of (batch size, draft length): mean absolute difference to the curve of `other`, relative to the mean
-    /// of `other`.
+    /// The errors of (batch size, draft length): the mean absolute difference from the curve of `other`, relative to
+    /// the mean of that curve.
     pub fn error(&self, other: &Curves) -> [Option<f64>; 2] {
         [curve_error(&self.batch_size, &other.batch_size), curve_error(&self.draft_len, &other.draft_len)]
     }
@@ -55,9 +55,9 @@ fn curve_error(a: &[f64], b: &[f64]) -> Option<f64> {
     (n > 0 && size > 0.0).then(|| apart / size)
 }
 
-/// Mean absolute difference between the numbers of requests in flight in two runs, relative to the observed mean. Only
-/// requests that finish count. Both runs are read at the same instants after their first arrivals. `None` if no
-/// observed request finished.
+/// Mean absolute difference between the numbers of requests in flight in the two runs, relative to the mean number in
+/// the observed run. Only requests that finish count. Both runs are read at the same times after their first arrivals.
+/// `None` if no observed request finished.
 pub fn in_flight_error(observed: &RequestRecords, predicted: &RequestRecords) -> Option<f64> {
     let (a, b) = (in_flight(observed), in_flight(predicted));
     let end = a.iter().map(|s| s.to_s).fold(0.0, f64::max);
@@ -74,7 +74,7 @@ struct Span {
     to_s: f64,
 }
 
-/// The spans of a run's finished requests.
+/// The times in flight of a run's finished requests.
 fn in_flight(r: &RequestRecords) -> Vec<Span> {
     let first = r.arrival.iter().min().map_or(0.0, |t| t.as_s());
     let span = |i: usize| Span { from_s: r.arrival[i].as_s() - first, to_s: r.finish[i].as_s() - first };

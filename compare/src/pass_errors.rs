@@ -1,5 +1,5 @@
-//! Errors of predicted pass times, by kind of pass. The time of each observed pass is predicted from the pass's shape
-//! with the cost model alone: no schedule and no acceptance are simulated.
+//! Errors of predicted pass times, by kind of pass. The cost model alone predicts the time of each observed pass from
+//! the pass's shape. No schedule and no acceptance are simulated.
 
 use foretoken_profiler::Region;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub enum PassKind {
     Decode,
     /// A target pass with drafts to verify.
     Verify,
-    /// A target pass with over 64 tokens, none of a prompt.
+    /// A target pass with over 64 tokens and without a prompt's tokens.
     Wide,
     /// A target pass with a chunk of a prompt.
     Prefill,
@@ -46,7 +46,7 @@ impl PassKind {
     }
 }
 
-/// The kind of the target passes in a region of a profile.
+/// The kind of a target pass in a region of a profile. A profile divides target passes into regions by their work.
 impl From<Region> for PassKind {
     fn from(region: Region) -> PassKind {
         match region {
@@ -65,7 +65,7 @@ pub struct PassErrors {
     pub region: PassKind,
     /// Number of passes of this kind.
     pub passes: u64,
-    /// Measured time of these passes as a share of the measured time of all passes.
+    /// Share of these passes in the measured time of all passes.
     pub share: f64,
     /// Mean measured time of a pass, seconds.
     pub live_s: f64,

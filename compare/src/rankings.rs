@@ -19,8 +19,8 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Compares two rankings of the same items, given by the items' values. Two values of a ranking are tied if they
-    /// differ by at most the ranking's noise × the smaller value.
+    /// Compares two rankings of the same items. `first` and `second` have the value of each item in the two rankings.
+    /// In a ranking, two values are tied if they differ by at most the ranking's noise × the smaller value.
     pub fn compare(first: &[f64], first_noise: f64, second: &[f64], second_noise: f64) -> Ranking {
         assert_eq!(first.len(), second.len(), "two rankings of the same items");
         let mut pairs = Ranking::default();
@@ -64,17 +64,20 @@ fn order(a: f64, b: f64, noise: f64) -> i8 {
 pub struct Ranked {
     /// The name of the value by which the policies are ranked.
     pub by: String,
-    /// Relative differences up to this are ties. It is the largest distance between live runs of one policy.
+    /// Values that differ by at most this share are tied: the largest distance between repeated live runs of one
+    /// policy.
     pub noise: f64,
     /// True if every policy's value was observed at least twice, so that the noise is known.
     pub repeated: bool,
     /// The policies with their values.
     pub policies: Vec<RankedPolicy>,
-    /// The live ranking compared, pair by pair of policies, with the ranking simulated with recorded acceptance.
+    /// The ranking by live values, compared pair by pair of policies with the ranking by values that are simulated with
+    /// recorded acceptance.
     pub pairs: Ranking,
-    /// Kendall's τ-b of these two rankings; `None` if all pairs are tied in one of them.
+    /// Kendall's τ-b of the two rankings in `pairs`; `None` if all pairs are tied in one of them.
     pub tau: Option<f64>,
-    /// Kendall's τ-b of the live ranking against the one simulated with modelled acceptance.
+    /// Kendall's τ-b between the ranking by live values and the ranking by values that are simulated with modelled
+    /// acceptance.
     pub tau_modelled: Option<f64>,
 }
 
@@ -91,7 +94,8 @@ pub struct RankedPolicy {
     pub modelled: Option<f64>,
 }
 
-/// Ranks policies by one value, which `by` names. `None` if a policy has no simulated value.
+/// Ranks policies by one value; `by` is its name. `None` if a policy has no value that is simulated with recorded
+/// acceptance.
 pub fn rank(by: &str, values: &[PolicyValue]) -> Option<Ranked> {
     let noise = values.iter().filter_map(|v| v.rate.spread).fold(0.0, f64::max);
     let live: Vec<f64> = values.iter().map(|v| v.rate.reference()).collect();

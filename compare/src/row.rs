@@ -14,8 +14,8 @@ pub struct Row<P> {
     pub unit: Unit,
     /// The value observed in each run.
     pub observed: Vec<f64>,
-    /// The distance between these values ([`window`]), relative to their median; for shares the difference. No
-    /// prediction can be expected to be closer. `None` if the number was observed once.
+    /// The distance between the observed values ([`window`]), relative to their median; for shares the absolute
+    /// distance. No prediction can be expected to come closer. `None` if the number was observed once.
     pub spread: Option<f64>,
     /// The predictions and their errors.
     #[serde(flatten)]
@@ -23,7 +23,8 @@ pub struct Row<P> {
 }
 
 impl<P> Row<P> {
-    /// Makes a row from observed values. `predict` gets the reference for errors, which is the median of these values.
+    /// Makes a row from observed values. `predict` gets the value to which errors are relative, the median of the
+    /// observed values, and returns the predictions.
     pub fn new(quantity: &str, unit: Unit, observed: Vec<f64>, predict: impl FnOnce(f64) -> P) -> Row<P> {
         let spread = match unit {
             Unit::Share => window(observed.clone()),
@@ -33,7 +34,7 @@ impl<P> Row<P> {
         Row { quantity: quantity.to_owned(), unit, observed, spread, predicted }
     }
 
-    /// The value with which predictions are compared: the median of the observed values. The median of two is their
+    /// The value with which predictions are compared: the median of the observed values. With two values this is their
     /// mean.
     pub fn reference(&self) -> f64 {
         median(self.observed.clone())

@@ -21,8 +21,8 @@ impl CountedOver {
     }
 }
 
-/// Requests per second that closed loops of `clients` clients sustain, over the middle part of each loop. This part
-/// goes from finish number `clients`, when every client can have had an answer, to the finish from which on fewer than
+/// Requests per second that closed loops of `clients` clients sustain. Only the middle part of each loop counts. It
+/// starts when request number `clients` finishes, when every client can have had an answer. It ends when fewer than
 /// `clients` requests are left. `None` if no loop is long enough to have a middle part.
 pub fn service_rate<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>, clients: u32) -> Option<f64> {
     let clients = clients as usize;

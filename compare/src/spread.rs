@@ -2,8 +2,9 @@
 
 use foretoken_profiler::median;
 
-/// Width of the narrowest interval that contains two thirds of the values. Of two or three values it contains all. Of
-/// more values a third may be outliers, because a shared machine is slower at times. `None` for fewer than two values.
+/// Width of the narrowest interval that contains two thirds of the values, at least three of them. With two or three
+/// values, the interval contains all. With more values, a third may be outliers, because a shared machine is slower at
+/// times. `None` for fewer than two values.
 pub fn window(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let n = (2 * values.len()).div_ceil(3).max(3).min(values.len());

@@ -1,6 +1,6 @@
-//! Compares the token flow of two runs: drafted, verified and accepted tokens. Steps are compared up to the first one
-//! that differs. Rounds are also compared request by request, over the whole run. A round is a request's drafts of one
-//! step, verified together.
+//! Compares the token flow of two runs: drafted, verified and accepted tokens. The steps of the two runs are compared
+//! one by one, up to the first step that differs. The rounds of each request are compared over the whole run. A round
+//! is a request's drafts of one step, verified together.
 
 use foretoken_sim::live::{Round, StepTrace, TracedNode};
 use serde::Serialize;
@@ -9,10 +9,10 @@ use std::collections::HashMap;
 /// The comparison of the token flow of two runs with the same requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TokenFlow {
-    /// Number of equal steps before the first difference, summed over pieces. Equal steps have the same requests in the
-    /// same order, the same chunks, decisions and accepted tokens.
+    /// Number of equal steps before the first difference, summed over pieces (live runs with their repeats). Equal
+    /// steps have the same requests in the same order, and the same chunks, decisions and accepted tokens.
     pub same_steps: u64,
-    /// Number of steps of the first run.
+    /// Number of steps with a pass in the first run.
     pub steps: u64,
     /// The first difference; absent if all steps are equal.
     pub parted: Option<Parting>,
@@ -23,11 +23,11 @@ pub struct TokenFlow {
     /// Number of shared rounds: rounds of the first run for which the second run has a round of the same request that
     /// starts at the same output position.
     pub shared_rounds: u64,
-    /// Number of shared rounds for which the policy made the same decision: equal drafted and verified lengths, and for
-    /// trees equal nodes.
+    /// Number of shared rounds in which the policy decided the same in both runs: equal drafted and verified lengths
+    /// and, for draft trees, equal nodes.
     pub same_decisions: u64,
-    /// Number of rounds with the same decision and different numbers of accepted tokens. With recorded acceptance this
-    /// must be 0.
+    /// Number of shared rounds with the same decision but different numbers of accepted tokens. With recorded
+    /// acceptance this must be 0.
     pub other_acceptance: u64,
     /// Number of rounds of the first run.
     pub rounds: u64,
@@ -60,7 +60,7 @@ pub enum Difference {
 }
 
 impl TokenFlow {
-    /// Adds up the counts of several pieces. The first difference is that of the first piece that has one.
+    /// Adds up the counts of several comparisons. `parted` is from the first comparison that has a difference.
     pub fn joined(pieces: impl IntoIterator<Item = TokenFlow>) -> TokenFlow {
         pieces.into_iter().fold(TokenFlow::default(), |all, one| TokenFlow {
             same_steps: all.same_steps + one.same_steps,
@@ -75,13 +75,13 @@ impl TokenFlow {
         })
     }
 
-    /// The share of shared rounds for which the policy made the same decision; `None` without shared rounds.
+    /// The share of shared rounds in which the policy decided the same; `None` without shared rounds.
     pub fn agreement(&self) -> Option<f64> {
         (self.shared_rounds > 0).then(|| self.same_decisions as f64 / self.shared_rounds as f64)
     }
 }
 
-/// Compares the token flow of two runs, step by step and request by request. Steps without a pass are left out.
+/// Compares the token flow of two runs, step by step and request by request. Steps without a pass do not count.
 pub fn compare(live: &[StepTrace], other: &[StepTrace]) -> TokenFlow {
     let ran = |s: &&StepTrace| !(s.rounds.is_empty() && s.chunks.is_empty());
     let (a, b): (Vec<_>, Vec<_>) = (live.iter().filter(ran).collect(), other.iter().filter(ran).collect());
@@ -105,8 +105,8 @@ struct RoundWithTree<'a> {
 }
 
 impl RoundWithTree<'_> {
-    /// Did the policy make the same decision in both rounds: equal lengths, and for trees the same nodes drafted and
-    /// verified?
+    /// True if the policy decided the same in both rounds: equal lengths and, for trees, the same drafted and the same
+    /// verified nodes.
     fn decided_as(&self, other: &RoundWithTree) -> bool {
         let lengths = |r: &Round| (r.start, r.drafted, r.verified, r.nodes);
         let nodes = |t: &RoundWithTree| t.tree.iter().map(|n| (n.parent, n.rank, n.kept)).collect::<Vec<_>>();
@@ -129,7 +129,7 @@ fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut TokenFlow) {
         b.iter().flat_map(|s| rounds(s)).map(|t| ((t.round.request, t.round.start), t)).collect();
     let mut count_in_b = HashMap::<u32, u64>::new();
     rounds_of_b.keys().for_each(|(request, _)| *count_in_b.entry(*request).or_default() += 1);
-    // For each request of run a: its number of rounds, and whether all of them are equal in run b.
+    // For each request of run `a`: (its number of rounds, whether each of them is equal in run `b`).
     let mut requests = HashMap::<u32, (u64, bool)>::new();
     for in_a in a.iter().flat_map(|s| rounds(s)) {
         let round = in_a.round;
@@ -152,8 +152,8 @@ fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut TokenFlow) {
     flow.same_requests = requests.iter().filter(|&entry| is_same(entry)).count() as u64;
 }
 
-/// The first difference between step number `step` of two runs; `None` if the steps are equal. A missing step means
-/// that the run has ended.
+/// The first difference between step number `step` of two runs; `None` if the steps are equal. If a step is missing,
+/// its run ended before it.
 fn first_difference(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Parting> {
     let (a, b) = match (a, b) {
         (Some(a), Some(b)) => (a, b),
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(both.parted.unwrap().what, Difference::End);
     }
 
-    /// If the same rounds are scheduled in other steps, steps differ and requests do not.
+    /// If the same rounds are scheduled in other steps, the steps differ, but the requests do not.
     #[test]
     fn another_schedule_leaves_the_requests_alone() {
         let live = [step(&[round(0, 1, 3, 2), round(1, 1, 3, 3)])];

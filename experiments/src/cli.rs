@@ -30,9 +30,10 @@ Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative,
 FORETOKEN_MEMORY_GIB: memory this program may use, in GiB [default: three quarters of the machine's]. What would take more is \
                           refused before it begins";
 
-/// Makes [`Command`] from one row a command: its line in the help, its name, and the arguments in its file of
-/// [`commands`](crate::commands). The file also has `EXAMPLES` and `run`. A command that `needs` a feature has `run` in
-/// its `work` file, which is built with that feature only. `run` of a command `with` a value gets the value as well.
+/// Makes the enum [`Command`]. Each row of the table is one command: its line in the help, its name, and its arguments.
+/// The arguments are in the command's file of [`commands`](crate::commands), with the constant `EXAMPLES` and the
+/// function `run`. If a command `needs` a feature, its `run` is in the file `work`, which is built only with this
+/// feature. If a command has a value (`with`), its `run` gets this value too.
 macro_rules! commands {
     ($(#[doc = $says:literal] $name:ident, $file:ident::$args:ident $(, needs $feature:tt)? $(, with $value:expr)?;)+) => {
         #[derive(Debug, Subcommand)]
@@ -44,7 +45,7 @@ macro_rules! commands {
             /// Runs the command with its arguments.
             ///
             /// # Errors
-            /// The command's problem; a problem if the program was built without the feature that the command needs.
+            /// The command fails, or the program was built without the feature that the command needs.
             pub fn run(&self) -> Result<()> {
                 match self {
                     $(Command::$name(args) => commands!(@run $file, args $(, needs $feature)? $(, with $value)?),)+
@@ -121,7 +122,7 @@ commands! {
     Man, man::ManArgs, with Cli::command();
 }
 
-/// The error for a command that needs the Cargo feature `feature`, which this program was built without.
+/// The error for a command that needs the Cargo feature `feature`, if the program was built without this feature.
 #[cfg(not(all(feature = "live", feature = "observe")))]
 fn built_without(feature: &str) -> Box<foretoken_spec::problem::Problem> {
     let (what, help) = match feature {

@@ -1,10 +1,11 @@
 //! `foretoken`: which speculation policy should this server run?
 //!
-//! The command line. Each command has one file, which reads arguments and prints results. `foretoken-run` does the
-//! work, and `foretoken-live` the work on devices. stdout carries results and is deterministic; stderr carries
-//! progress and diagnostics.
+//! This crate is the command line. Each command has one file, which reads arguments and prints results. The crate
+//! `foretoken-run` does the work, and `foretoken-live` does the work on devices. Results go to stdout and are
+//! deterministic. Progress and diagnostics go to stderr.
 //!
-//! Your own program can register policies and call [`main`]: it is then this program with those policies.
+//! Another program can register policies of its own and then call [`main`]. It is then this program with those policies
+//! in addition.
 
 // This `eprintln!` replaces the standard one. It escapes characters that could control a terminal, because messages
 // quote names of files, keys and labels.
@@ -28,13 +29,14 @@ pub use commands::policies::as_json as policies;
 pub use foretoken_run::decide::decisions as decide;
 pub use shipped::read_document;
 
-/// The program: reads the arguments, runs the command, prints its error. Returns an exit code of docs/experiments.md.
+/// The program: reads the arguments, runs the command, and prints its error. Returns one of the exit codes of
+/// docs/experiments.md.
 pub fn main() -> ExitCode {
     memory::with_one_arena();
     ExitCode::from(main_with(std::env::args_os()))
 }
 
-/// [`main`] with these arguments; the first is the program's name. Returns the exit code as a number.
+/// [`main`] with the given arguments, of which the first is the program's name. Returns the exit code as a number.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match prepared(arguments).and_then(run) {
         Ok(()) => 0,
@@ -47,7 +49,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Parses the arguments, sets the memory limit and listens for Ctrl-C.
+/// Parses the arguments, checks the memory limit and starts to listen for Ctrl-C.
 fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cli::Command> {
     let cli = cli::Cli::try_parse_from(arguments).unwrap_or_else(|e| refuse(&e));
     let wrong =
@@ -66,8 +68,8 @@ fn work() -> &'static Work {
     &WORK
 }
 
-/// Handles Ctrl-C and SIGTERM from now on: the first signal asks running work to end. If no work watches for it, or at
-/// a second signal, the program prints "interrupted", leaves no half-written file and exits with 130.
+/// Handles Ctrl-C and SIGTERM from now on. The first signal asks running work to end. If no work watches for signals,
+/// or at a second signal, the program prints "interrupted", removes half-written files and exits with 130.
 fn listen() -> problem::Result<()> {
     ctrlc::set_handler(|| {
         if work().interrupt.signalled() {
@@ -79,8 +81,8 @@ fn listen() -> problem::Result<()> {
     .map_err(|e| problem::Problem::failed(format!("cannot listen for Ctrl-C: {e}")))
 }
 
-/// Ends the program with clap's message, which is the help, the version, or an error that quotes the arguments.
-/// Characters that could control a terminal are escaped.
+/// Prints clap's message and ends the program. The message is the help, the version, or an error that quotes the
+/// arguments. Characters that could control a terminal are escaped.
 fn refuse(error: &clap::Error) -> ! {
     let plain = error.render().to_string();
     if shown::escape(&plain) == plain {

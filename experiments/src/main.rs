@@ -1,4 +1,4 @@
-//! The program.
+//! The program `foretoken`: runs the command line.
 
 use std::process::ExitCode;
 

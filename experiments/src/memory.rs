@@ -1,18 +1,20 @@
 //! Lets the program run with a limited address space (`ulimit -v`).
 //!
-//! glibc gives each thread an arena of its own and reserves 64 MiB of addresses for it. With a small limit the arenas
-//! leave no addresses for data, and the program ends in the midst of its work. With one arena for all threads 120 MiB
-//! are enough for the quickstart.
+//! glibc gives each thread an arena of its own and reserves 64 MiB of addresses for it. With a small limit, the arenas
+//! leave no addresses for data, and the program would end in the middle of its work. If all threads share one arena,
+//! 120 MiB are enough for the experiment `quickstart`.
 
 /// The environment variable that limits the number of arenas. glibc reads it when a process starts.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
-/// If the address space is smaller than this, bytes, all threads share one arena. 16 threads would reserve 1 GiB.
+/// If the limit of the address space is below this number of bytes, all threads share one arena. The arenas of 16
+/// threads would reserve 1 GiB.
 const SMALL: u64 = 4 << 30;
-/// If the address space is smaller than this, bytes, the program warns that ordinary experiments may not fit.
+/// If the limit of the address space is below this number of bytes, the program warns that ordinary experiments may not
+/// fit.
 const SHORT: u64 = 256 << 20;
 
-/// On Linux, starts the program again with one arena if its address space is small and [`ARENAS`] is not set. Must be
-/// called before any other work.
+/// On Linux, starts the program again with one arena, if the limit of its address space is below [`SMALL`] and
+/// [`ARENAS`] is not set. Must be called before any other work.
 pub fn with_one_arena() {
     #[cfg(target_os = "linux")]
     if limit().is_some_and(|bytes| bytes < SMALL) && std::env::var_os(ARENAS).is_none() {
@@ -29,7 +31,7 @@ pub fn with_one_arena() {
     }
 }
 
-/// A warning if the address space is small; else `None`.
+/// A warning if the limit of the address space is small; else `None`.
 pub fn short() -> Option<String> {
     let bytes = limit().filter(|&bytes| bytes < SHORT)?;
     Some(format!(
@@ -40,7 +42,7 @@ pub fn short() -> Option<String> {
     ))
 }
 
-/// The limit of the address space, bytes; `None` without a limit, or if the system does not report one.
+/// The limit of the address space in bytes. `None` without a limit, or if the system does not report one.
 fn limit() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/limits").ok()?;
     soft_limit(&text)

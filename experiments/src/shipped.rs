@@ -1,5 +1,5 @@
-//! The shipped experiments that need no other file, inside the program: `foretoken run quickstart` works without a
-//! checkout.
+//! The shipped experiments that need no other file. Their texts are part of the program, so that `foretoken run
+//! quickstart` works without a checkout of the source.
 
 use foretoken_run::load::parse_document;
 use foretoken_run::plan::Plan;
@@ -24,7 +24,7 @@ const SHIPPED: [(&str, &str); 10] = [
     ("bench-poisson-fixed4", include_str!("../bench-poisson-fixed4.toml")),
 ];
 
-/// The plan of an experiment file, or of the shipped experiment with that name, with the overrides `sets` applied.
+/// The plan of an experiment with the overrides `sets`. `file` is a file or the name of a shipped experiment.
 ///
 /// # Errors
 /// No file and no shipped experiment has this name, or the experiment is wrong.
@@ -40,8 +40,8 @@ pub fn yardstick(sets: &[String]) -> Result<Plan> {
     Plan::of_text("bench-poisson.toml", BENCH_POISSON, sets, Path::new(""))
 }
 
-/// Reads an experiment file, or the shipped experiment with that name, and applies the overrides `sets`. Keys and
-/// values are not checked yet. A file or folder with the name in the working directory takes precedence.
+/// Reads an experiment and applies the overrides `sets`. `file` is a file or the name of a shipped experiment. If the
+/// working directory has a file or folder of that name, this is taken. Keys and values are not checked yet.
 ///
 /// # Errors
 /// No file and no shipped experiment has this name, the file is not TOML, or an override is not `path=value`.
@@ -50,7 +50,7 @@ pub fn read_document(file: &Path, sets: &[String]) -> Result<Document> {
     parse_document(&format!("{}{ending}", file.display()), &read(file)?, sets)
 }
 
-/// The text of an experiment file, or of the shipped experiment of that name.
+/// The text of an experiment. `file` is a file or the name of a shipped experiment.
 ///
 /// # Errors
 /// No file and no shipped experiment has this name, or the file cannot be read.
@@ -70,7 +70,8 @@ pub fn folder(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// The text of the shipped experiment that `file` names; `None` where it names none, or a file that exists.
+/// The text of the shipped experiment that `file` names. `None` if no shipped experiment has this name, or if `file`
+/// exists as a path.
 fn shipped(file: &Path) -> Option<&'static str> {
     let name = file.to_str().filter(|_| !file.exists())?;
     SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn a_shipped_experiment_is_found_by_its_name_alone() {
         for (name, _) in SHIPPED {
-            // `foretoken capacity` chooses the number of requests itself.
+            // This experiment has no number of requests, because `foretoken capacity` chooses it.
             let sets = name.starts_with("capacity").then(|| "workload.requests=100".to_owned());
             let document = read_document(Path::new(name), sets.as_slice()).unwrap();
             let plan_of = if name == "observe" { Plan::to_observe } else { Plan::of };

@@ -1,8 +1,9 @@
-//! The loop around the replicas of a fleet.
+//! The event loop of a fleet.
 //!
-//! Events are the arrivals of requests and the router's queries of the replicas' loads. Between two events the replicas
-//! run independently. In a closed loop and in sessions a request arrives when another one has ended, so there
-//! the replica whose next step is earliest runs first, one step at a time.
+//! There are two kinds of events: a request arrives, and the router queries the replicas' loads. Between two events the
+//! replicas run independently. In a closed loop and in sessions a request arrives only after another request has ended.
+//! There the loop always runs the replica whose next step is earliest, until one of its requests ends or another
+//! replica's next step is earlier.
 
 use crate::merged::{NOWHERE, merged};
 use crate::report_board::{Board, Signals};
@@ -25,11 +26,13 @@ pub struct Fleet<'a> {
     routed: Vec<u16>,
     /// Bound on time per output token, seconds, for requests to which the workload gives none.
     slo_tpot_s: f64,
-    /// Ended requests (time of the end, id) that were not yet reported to the router, earliest first.
+    /// Ended requests as (time of the end, id), earliest first, that were not yet reported to the router and to the SLO
+    /// verdict. Empty if neither of the two needs ends.
     ends: BinaryHeap<Reverse<(Time, RequestId)>>,
-    /// Requests that were sent and whose first token was not yet reported to the router.
+    /// Requests that were sent and whose first token was not yet reported to the router. Empty if the router does not
+    /// need first tokens.
     silent: Vec<RequestId>,
-    /// Buffer that `collect` fills with the requests that ended on a replica; kept to save allocations.
+    /// Buffer for the requests that ended on a replica; `collect` fills it. The fleet owns it to save allocations.
     ended: Vec<(RequestId, Time)>,
     patience: Option<Patience>,
 }
@@ -38,22 +41,24 @@ pub struct Fleet<'a> {
 pub struct FleetRun {
     /// The runs of the replicas, merged into one.
     pub run: Run,
-    /// The verdict on the SLOs so far, if the run was given a [`Patience`].
+    /// The verdict on the SLOs at the end of the run; `None` if no [`Patience`] could end the run early.
     pub patience: Option<Patience>,
 }
 
-/// Once all requests are sent, replicas run this many seconds at a time, if a verdict may end the run early.
+/// After the last request is sent, the replicas run this many seconds of simulated time between two looks at the SLO
+/// verdict, if the verdict may end the run early.
 const STRIDE_S: f64 = 1.0;
-/// Once all requests are sent, replicas run this many seconds at a time, if no verdict can end the run.
+/// After the last request is sent, the replicas run this many seconds of simulated time at once, if no SLO verdict can
+/// end the run early.
 const LONG_STRIDE_S: f64 = 60.0;
 
-/// The warning about a run in which no load report of any replica reached the router.
+/// The warning about a run of two or more replicas whose router needs load reports but never got one.
 const NEVER_HEARD: &str =
     "no replica's load reached the router in the whole run, so it chose without them: lower fleet.signals.delay_s";
 
 impl<'a> Fleet<'a> {
-    /// A fleet without requests in it. `needs`: what the router wants to know. `slo_tpot_s`: the run's bound on time
-    /// per output token, seconds; infinity for none.
+    /// A fleet to which no request was sent yet. `needs`: the information that the router uses. `slo_tpot_s`: the run's
+    /// bound on time per output token, seconds; infinity for none.
     ///
     /// # Panics
     /// There is no replica.
@@ -81,12 +86,13 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets the run end early, once `patience`'s verdict on the SLOs can no longer change.
+    /// Lets the run end early: as soon as `patience`'s verdict on the SLOs can no longer change.
     pub fn be_patient(&mut self, patience: Patience) {
         self.patience = Some(patience);
     }
 
-    /// Runs until every request has ended, `interrupt` is set, the verdict is certain, or the clock can go no further.
+    /// Runs until every request has ended. Ends earlier if `interrupt` is set, if the SLO verdict can no longer change,
+    /// or if the simulated clock reaches its greatest time.
     pub fn run(mut self, arrivals: Arrivals, interrupt: &AtomicBool) -> FleetRun {
         let stopped = match arrivals {
             Arrivals::Open => self.open(interrupt),
@@ -106,7 +112,8 @@ impl<'a> Fleet<'a> {
         FleetRun { run, patience: self.patience }
     }
 
-    /// Sends each request at its arrival time (open loop). `Some` if the run ended early.
+    /// Sends each request at its arrival time (open loop). Returns the reason if the run ended early; `None` once all
+    /// requests are sent.
     fn open(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         for id in 0..self.workload.len() as RequestId {
             let at = self.workload.arrival[id as usize];
@@ -114,7 +121,8 @@ impl<'a> Fleet<'a> {
                 self.advance(self.board.next());
                 self.board.ask(&self.replicas);
                 if self.first().is_none() {
-                    // The load of idle replicas does not change until the next request, so only the last query is made.
+                    // All replicas are idle, so their loads do not change before the request at `at`. Of the queries
+                    // until then only the last one is made.
                     self.board.skip_to(at);
                 }
             }
@@ -123,8 +131,8 @@ impl<'a> Fleet<'a> {
             }
             let to = self.send(id, at);
             if !self.follows() {
-                // The replica runs up to the arrival. Other replicas can run later: the router needs no ends and no
-                // first tokens.
+                // The router needs neither ends nor first tokens, so only the chosen replica must run up to the
+                // arrival. The other replicas may run later.
                 self.replicas[to].run_until(at, false);
             }
             self.replicas[to].give(id, at);
@@ -135,8 +143,9 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Sends requests whose arrival follows another request's end (closed loop, sessions). `Some` if the run ended
-    /// early.
+    /// Sends each request after the end of the request before it: of the same client (closed loop) or of the same
+    /// session. Returns the reason if the run ended early; `None` once all requests are sent, or if no further request
+    /// can be sent.
     fn after_ends(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
         let mut unsent = self.workload.len();
         while unsent > 0 {
@@ -171,7 +180,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Runs all replicas until their requests have ended, and reports the ends to the router and to the SLO verdict.
-    /// `Some` if the run ended early.
+    /// Returns the reason if the run ended early, else `None`.
     fn drain(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         let stride = Time::from_s(if self.patience.is_some() { STRIDE_S } else { LONG_STRIDE_S });
         while let Some((_, least)) = self.first() {
@@ -184,7 +193,8 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Must the loop follow ends and first tokens, because the router or the verdict needs them?
+    /// Does the run use the times at which requests end? True if the router needs ends or first tokens, or if the run
+    /// has an SLO verdict.
     fn follows(&self) -> bool {
         self.needs.ends || self.needs.first_tokens || self.patience.is_some()
     }
@@ -196,17 +206,19 @@ impl<'a> Fleet<'a> {
         self.patience.as_ref().is_some_and(Patience::certain).then_some(Ending::Certain)
     }
 
-    /// The time of each replica's next step.
+    /// The index of each replica and the time of its next step; `Time::MAX` for an idle replica.
     fn clocks(&self) -> impl Iterator<Item = (usize, Time)> + '_ {
         self.replicas.iter().enumerate().map(|(r, replica)| (r, replica.next_step()))
     }
 
-    /// The replica whose next step is earliest, and its time; `None` if all replicas are idle.
+    /// The index of the replica whose next step is earliest, and the time of this step; `None` if all replicas are
+    /// idle.
     fn first(&self) -> Option<(usize, Time)> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
 
-    /// Runs all replicas up to the time `until`, and notes which requests ended.
+    /// Runs all replicas up to the time `until`. Adds the requests that ended to `ends`, if the router or the SLO
+    /// verdict needs ends.
     fn advance(&mut self, until: Time) {
         self.replicas.iter_mut().for_each(|replica| replica.run_until(until, false));
         self.collect_all();
@@ -219,7 +231,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Puts the requests that ended on a replica since the last call into `ended`.
+    /// Clears `ended`, and fills it with the requests that ended on a replica since the last call for this replica.
     fn collect(&mut self, replica: usize) {
         self.ended.clear();
         self.replicas[replica].take_ended(&mut self.ended);
@@ -231,9 +243,10 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Reports to the router what it needs of the time up to `now` (first tokens, ends, loads). Then lets it choose a
-    /// replica for a request that is sent at `now`, and counts the request there. Returns the replica's index; the
-    /// caller gives it the request. Replicas whose state the router sees must have run up to `now`.
+    /// Lets the router choose a replica for the request `id`, which is sent at `now`, and counts the request there.
+    /// Before that, the router gets the first tokens, ends and loads up to `now`, if it needs them. Returns the
+    /// replica's index. The caller gives the request to the replica. Replicas whose state the router sees must have run
+    /// up to `now`.
     fn send(&mut self, id: RequestId, now: Time) -> usize {
         if self.follows() {
             self.tell_first_tokens(now);
@@ -264,8 +277,8 @@ impl<'a> Fleet<'a> {
         to
     }
 
-    /// Reports to the router the first tokens that were emitted up to `now`. Removes their requests from `silent`, and
-    /// rejected ones.
+    /// Reports to the router the first tokens that were emitted up to `now`. Removes the reported requests from
+    /// `silent`, and rejected requests too.
     fn tell_first_tokens(&mut self, now: Time) {
         let Fleet { silent, replicas, routed, router, .. } = self;
         silent.retain(|&id| {
@@ -280,8 +293,8 @@ impl<'a> Fleet<'a> {
         });
     }
 
-    /// Reports the requests that ended up to `now` to the router and to the SLO verdict, in order of time. They are no
-    /// longer in flight.
+    /// Reports the requests that ended up to `now` to the router and to the SLO verdict, the earliest end first. The
+    /// replicas' counts of requests in flight fall accordingly.
     fn tell_ends(&mut self, now: Time) {
         while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
             self.ends.pop();
@@ -291,15 +304,15 @@ impl<'a> Fleet<'a> {
                 patience.ended(records, id);
             }
             self.seen[replica].in_flight -= 1;
-            // Each step emits its accepted drafts and one token of the target, so this is the number of steps that
-            // emitted.
+            // Each step emits its accepted drafts and one token of the target, so emitted − accepted tokens is the
+            // number of steps that emitted tokens. It is at least 1.
             let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
             let pieces = emitted.saturating_sub(accepted).max(1);
             self.router.ended(id, replica, Ended { at, emitted, pieces });
         }
     }
 
-    /// Has every request ended?
+    /// Has every request of the workload ended (finished or rejected)?
     fn all_ended(&self) -> bool {
         self.routed.iter().enumerate().all(|(i, &replica)| {
             replica != NOWHERE && self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight

@@ -1,9 +1,9 @@
 //! Several replicas behind a router, on one event clock.
 //!
 //! A replica is an engine with settings, hardware and a policy of its own ([`foretoken_sim::Replica`]). A router
-//! ([`Router`], one file each in [`routers`]) sends every request to one replica. It knows what a real router knows: at
-//! once, its own counts of the requests that it sent; some time later, the loads that the replicas report
-//! ([`Signals`]). [`Fleet`] runs the router and the replicas.
+//! ([`Router`], one file each in [`routers`]) sends every request to one replica. The router knows what a real router
+//! knows: its own counts of the requests that it sent, and the loads that the replicas report. The reports come at an
+//! interval and with a delay ([`Signals`]). [`Fleet`] runs the router and the replicas.
 
 mod fleet;
 mod merged;

@@ -11,7 +11,8 @@ pub(crate) struct Features([f64; N]);
 
 impl Features {
     /// The features of a request on a replica. `share`: the part of the prompt, 0 to 1, that the replica may have
-    /// cached. `silent_tokens`: prompt tokens of the replica's requests without a first token yet.
+    /// cached. `silent_tokens`: prompt tokens of the replica's requests that have no first token yet. The load features
+    /// are 0 before the replica's first report.
     pub fn of(request: &Asked, replica: &Seen, share: f64, silent_tokens: u64) -> Features {
         let load = replica.report.map(|report| report.load).unwrap_or_default();
         let thousands = |tokens: f64| tokens / 1000.0;
@@ -38,7 +39,7 @@ pub(crate) struct Predictor {
 
 /// Samples that must be learned before a prediction is used.
 const LEAST: u32 = 50;
-/// Forgetting factor: each new sample multiplies the weight of all earlier ones by this.
+/// Forgetting factor: each new sample multiplies the weights of all earlier samples by this number.
 const FORGET: f64 = 0.999;
 /// Initial diagonal of `inverse`: large, so that the first samples determine the fit.
 const FIRST: f64 = 1e3;
@@ -73,7 +74,7 @@ impl Predictor {
             for (inverse, q) in self.inverse[i].iter_mut().zip(px) {
                 *inverse = (*inverse - p * q / scale) / FORGET;
             }
-            // Forgetting would let the entry of a feature that stays 0 grow without bound.
+            // Without this bound, forgetting would let the entry of a feature that stays 0 grow without limit.
             self.inverse[i][i] = self.inverse[i][i].min(FIRST);
         }
         self.learned += 1;

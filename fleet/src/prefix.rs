@@ -1,15 +1,16 @@
-//! What a router remembers of the prompts that it has sent to each replica: an approximation of their prefix caches.
+//! What a router remembers of the prompts that it has sent to each replica: an approximation of the replicas' prefix
+//! caches.
 //!
-//! Prompts are compared in units of the workload's prefix block. The end of a prompt, which no other request shares,
-//! takes room in a cache but is never found by a later request, so only its size is stored.
+//! Prompts are compared in units of the workload's prefix block. The end of a prompt is shared with no other request.
+//! It takes room in a cache but no later request finds it there, so only its size is stored.
 
 use crate::router::Asked;
 use foretoken_sim::luck::mix;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hashes of the prefixes of a prompt: of its first block, of its first two blocks, and so on, as far as the prompt
-/// fills blocks whose ids are known.
+/// Hashes of the prefixes of a prompt: of its first prefix block, of its first two prefix blocks, and so on. Only
+/// blocks that the prompt fills and whose ids are known count.
 pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + use<'a> {
     let whole = request.prompt_len.checked_div(request.prefix_block).unwrap_or(0) as usize;
     let ids = request.prefix.iter().take(whole);
@@ -21,8 +22,9 @@ pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + u
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A hash of the first `tokens` tokens of a prompt, rounded up to whole prefix blocks. If the prompt does not have that
-/// many [prefix blocks](prefixes), no other request has its hash.
+/// A hash of the first `tokens` tokens of a prompt, rounded up to whole prefix blocks; of the whole prompt if it is
+/// shorter. If the prompt has fewer [prefix blocks](prefixes) than that, the hash is made from the request's id, so no
+/// other request has it.
 pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
     let tokens = tokens.min(request.prompt_len);
     let blocks = tokens.div_ceil(request.prefix_block.max(1)) as usize;
@@ -33,7 +35,8 @@ pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
 /// For each replica, the prefixes that were sent to it, in an LRU cache of limited size.
 pub(crate) struct PrefixIndex {
     caches: Vec<Cache>,
-    /// For each prefix, by its hash, the replicas that hold it; the replica that was sent it most recently is the last.
+    /// By hash of a prefix: the replicas that hold the prefix. The replica to which it was sent most recently is the
+    /// last.
     holders: HashMap<u64, Vec<u16>, BuildHasherDefault<AsItIs>>,
 }
 
@@ -43,8 +46,8 @@ impl PrefixIndex {
         PrefixIndex { caches: (0..replicas).map(|_| Cache::default()).collect(), holders: HashMap::default() }
     }
 
-    /// Writes into `matched`, for each replica, how many of the prefixes it holds. Stops at the first prefix that no
-    /// replica holds.
+    /// Writes into `matched`, for each replica, how many of `prefixes` the replica holds. Stops at the first prefix
+    /// that no replica holds.
     pub fn matched(&self, prefixes: impl Iterator<Item = u64>, matched: &mut Vec<u32>) {
         matched.clear();
         matched.resize(self.caches.len(), 0);
@@ -54,8 +57,8 @@ impl PrefixIndex {
         }
     }
 
-    /// Number of leading prefixes that some replica holds. Also the replica to which the last (longest) of these was
-    /// sent most recently.
+    /// Returns the number of leading `prefixes` that at least one replica holds, and the replica to which the longest
+    /// of these was sent most recently; `None` if no replica holds even the first prefix.
     pub fn longest(&self, prefixes: impl Iterator<Item = u64>) -> (u32, Option<usize>) {
         let mut found = (0, None);
         for hash in prefixes {
@@ -66,7 +69,7 @@ impl PrefixIndex {
     }
 
     /// Adds a prompt to a replica's cache: each of its prefixes with size `weight`, and its unshared end with size
-    /// `rest`.
+    /// `rest`. A prefix that the cache holds already becomes its newest entry.
     pub fn add(&mut self, replica: usize, prefixes: impl Iterator<Item = u64>, weight: u64, rest: u64) {
         for hash in prefixes {
             self.caches[replica].add(hash, weight);
@@ -83,8 +86,8 @@ impl PrefixIndex {
         self.dropped(replica, hash);
     }
 
-    /// Removes the least recently used entries of a replica's cache until its size is at most `most`. Of the last of
-    /// them, if it is the unshared end of a prompt, only the excess is removed.
+    /// Removes the least recently used entries of a replica's cache until its size is at most `most`. If the last of
+    /// these entries is the unshared end of a prompt, it only shrinks by the excess.
     pub fn cut(&mut self, replica: usize, most: u64) {
         while let Some(hash) = self.caches[replica].cut(most) {
             self.dropped(replica, hash);
@@ -153,9 +156,9 @@ impl Cache {
         }
     }
 
-    /// Removes the oldest entries while the size exceeds `most`; an unshared end that is larger than the excess only
-    /// shrinks. Returns at the first removed prefix, so that the caller can go on; `None` once the size is small
-    /// enough.
+    /// Removes the oldest entries while the size exceeds `most`. An unshared end that is larger than the excess only
+    /// shrinks by the excess. Returns the hash of the first prefix that it removes; the caller then calls again.
+    /// Returns `None` once the size is at most `most`.
     fn cut(&mut self, most: u64) -> Option<u64> {
         while self.held > most && self.linked > 0 {
             let (at, slot) = (self.oldest, self.slots[self.oldest as usize]);

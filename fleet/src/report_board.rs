@@ -1,7 +1,7 @@
 //! The replicas' load reports, as a router gets them: at an interval, and with a delay.
 //!
-//! A replica answers a query between two steps, as engines do: a query in the middle of a step is answered at the
-//! step's end. So a report says nothing about later times, and does not depend on whether the simulator skipped steps.
+//! A replica answers a query between two steps, as engines do. A query in the middle of a step is answered at the
+//! step's end, with the load at that time. So a report does not depend on whether the simulator skipped steps.
 
 use foretoken_sim::{Load, Replica, Time};
 use std::collections::VecDeque;
@@ -23,8 +23,8 @@ impl Default for Signals {
     }
 }
 
-/// The shortest allowed time between two queries, seconds. No step is as short, so a shorter time would give no more
-/// reports.
+/// The shortest allowed time between two queries, seconds. Every step takes longer, so a shorter time would give no
+/// more reports.
 const SHORTEST_S: f64 = 1e-4;
 
 impl Signals {
@@ -87,7 +87,8 @@ impl Board {
         self.next
     }
 
-    /// Queries all replicas, which must have run up to [`next`](Board::next), and moves `next` on by one interval.
+    /// Queries the loads of all replicas, which must have run up to the time [`next`](Board::next). Then moves `next`
+    /// on by one interval.
     pub fn ask(&mut self, replicas: &[Box<dyn Replica + '_>]) {
         for (reports, replica) in self.reports.iter_mut().zip(replicas) {
             reports.make(self.next.max(replica.now()), replica.load(), self.delay);
@@ -95,14 +96,14 @@ impl Board {
         self.next += self.interval;
     }
 
-    /// Skips all queries that are due by `at`, except the last one.
+    /// Skips all queries that are due by `at`, except the last of them.
     pub fn skip_to(&mut self, at: Time) {
         let whole = at.saturating_sub(self.next).0 / self.interval.0;
         self.next += self.interval * whole;
     }
 
-    /// The newest report of a replica that has reached the router by `now`, and how many of its reports have reached
-    /// it.
+    /// Returns the newest report of `replica` that has reached the router by `now` (`None` before the first), and the
+    /// number of the replica's reports that have reached the router.
     pub fn newest(&mut self, replica: usize, now: Time) -> (Option<Report>, u64) {
         let reports = &mut self.reports[replica];
         while reports.on_the_way.front().is_some_and(|(arrives, _)| *arrives <= now) {
@@ -116,7 +117,7 @@ impl Board {
 impl Reports {
     fn make(&mut self, at: Time, load: Load, delay: Time) {
         let tok_s = match self.made {
-            // Two queries within one step get one answer.
+            // The replica is still in the step at whose end it answered the last query, so this query adds no report.
             Some(last) if last.at >= at => return,
             Some(last) => (load.emitted - last.load.emitted) as f64 / (at - last.at).as_s(),
             None => 0.0,

@@ -8,11 +8,12 @@ pub trait Router {
     /// Chooses the replica of a request, by index into `replicas`, which are never empty.
     fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize;
 
-    /// Called, before the next choice, when a replica has emitted a request's first token, at `at`. Only for routers
+    /// Called before the next choice for each request whose first token was emitted, at the time `at`. Only for routers
     /// that [need](Needs) first tokens.
     fn first_token(&mut self, _id: RequestId, _replica: usize, _at: Time) {}
 
-    /// Called when a request has ended: finished or was rejected.
+    /// Called after a request has finished or was rejected. Routers that [need](Needs) neither ends nor first tokens
+    /// may get no calls.
     fn ended(&mut self, _id: RequestId, _replica: usize, _end: Ended) {}
 }
 
@@ -23,7 +24,7 @@ pub struct Ended {
     pub at: Time,
     /// Number of output tokens of the request.
     pub emitted: u32,
-    /// Number of chunks in which the tokens came: one for each step that emitted.
+    /// Number of chunks in which the tokens came: one for each step that emitted tokens; at least 1.
     pub pieces: u32,
 }
 
@@ -49,8 +50,8 @@ pub struct Asked<'a> {
 /// What a router knows of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Requests that the router sent to the replica and that have not ended; ends are deducted only if the router
-    /// [needs](Needs) ends or first tokens, or if the fleet follows an SLO verdict.
+    /// Requests that the router sent to the replica and that have not ended. Ended requests stay counted if the router
+    /// [needs](Needs) neither ends nor first tokens, unless the run has an SLO verdict.
     pub in_flight: u32,
     /// All requests that the router has sent to the replica.
     pub sent: u64,
@@ -60,10 +61,10 @@ pub struct Seen {
     pub reports: u64,
 }
 
-/// The information that a router uses. The simulation saves the time to compute the rest.
+/// The information that a router uses. The simulation does not compute information that the router does not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Does the router use the number of requests in flight, or when requests end?
+    /// Does the router use the number of requests in flight, or the times at which requests end?
     pub ends: bool,
     /// Does the router use the times of first tokens?
     pub first_tokens: bool,
@@ -82,8 +83,9 @@ pub struct RouterContext<'a> {
     pub block_size: &'a [u32],
     /// The run's bounds [on time to first token, on time per output token], seconds; infinity for none.
     pub slo_s: [f64; 2],
-    /// For each request, the number of steps that its answer truly takes if every step drafts `max_draft_len` tokens;
-    /// only for a router that [sees hidden truth](crate::RouterSpec::sees_hidden_truth), empty for all others.
+    /// For each request, the number of steps that its answer truly takes if every step drafts `max_draft_len` tokens.
+    /// Only a router that [sees hidden truth](crate::RouterSpec::sees_hidden_truth) gets it; empty for all other
+    /// routers.
     pub true_steps: &'a [u32],
 }
 

@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 
 /// The clients of a closed loop or the sessions of a workload, with the times at which they send their next requests.
 pub(crate) enum Senders<'a> {
-    /// Clients that send the workload's next request at once.
+    /// Clients of a closed loop. A client sends the workload's next request as soon as its own request has ended.
     Loop {
-        /// For each client without a request in flight, the time from which it may send.
+        /// For each client without a request in flight, the time from which it may send the next request.
         ready: BinaryHeap<Reverse<Time>>,
         /// The request that the next client sends.
         next: RequestId,
@@ -23,7 +23,8 @@ pub(crate) enum Senders<'a> {
 }
 
 impl<'a> Senders<'a> {
-    /// A closed loop of `clients` clients that may all send at once, at most one per request.
+    /// A closed loop of `clients` clients, or of one client per request if there are fewer requests. All may send at
+    /// time 0.
     pub fn closed_loop(workload: &Workload, clients: u32) -> Senders<'a> {
         let clients = workload.len().min(clients as usize);
         let ready = (0..clients).map(|_| Reverse(Time::ZERO)).collect();
@@ -46,8 +47,8 @@ impl<'a> Senders<'a> {
         next.unwrap_or(Time::MAX)
     }
 
-    /// Takes the next request; `None` if none is sent before a request ends. In a closed loop the caller must count the
-    /// requests: this function goes on after the workload's last request.
+    /// Takes the id of the next request; `None` if none is sent before a request ends. In a closed loop the ids go on
+    /// beyond the workload's last request, so the caller must count the requests.
     pub fn pop(&mut self) -> Option<RequestId> {
         match self {
             Senders::Loop { ready, next } => {
@@ -59,7 +60,7 @@ impl<'a> Senders<'a> {
         }
     }
 
-    /// Notes that the request `id` ended at `at`, so that its client or session may send the next one.
+    /// Reports to the clients or sessions that the request `id` ended at `at`, so that the next request may be sent.
     pub fn ended(&mut self, id: RequestId, at: Time) {
         match self {
             Senders::Loop { ready, .. } => ready.push(Reverse(at)),

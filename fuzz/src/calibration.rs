@@ -3,7 +3,8 @@
 use crate::said;
 use foretoken_calibrate::table::read;
 
-/// Reads `data` as the table of `foretoken calibrate TABLE.csv`. Its numbers are finite.
+/// Reads `data` as the table of `foretoken calibrate TABLE.csv`. All numbers of a table that is accepted must be
+/// finite.
 pub fn table(data: &[u8]) {
     const FILE: &str = "table.csv";
     let Some(text) = said::text(data) else { return };

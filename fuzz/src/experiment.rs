@@ -1,4 +1,5 @@
-//! Fuzzes the readers of experiments, of their `--set` overrides, and of states to decide in.
+//! Fuzzes the readers of experiments, of `--set` overrides, and of the states in which `foretoken decide` lets policies
+//! decide.
 
 use crate::said;
 use foretoken_run::decide::decisions;
@@ -9,12 +10,12 @@ use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
 const FILE: &str = "experiment.toml";
-/// The folder from which relative paths start. It does not exist, so no file is found.
+/// The folder that relative paths in a fuzzed experiment start from. It does not exist, so no file is found.
 const NOWHERE: &str = "/no/such/folder";
 
-/// Plans the experiment in `data`. The resolved experiment, which a run writes beside its results, must give the same
-/// plan again. Texts with the word `config` are skipped: `config.json` has a target of its own, and one of the name `-`
-/// would be read from the terminal.
+/// Reads the experiment in `data` and makes its plan. A run writes the resolved experiment beside its results; this
+/// resolved experiment must read again and give the same plan. The target skips texts that contain the word `config`:
+/// `config.json` has a target of its own, and a `config` of the name `-` would be read from standard input.
 pub fn experiment(data: &[u8]) {
     let Some(text) = said::text(data).filter(|text| !text.contains("config")) else { return };
     let plan = |text: &str| Plan::of_text(FILE, text, &[], FilePath::new(NOWHERE));
@@ -28,11 +29,11 @@ pub fn experiment(data: &[u8]) {
     assert_eq!(first, written(&again), "what was written reads otherwise");
 }
 
-/// The experiment to which overrides apply.
+/// The experiment that [`overrides`] changes.
 const BASE: &str = include_str!("../../experiments/quickstart.toml");
 
-/// Applies `--set` arguments, one a line, to an experiment, then reads the first four of its variants. A value that was
-/// set must be found at its path.
+/// Applies the lines of `data` as `--set` arguments to an experiment, then reads the first four of its variants. After
+/// each argument that is accepted, the document must have a value at the argument's path.
 pub fn overrides(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     let mut document = Document::parse(FILE, BASE).unwrap_or_else(|e| panic!("{e}"));
@@ -58,8 +59,8 @@ pub fn overrides(data: &[u8]) {
     }
 }
 
-/// Reads a state and lets its policies decide in it. The step time and the token goodput that every decision estimates
-/// are finite.
+/// Reads a state and lets each policy in it decide the draft length. The step time and the token goodput that every
+/// decision estimates must be finite.
 pub fn decide_state(data: &[u8]) {
     const STATE: &str = "state.json";
     let Some(text) = said::text(data) else { return };

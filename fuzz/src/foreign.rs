@@ -1,5 +1,5 @@
-//! Fuzzes the readers of files of vLLM's and SGLang's tools. Each target reads its own format, in which numbers must be
-//! finite, and also lets the format be detected.
+//! Fuzzes the readers of files that vLLM's and SGLang's tools write. Each target reads `data` twice: as the target's
+//! own format, in which all numbers must be finite, and as a file whose format the reader must detect.
 
 use crate::said;
 use foretoken_recordings::Unread;
@@ -7,32 +7,32 @@ use foretoken_recordings::foreign as readers;
 use std::fmt::Debug;
 use std::path::Path;
 
-/// A file of `vllm bench serve`.
+/// Reads `data` as a file of `vllm bench serve`.
 pub fn vllm_bench(data: &[u8]) {
     read(data, readers::vllm_bench::parse);
 }
 
-/// A file of `vllm bench forward`.
+/// Reads `data` as a file of `vllm bench forward`.
 pub fn vllm_forward(data: &[u8]) {
     read(data, readers::vllm_forward::parse);
 }
 
-/// A file of `sglang.benchmark.serving`.
+/// Reads `data` as a file of `sglang.benchmark.serving`.
 pub fn sglang_bench(data: &[u8]) {
     read(data, readers::sglang_bench::parse);
 }
 
-/// SGLang's request metrics.
+/// Reads `data` as SGLang's request metrics.
 pub fn sglang_requests(data: &[u8]) {
     read(data, readers::sglang_requests::parse);
 }
 
-/// SGLang's forward-pass metrics, as JSON or msgpack.
+/// Reads `data` as SGLang's forward-pass metrics, in JSON or msgpack.
 pub fn sglang_forward(data: &[u8]) {
     read(data, readers::sglang_forward::parse);
 }
 
-/// SGLang's server info with DSpark's step records.
+/// Reads `data` as SGLang's server info with DSpark's step records.
 pub fn sglang_dspark(data: &[u8]) {
     read(data, readers::sglang_dspark::parse);
 }

@@ -2,8 +2,9 @@
 
 use foretoken_intact::frames::{Kind, Writer};
 
-/// The frames of `data` as a file of `kind`: with its first bytes and with right checksums. A frame that is longer than
-/// the rest of `data` ends with it.
+/// Writes the frames in `data` as a valid file of `kind`: with the first bytes that mark this kind, and with right
+/// checksums. The first 8 bytes of `data` and its checksums are ignored. A frame whose stated length goes beyond the
+/// end of `data` ends at the end of `data`.
 pub(crate) fn repaired(kind: Kind, data: &[u8]) -> Vec<u8> {
     let mut out = Writer::begin(Vec::new(), kind).expect("memory can be written");
     let mut rest = data.get(8..).unwrap_or_default();

@@ -7,8 +7,9 @@ use foretoken_profiler::Profile;
 use foretoken_run::profiled::{Either, read_either};
 use foretoken_sim::PassShape;
 
-/// Reads a Hugging Face `config.json`. The shapes of the model and of its MTP module have finite numbers, are equal
-/// after they are written and read again, and give a roofline that can predict a pass, or an error.
+/// Reads a Hugging Face `config.json`. The shapes of the model and of its MTP module must have finite numbers, and must
+/// be equal after they are written as TOML and read again. The roofline must accept each shape and predict a pass, or
+/// refuse the shape with an error.
 pub fn config_json(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     match config::read(text, "model") {
@@ -38,7 +39,8 @@ fn modelled(shape: ModelShape) {
     }
 }
 
-/// Reads a measured profile. It is equal after it is written and read again, and what is written has a whole seal.
+/// Reads a measured profile. The profile must be equal after it is written and read again, and the seal of the written
+/// text must be right.
 pub fn profile(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     Profile::changed(text).into_iter().for_each(|why| said::message(&why));
@@ -53,8 +55,8 @@ pub fn profile(data: &[u8]) {
     }
 }
 
-/// Reads a profile, measured or calibrated, as an experiment does. A calibrated one is equal after it is written and
-/// read again.
+/// Reads a profile as an experiment reads it: measured or calibrated. A calibrated profile must be equal after it is
+/// written and read again.
 pub fn calibrated_profile(data: &[u8]) {
     const FILE: &str = "profile.toml";
     let Some(text) = said::text(data) else { return };

@@ -6,8 +6,8 @@ use foretoken_intact::seal::{Syntax, check, seal as sealed};
 
 const KIND: Kind = Kind { name: b"FTKTEST", version: b'1' };
 
-/// Reads a file of frames up to its end or to the first damaged frame. The frames that were read, written again, are
-/// the file's bytes so far.
+/// Reads a file of frames up to its end or to the first damaged frame. If the frames read are written again, the bytes
+/// must equal the start of the file.
 pub fn frames(data: &[u8]) {
     let mut reader = match Reader::begin(data, KIND) {
         Ok(Some(reader)) => reader,
@@ -34,7 +34,8 @@ pub fn frames(data: &[u8]) {
     assert!(data.starts_with(&again.into_inner()), "the file has other frames");
 }
 
-/// Checks the seal of any text, as JSON and as TOML. Then seals the text: now the seal must be whole.
+/// Checks the seal of the text `data`, as JSON and as TOML. Then seals the text in both syntaxes, and checks that the
+/// new seal is right.
 pub fn seal(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     for syntax in [Syntax::Json, Syntax::Toml] {

@@ -1,9 +1,10 @@
-//! A fuzz target for every reader of Foretoken: what a file, a command line, a client or a server says is read, and
-//! never panics, hangs or takes memory without bound.
+//! A fuzz target for every reader of Foretoken. A reader parses what a file, a command line, a client or a server says.
+//! It must never panic, hang or take memory without bound.
 //!
-//! A target takes any bytes. Beyond not failing it holds what must be true: numbers that come out are finite, what was
-//! read and is written again reads the same, and an error says where it is in fewer than 10,000 bytes ([`said`]).
-//! `fuzz/libfuzzer` runs the targets, and `tests/replay.rs` runs the inputs that were found (docs/fuzzing.md).
+//! A target takes any bytes and gives them to the reader. It also checks the results: numbers that come out are finite;
+//! a value that was read, written and read again is equal; an error names its place, and its message has fewer than
+//! 10,000 bytes ([`said`]). `fuzz/libfuzzer` runs the targets with new inputs. `tests/replay.rs` runs the stored inputs
+//! (docs/fuzzing.md).
 
 mod calibration;
 mod experiment;
@@ -22,7 +23,7 @@ pub mod said;
 mod traces;
 mod truth;
 
-/// A target: reads any bytes.
+/// A target: gives any bytes to a reader, and panics if a check fails.
 pub type Target = fn(&[u8]);
 
 /// Every target with its name. A target's inputs are in `corpus/NAME` and `seeds/NAME`.

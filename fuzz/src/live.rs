@@ -7,7 +7,8 @@ use foretoken_live::serve::parse_jsonl;
 use foretoken_live::serve::tape::{KIND, parse_tape};
 use std::path::Path;
 
-/// Reads a tape, as it is and with right checksums, and rebuilds the records of its requests.
+/// Reads the tape of a live run twice: the bytes as they are, and with repaired checksums. Rebuilds the records of the
+/// tape's requests.
 pub fn tape(data: &[u8]) {
     for bytes in [data, &repaired(KIND, data)] {
         match parse_tape(bytes) {
@@ -17,7 +18,8 @@ pub fn tape(data: &[u8]) {
     }
 }
 
-/// Reads the prompts of a live run, one a line. There is at least one, and none is empty.
+/// Reads the prompts of a live run, one a line. A file that is accepted has at least one prompt, and no prompt is
+/// empty.
 pub fn prompts(data: &[u8]) {
     const FILE: &str = "prompts.jsonl";
     let Some(text) = said::text(data) else { return };
@@ -27,7 +29,7 @@ pub fn prompts(data: &[u8]) {
     }
 }
 
-/// Reads the `config.json` of a model that runs on a device. Its numbers are finite.
+/// Reads the `config.json` of a model that runs on a device. All numbers of its shape must be finite.
 pub fn device_config(data: &[u8]) {
     const FILE: &str = "config.json";
     match parse_config(Path::new(FILE), data) {

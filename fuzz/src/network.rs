@@ -12,7 +12,8 @@ use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Reads the prompts of an observed run, one a line, once to be sent as text and once as token ids.
+/// Reads the prompts of an observed run, one a line. Reads them twice: as prompts to send as text, and as prompts to
+/// send as token ids.
 pub fn prompts(data: &[u8]) {
     const FILE: &str = "prompts.jsonl";
     let Some(text) = said::text(data) else { return };
@@ -24,8 +25,8 @@ pub fn prompts(data: &[u8]) {
     }
 }
 
-/// Reads the stream of events that answers a request: once in one piece, and once in pieces of as many bytes as the
-/// first byte says. Tokens and end must be the same.
+/// Reads the stream of events that answers a request. The first byte of `data` is a size in bytes. The stream is read
+/// once in one piece, and once in pieces of that size. Both reads must give the same tokens and the same end.
 pub fn answer_stream(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else { return };
     let (whole, ended) = answered(stream, stream.len().max(1));
@@ -47,7 +48,7 @@ fn answered(bytes: &[u8], piece: usize) -> (Vec<Tokens>, Ended) {
     }
 }
 
-/// Reads the text of a server's `/metrics`, and derives a run's metrics from its counters. All samples are finite.
+/// Reads the text of a server's `/metrics`, and derives a run's metrics from its counters. All samples must be finite.
 pub fn metrics(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     match samples(text) {
@@ -63,8 +64,8 @@ pub fn metrics(data: &[u8]) {
     }
 }
 
-/// Reads the body of a request to `foretoken serve`, as a completion and as a chat. A request that is accepted fits
-/// into the model; a refusal names the parameter.
+/// Reads the body of a request to `foretoken serve`, as a completion and as a chat. The prompt and output of an
+/// accepted request must fit into `max_model_len`. A refusal must name the parameter at fault.
 pub fn request_body(data: &[u8]) {
     let reading = Reading { bytes_per_token: 4, block: Some(16) };
     let limits = Limits { model: "m".into(), max_model_len: 4096, reading };

@@ -8,8 +8,8 @@ use foretoken_recordings::run::ObservedRun;
 use foretoken_recordings::step_log::LoggedStep;
 use std::path::Path;
 
-/// Reads a recording, as it is and with right checksums. The run that is derived from it has finite numbers; its
-/// findings are derived, too.
+/// Reads a recording twice: the bytes as they are, and with repaired checksums. The run that is derived from the
+/// recording must have finite numbers. Its findings are derived too, without a check.
 pub fn recording(data: &[u8]) {
     read(data);
     read(&repaired(KIND, data));
@@ -27,7 +27,7 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// Reads the lines of vLLM's step log. Their numbers are finite.
+/// Reads each line of `data` as a line of vLLM's step log. All its numbers must be finite.
 pub fn step_log(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     for line in text.lines() {

@@ -5,8 +5,8 @@ use foretoken_intact::seal::{Syntax, seal};
 use foretoken_run::cells::{Manifest, Stored};
 use std::path::Path;
 
-/// Reads the manifest of a results folder, as it is and with a right seal. It has finite numbers and is equal after it
-/// is written and read again.
+/// Reads the manifest of a results folder twice: the bytes as they are, and with a repaired seal. The manifest must
+/// have finite numbers, and must be equal after it is written and read again.
 pub fn manifest(data: &[u8]) {
     read(data);
     let Some(text) = said::text(data) else { return };
@@ -28,8 +28,8 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// Reads the bytes of a finished cell that stand behind its checksum. Its numbers are equal after it is written and
-/// read again.
+/// Reads the stored bytes of a finished cell (one run of one policy at one seed), without the checksum before them. The
+/// cell's numbers must be equal after it is written and read again.
 pub fn cell(data: &[u8]) {
     match postcard::from_bytes::<Stored>(data) {
         Err(error) => said::message(&error.to_string()),

@@ -5,42 +5,42 @@ use foretoken_spec::problem::Problem;
 use foretoken_traces::TraceError;
 use std::fmt::Debug;
 
-/// Most bytes of an error message.
+/// An error message must have fewer bytes than this.
 const MOST: usize = 10_000;
 
-/// Checks that a message, which a user sees as it is, is not blank and has fewer than 10,000 bytes.
+/// Checks a message that the user sees unchanged: it is not blank and has fewer than 10,000 bytes.
 ///
 /// # Panics
-/// It does not.
+/// The message is blank or too long.
 pub fn raw(text: &str) {
     assert!(!text.trim().is_empty(), "an error without a message");
     assert!(text.len() < MOST, "an error of {} bytes: {}", text.len(), text.chars().take(500).collect::<String>());
 }
 
-/// Checks that a library's message is not blank, and that the [`Problem`] that a user sees of it has fewer than 10,000
-/// bytes.
+/// Checks a library's message. It must not be blank, and the message of the [`Problem`] that is made from it for the
+/// user must have fewer than 10,000 bytes.
 ///
 /// # Panics
-/// It does not.
+/// A check fails.
 pub fn message(text: &str) {
     raw(Problem::bad_input(text).message());
 }
 
-/// Checks that an error's text names the file `file`, and checks it as [`message`] does.
+/// Checks that the error message `text` contains the name `file`, and checks the message as [`message`] does.
 ///
 /// # Panics
-/// It does not, or the message is no good.
+/// A check fails.
 pub fn names(text: &str, file: &str) {
     message(text);
     let start: String = text.chars().take(500).collect();
     assert!(text.contains(file), "it does not name {file}: {start}");
 }
 
-/// Checks that a problem's place, or else its message, names `file`, and that its message is not blank and not too
-/// long.
+/// Checks that `problem` names `file`: in its place, or in its message if it has no place. Also checks that the message
+/// is not blank and has fewer than 10,000 bytes.
 ///
 /// # Panics
-/// It does neither, or the message is no good.
+/// A check fails.
 pub fn problem(problem: &Problem, file: &str) {
     raw(problem.message());
     raw(&problem.in_words());
@@ -48,19 +48,20 @@ pub fn problem(problem: &Problem, file: &str) {
     assert!(place.contains(file), "it names no place in {file}: {}", problem.in_words());
 }
 
-/// Checks that an error of a trace names `file`, and that it is not too long with its hint.
+/// Checks that the trace error `error` names `file`, and that its message together with its hint has fewer than 10,000
+/// bytes.
 ///
 /// # Panics
-/// It does not, or the message is no good.
+/// A check fails.
 pub fn trace(error: &TraceError, file: &str) {
     names(&error.to_string(), file);
     raw(&Problem::bad_input(error.to_string()).help(error.hint()).in_words());
 }
 
-/// Checks that an error of a foreign file names `file` and has a hint on what to do.
+/// Checks that the error `error` of another tool's file names `file`, and that it has a hint on what to do.
 ///
 /// # Panics
-/// It does not, or the message is no good.
+/// A check fails.
 pub fn unread(error: &Unread, file: &str) {
     names(&error.to_string(), file);
     message(&error.hint);
@@ -69,7 +70,7 @@ pub fn unread(error: &Unread, file: &str) {
 /// Checks that no number in the debug text of `value`, outside of quotes, is infinite or NaN.
 ///
 /// # Panics
-/// One is.
+/// A number is infinite or NaN.
 pub fn finite(value: &impl Debug) {
     let text = format!("{value:?}");
     let mut quoted = false;

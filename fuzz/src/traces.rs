@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
 
-/// Reads a trace whose format is detected, and computes its statistics, which are finite.
+/// Reads `data` as a trace whose format the reader detects, and computes the trace's statistics, which must be finite.
 pub fn any(data: &[u8]) {
     with_file(data, |path| {
         trace(&TraceSpec::new(path));
@@ -37,7 +37,7 @@ pub fn spec_bench(data: &[u8]) {
     of(TraceFormat::SpecBench, data);
 }
 
-/// Reads `data` as a log whose columns the experiment names.
+/// Reads `data` as a log whose columns have the names that the experiment gives (`at`, `in`, `out`, `kind`).
 pub fn columns(data: &[u8]) {
     let name = |name: &str| name.to_owned();
     let columns = Columns {
@@ -51,8 +51,8 @@ pub fn columns(data: &[u8]) {
     with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));
 }
 
-/// Reads `data` as both kinds of published results: as SpecForge's summary CSV, whose numbers are finite, and as the
-/// JSON lines of tree steps.
+/// Reads `data` twice, as the two kinds of published results: as SpecForge's summary CSV, whose numbers must be finite,
+/// and as JSON lines of tree steps.
 pub fn published(data: &[u8]) {
     with_file(data, |path| {
         match read_specforge(path) {
@@ -69,7 +69,8 @@ fn of(format: TraceFormat, data: &[u8]) {
     with_file(data, |path| trace(&TraceSpec { format: Some(format), ..TraceSpec::new(path) }));
 }
 
-/// Reads a trace. Its requests come in order and have prompts and outputs; their bounds on time per token are above 0.
+/// Reads the trace `spec`. Its requests must be in order of arrival and have at least one prompt token and one output
+/// token. Their SLO on the time per output token must be above 0.
 fn trace(spec: &TraceSpec) {
     match read(spec, Some(0.05)) {
         Err(error) => failed(&error, &spec.path),
@@ -88,7 +89,7 @@ fn failed(error: &TraceError, path: &Path) {
     said::trace(error, &path.display().to_string());
 }
 
-/// Calls `read` with the path of a temporary file that holds `data`: traces can only be read by path.
+/// Calls `read` with the path of a temporary file that holds `data`, because the trace readers only take paths.
 fn with_file(data: &[u8], read: impl FnOnce(&Path)) {
     let mut file = NamedTempFile::new().expect("a temporary file can be made");
     file.write_all(data).expect("it can be written");

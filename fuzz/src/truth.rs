@@ -6,9 +6,10 @@ use foretoken_intact::frames::Writer;
 use foretoken_traces::truth::{KIND, TruthTable};
 use std::path::Path;
 
-/// Fuzzes the reader of truth tables. The bytes are read as they are, and a second time inside valid frames: if they
-/// begin with `{`, as a header line of JSON and columns, else with their checksums repaired. A table that can be read
-/// is equal after it is written and read again.
+/// Fuzzes the reader of truth tables. The target reads the bytes twice. The first time it reads them as they are. The
+/// second time it puts them into valid frames: bytes that begin with `{` become a header frame (their first line, JSON)
+/// and a frame of columns; other bytes only get repaired checksums. A table that is accepted must be equal after it is
+/// written and read again.
 pub fn truth_table(data: &[u8]) {
     read(data);
     if !data.starts_with(b"{") {
@@ -29,7 +30,7 @@ fn read(bytes: &[u8]) {
         Ok(table) => {
             let written = table.to_bytes().expect("a table can be written");
             let again = TruthTable::parse(Path::new(FILE), written.as_slice());
-            // Compared as text, in which a number that is not one equals itself.
+            // The tables are compared as debug text, because a NaN does not equal itself as a number.
             assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, ()>(&table)));
             said::finite(&table.recordings());
             said::finite(&table.summary());

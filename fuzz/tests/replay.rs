@@ -1,11 +1,11 @@
-//! Runs every stored input through its target, so that what fuzzing has found stays fixed.
+//! Runs every stored input through its target, so that faults found by fuzzing stay fixed.
 
 use foretoken_fuzz::{TARGETS, Target};
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-/// The files of `folder/target`, by rising name; panics if there are none.
+/// The files of `folder/target`, sorted by name; panics if there are none.
 fn inputs(folder: &str, target: &str) -> Vec<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(target);
     let entries = fs::read_dir(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -29,8 +29,9 @@ fn every_input_runs_through_its_target() {
     }
 }
 
-/// libFuzzer's inputs are short. Here 100,000 bytes of one piece are put at nine places of every seed. A name of a
-/// megabyte must not come back in a message, and no depth of brackets or dots may exhaust the stack.
+/// libFuzzer's inputs are short. This test inserts 100,000 bytes of one repeated text (`x`, `[`, `a.` and others) at
+/// nine places of every seed. A long name must not be repeated in full in a message, and deep nesting must not exhaust
+/// the stack.
 #[test]
 fn long_and_deep_inputs_have_short_errors() {
     const PLACES: usize = 8;

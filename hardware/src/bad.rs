@@ -14,7 +14,7 @@ pub(crate) fn bad(key: &str, why: impl Into<String>) -> BadLatency {
     BadLatency { key: key.into(), why: why.into() }
 }
 
-/// The error for an unknown preset, with the names of the known ones.
+/// The error for an unknown preset `name` at the setting `key`. It lists the names of the known presets.
 pub(crate) fn unknown(key: &str, name: &str, known: impl Iterator<Item = &'static str>) -> BadLatency {
     bad(key, format!("no preset \"{name}\"; there are {}", known.collect::<Vec<_>>().join(", ")))
 }

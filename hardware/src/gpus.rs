@@ -43,7 +43,7 @@ pub struct GpuPreset {
     pub name: String,
     /// The GPU's numbers.
     pub gpu: Gpu,
-    /// The datasheet from which the numbers are.
+    /// The datasheet that the numbers come from.
     pub source: String,
 }
 
@@ -80,7 +80,7 @@ fn names() -> Vec<&'static str> {
 }
 
 impl GpuChoice {
-    /// Chooses the preset of this name. Whether it exists is checked later.
+    /// Chooses the preset `name`. [`gpu`](Self::gpu) later checks that the preset exists.
     pub fn preset(name: &str) -> GpuChoice {
         GpuChoice::Preset(GpuName(name.to_owned()))
     }
@@ -88,7 +88,7 @@ impl GpuChoice {
     /// The GPU's numbers.
     ///
     /// # Errors
-    /// There is no such preset, or a number is not finite and above 0.
+    /// There is no preset of this name, or a number of the datasheet is not finite and above 0.
     pub fn gpu(&self) -> Result<Cow<'_, Gpu>, BadLatency> {
         match self {
             GpuChoice::Preset(GpuName(name)) => match gpu(name) {

@@ -1,10 +1,11 @@
-//! `measured`: a table of measured pass times, interpolated between its sizes. The time of a pass is the sum of three
-//! costs: of its batched tokens, of its query-key pairs, and of the context that it reads. Each cost is piecewise
-//! linear and never falls.
+//! The latency model `measured`: a table of measured pass times, interpolated between the measured sizes. The time of a
+//! pass is the sum of three costs: of its batched tokens, of its query-key pairs, and of the context that it reads.
+//! Each cost is piecewise linear in its size and never falls.
 //!
-//! On a CPU the time grows with tokens from the first one, attention grows with pairs, and context costs more once the
-//! KV of the batch has outgrown a cache. On a GPU the time is flat between two captured CUDA-graph sizes and jumps
-//! after each. Lines between measured sizes follow both, which a staircase does not.
+//! On a CPU, the time grows from the first token on, attention grows with the pairs, and context costs more as soon as
+//! the KV of the batch no longer fits into a cache. On a GPU, the time is flat between two captured CUDA-graph sizes
+//! and jumps after each size. Straight lines between measured sizes can follow both kinds of machine; a staircase
+//! cannot.
 
 use crate::bad::{BadLatency, bad};
 use foretoken_sim::Time;
@@ -77,14 +78,14 @@ impl LatencyModel for Measured {
     }
 }
 
-/// The points (size, time) of a line that never falls.
+/// The points (size, time) of a piecewise linear function that never falls.
 #[derive(Clone, Debug)]
 struct Curve(Vec<(u64, Time)>);
 
 impl Curve {
-    /// The time at size `x`, on the line through the two nearest points, at least 0. With one point it is that point's
-    /// time, without points it is 0. Integer arithmetic rounds down to whole picoseconds, so that every machine gives
-    /// the same result.
+    /// The time at size `x`, at least 0: on the line through the two points next to `x`. With one point, the time of
+    /// this point. Without points, 0. Integer arithmetic rounds the distance from the left point down to whole
+    /// picoseconds, so that every machine gives the same result.
     fn at(&self, x: u64) -> Time {
         let [(x0, t0), (x1, t1)] = match self.0.as_slice() {
             [] => return Time::ZERO,
@@ -119,7 +120,7 @@ mod tests {
         let m = spec().build().unwrap();
         let us = |batched, context, pairs| m.pass(PassShape { requests: 1, batched, context, pairs }).0 / 1_000_000;
         assert_eq!((us(2, 0, 0), us(3, 0, 0), us(4, 0, 0), us(6, 0, 0)), (2000, 2500, 3000, 3000));
-        // Below the first point and above the last one the nearest line continues.
+        // The first line continues below the first point, and the last line continues above the last point.
         assert_eq!((us(1, 0, 0), us(10, 0, 0), us(12, 0, 0)), (1500, 7000, 11_000));
         assert_eq!((us(2, 10, 0), us(2, 150, 0), us(2, 300, 0)), (2010, 2250, 2700));
         assert_eq!((us(2, 0, 500), us(2, 0, 1500), us(2, 0, 3000)), (2500, 4500, 9000));

@@ -26,8 +26,8 @@ impl LatencySpec {
     /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// A value of the latency model is out of its range; for a linear cost, a coefficient is negative or not finite.
-    /// The error names the setting.
+    /// A value of the latency model is out of its range. For a linear cost, this is a coefficient that is negative or
+    /// not finite. The error names the setting.
     pub fn check(&self) -> Result<(), BadLatency> {
         match self {
             LatencySpec::Linear(c) => {
@@ -54,8 +54,8 @@ impl LatencySpec {
         }
     }
 
-    /// The memory that is left for KV; `None` unless this is a roofline of a GPU and a model that are known and have no
-    /// fault.
+    /// The memory that weights and activations leave for KV. `None` for a latency model other than a roofline, and for
+    /// a roofline whose GPU or model is unknown or has a fault.
     pub fn memory(&self) -> Option<Memory> {
         match self {
             LatencySpec::Roofline(r) => r.memory().ok(),

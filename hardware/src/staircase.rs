@@ -1,5 +1,6 @@
-//! `staircase`: engines pad passes to the sizes of captured CUDA graphs, so a pass takes the time of the next captured
-//! size. Above the largest size the time is linear in tokens, and may jump there (docs/model.md 0.9, 6.2).
+//! The latency model `staircase`. Engines pad passes to the sizes of captured CUDA graphs, so a pass takes the time of
+//! the next captured size. Above the largest size, the time is linear in the tokens, and may jump at this size
+//! (docs/model.md 0.9, 6.2).
 
 use crate::bad::{BadLatency, bad};
 use foretoken_sim::Time;

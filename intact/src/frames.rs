@@ -24,8 +24,8 @@ pub struct Kind {
 /// Bytes of a frame before its body.
 const FRONT: usize = 16;
 
-/// What the next frame's checksum covers besides the frame: the checksum of the frame before, or for the first frame
-/// the file's first eight bytes.
+/// The value that the next frame's checksums cover in addition to the frame's own bytes: the checksum of the frame
+/// before. For the first frame it is the file's first eight bytes.
 type Chain = [u8; 8];
 
 impl Kind {
@@ -40,9 +40,9 @@ impl Kind {
 /// The position up to which a file was read or written, after a whole frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
-    /// Number of whole frames so far.
+    /// Number of whole frames before the position.
     pub frames: u64,
-    /// Number of bytes so far.
+    /// Number of bytes before the position.
     pub bytes: u64,
     chain: Chain,
 }
@@ -65,7 +65,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file: writes its first eight bytes.
+    /// Begins a new file: writes the eight bytes that name the file's kind and layout version.
     ///
     /// # Errors
     /// The writer fails.
@@ -74,7 +74,8 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, at: At::begin(kind) })
     }
 
-    /// Continues a file that was read up to `at`; `out` must write on from that byte.
+    /// Continues a file after the position `at`, at which reading stopped. The first byte that is written to `out` must
+    /// go to that position in the file.
     pub fn go_on(out: W, at: At) -> Writer<W> {
         Writer { out, at }
     }
@@ -123,18 +124,18 @@ pub struct Reader<R> {
     at: At,
 }
 
-/// What [`Reader::next`] found. The file is not damaged up to here.
+/// What [`Reader::next`] found. In each of these cases the file is undamaged up to this position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A whole frame; its body was returned.
+    /// A whole frame, whose body was put into the caller's buffer.
     Frame,
     /// The end of the file, directly after a whole frame.
     End,
-    /// The first part of a frame: the file was cut.
+    /// Only the first part of a frame: the file ends before the end of this frame.
     Cut(Cut),
 }
 
-/// Where a file was cut.
+/// Where a file was cut: the incomplete frame at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Number of the incomplete frame, from 0.
@@ -143,7 +144,8 @@ pub struct Cut {
     pub offset: u64,
     /// Bytes of the frame that the file has.
     pub there: u64,
-    /// Bytes of the whole frame; `None` if the bytes before its body are incomplete, so that its length is not known.
+    /// Bytes of the whole frame. `None` if the 16 bytes before the frame's body are incomplete, so that the frame's
+    /// length is not known.
     pub whole: Option<u64>,
 }
 
@@ -188,7 +190,7 @@ pub enum FrameError {
     /// The reader failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file does not begin with the bytes of its kind.
+    /// The file does not begin with the seven bytes of this kind.
     #[error("it does not begin as such a file does")]
     Foreign,
     /// The file has another layout version.
@@ -203,8 +205,8 @@ pub enum FrameError {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file ends within these
-    /// bytes.
+    /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file is shorter than eight
+    /// bytes and its bytes are right as far as they go.
     ///
     /// # Errors
     /// The file is of another kind or version, or cannot be read.
@@ -222,7 +224,7 @@ impl<R: Read> Reader<R> {
     /// Reads the next frame and puts its body into `body`.
     ///
     /// # Errors
-    /// The frame is damaged, or cannot be read. No later frame can be read either.
+    /// The frame is damaged, or cannot be read. After an error no further frame of the file can be read.
     pub fn next(&mut self, body: &mut Vec<u8>) -> Result<Next, FrameError> {
         body.clear();
         let mut front = [0; FRONT];
@@ -240,7 +242,7 @@ impl<R: Read> Reader<R> {
             let (expected, found) = (u64::from(length_is), u64::from(length_gives));
             return Err(FrameError::Damaged(Damage { frame, offset, body: None, expected, found }));
         }
-        // Read only the bytes that exist, so that a wrong length cannot allocate too much memory.
+        // Reads at most the bytes that exist, so that a wrong length cannot allocate too much memory.
         self.input.by_ref().take(u64::from(len)).read_to_end(body)?;
         let (there, whole) = (body.len() as u64, u64::from(len));
         if there < whole {
@@ -262,7 +264,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Fills the buffer as far as the input goes. Returns the number of bytes read.
+/// Fills `buffer` from `input`, completely or up to the end of `input`. Returns the number of bytes read.
 fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -305,7 +307,8 @@ mod tests {
         writer.into_inner()
     }
 
-    /// Reads frames until one cannot be read. Returns their bodies and what ended the reading.
+    /// Reads frames up to the first that cannot be read. Returns the bodies of the frames, and the end or error that
+    /// came then.
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Result<Next, FrameError>) {
         let mut reader = match Reader::begin(bytes, KIND) {
             Ok(Some(reader)) => reader,
@@ -385,8 +388,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whole frames are left out, doubled or moved: the reader returns the frames before the first wrong one, and
-        /// fails there.
+        /// If whole frames are left out, doubled or moved, the reader returns the frames before the first wrong frame,
+        /// and fails at the wrong frame.
         #[test]
         fn frames_stay_where_they_were_written(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..6),

@@ -1,4 +1,4 @@
-//! Files that show when they are damaged. A checksum covers every bit that is read back, and a file that was cut is
+//! Files that show when they are damaged. Every byte that is read is checked with a checksum. A file that was cut is
 //! reported differently from a file that was changed.
 //!
 //! [`frames`] is for binary files that grow while a program runs, [`seal`] for text files that people may open.

@@ -1,16 +1,16 @@
-//! Texts that end in their own checksum: a JSON object with a last member `seal`, or TOML with a last comment `# seal:
-//! …`.
+//! Texts that end in a checksum of themselves, their seal: a JSON object whose last member is `seal`, or TOML whose
+//! last line is the comment `# seal: …`.
 
 /// The format of a text, which decides how it carries its seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     /// A JSON object, printed over several lines.
     Json,
-    /// TOML; the seal is a comment on the last line.
+    /// TOML. The seal is a comment on the last line.
     Toml,
 }
 
-/// Why a text fails the check of its seal.
+/// Why the check of a text's seal fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealed {
     /// The text does not end in a seal.
@@ -42,11 +42,11 @@ impl Syntax {
     }
 }
 
-/// Returns the text with its seal. A JSON text must be an object with at least one member and its `}` on a line of its
-/// own.
+/// Returns the text with a seal at its end. A JSON text must be an object with at least one member, and its last `}`
+/// must stand alone on a line.
 ///
 /// # Panics
-/// If a JSON text does not end in `}` on a line of its own.
+/// If a JSON text does not end in a line with only `}`.
 pub fn seal(syntax: Syntax, text: &str) -> String {
     let mut out = match syntax {
         Syntax::Json => {
@@ -109,7 +109,7 @@ mod tests {
                 for bit in 0..8 {
                     let mut bytes = sealed.clone().into_bytes();
                     bytes[at] ^= 1 << bit;
-                    // Bytes that are not UTF-8 are refused before a seal is looked for.
+                    // `check` takes a `str`, so changed texts that are not UTF-8 are left out.
                     let Ok(other) = String::from_utf8(bytes) else { continue };
                     assert!(check(syntax, &other).is_err(), "byte {at}, bit {bit}: {other}");
                 }

@@ -1,7 +1,8 @@
 //! Measures how much slower a pass is after idle time, and why. The bench times one pass of the shipped target right
-//! after another pass, and after gaps of several lengths. [`Gap`] lists what the thread does in a gap; each kind takes
-//! away something that a waiting server loses: caches, clock frequency, or cached address translations. All kinds are
-//! measured in turn within each repeat, so that a change of the machine affects all of them. Results are medians.
+//! after another pass, and after gaps of several lengths. [`Gap`] lists what the thread does in a gap. Each kind of gap
+//! removes something that a waiting server loses: cache contents, a high clock frequency, or cached address
+//! translations. Each repeat measures all kinds in turn, so that a change of the machine's speed affects all kinds
+//! alike. The results are medians.
 
 #![allow(missing_docs)]
 
@@ -14,7 +15,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Number of passes that run after a gap, before the next measurement, so that the gap's effect is gone.
+/// Number of passes that run after a gap and before the next measurement, so that the effect of the gap is over.
 const SETTLING: usize = 8;
 
 /// What the thread does during a gap.
@@ -22,15 +23,16 @@ const SETTLING: usize = 8;
 enum Gap {
     /// The thread sleeps: the core halts, and another thread may use it.
     Sleep,
-    /// The thread spins on the clock: core, clock and caches stay as they are.
+    /// The thread spins on the clock. The core stays busy, so its frequency and caches stay as they are.
     Spin,
     /// The thread sleeps, then spins for this number of microseconds. The core's clock frequency is high again, but the
     /// caches have lost what another thread evicted during the sleep.
     SleepThenSpin(u64),
-    /// The thread sleeps, then runs this number of passes that are not timed: the caches are as right after a pass.
+    /// The thread sleeps, then runs this number of passes without timing them. The caches then hold what they hold
+    /// right after a pass.
     SleepThenPasses(usize),
-    /// The thread reads this number of bytes, then spins until the gap ends: 1 MiB fills the core's caches, 64 MiB the
-    /// shared one too.
+    /// The thread reads this number of bytes, then spins until the gap ends. 1 MiB replaces the contents of the core's
+    /// own caches, 64 MiB also the contents of the shared cache.
     Evict(usize),
 }
 

@@ -22,7 +22,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, Weights};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Number of context tokens over which attention is measured.
+/// Number of context tokens in the measurement of attention.
 const CONTEXT: usize = 1024;
 /// Number of tokens in the prompt whose pass is timed.
 const PROMPT: usize = 128;
@@ -32,7 +32,7 @@ const CREDIBLE: f64 = 0.9;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let option = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
-    // `cargo test --benches` only needs to see that the bench runs.
+    // In `cargo test --benches` it is enough that the bench runs, so it measures less.
     let quick = !arguments.iter().any(|a| a == "--bench");
     if let Some(level) = option("--level").filter(|l| Level::of(l).is_none()) {
         eprintln!(
@@ -48,7 +48,8 @@ fn main() -> ExitCode {
         println!("\n== {}: {}", level.name(), Speed::measure(level));
         credible &= peak_is_credible(level, units);
         for (name, shape) in shapes().into_iter().filter(|s| option("--shape").is_none_or(|n| n == s.0)) {
-            // Plain code has about a hundredth of the speed of vector code, so the large shapes would take too long.
+            // Plain code (without vector instructions) has about a hundredth of the speed of vector code, so the large
+            // shapes would take too long.
             if (quick || level.width().is_none()) && name != "pair" {
                 continue;
             }
@@ -59,15 +60,16 @@ fn main() -> ExitCode {
 }
 
 /// Prints the measured peak as a share of the peak that follows from the processor's design. Returns true if the share
-/// is at least [`CREDIBLE`]. Also true for plain code, if the clock cannot be measured, and in runs without `--bench`,
-/// which may share the machine with other work.
+/// is at least [`CREDIBLE`]. Three cases are not judged and return true: plain code, a clock that cannot be measured,
+/// and runs without `--bench`, which may share the machine with other work.
 fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (Some(width), Some(clock)) = (level.width(), speed::clock(50)) else { return true };
     let peak = speed::peak(level, 50);
     let (units, whence) = match (units, processor().fma_units(level)) {
         (Some(given), _) => (given, "given"),
         (None, Some(known)) => (known, "known of this design"),
-        // The number of units that is closest to the measurement. Half the peak of two units would look like one unit.
+        // The number of FMA units is guessed: the one whose peak is closest to the measurement. A core with two units
+        // that reaches half its peak would be taken for a core with one unit.
         (None, None) => ((peak / clock / f64::from(2 * width)).round().max(1.0) as u32, "guessed from the measurement"),
     };
     let promised = clock * f64::from(2 * width * units);
@@ -107,7 +109,7 @@ fn shapes() -> Vec<(&'static str, LlamaShape)> {
 struct Bench {
     level: Level,
     shape: LlamaShape,
-    /// Time for which each measurement is repeated, 3 to 5000 times; the shortest run counts.
+    /// A measurement runs again until this time is over, at least 3 and at most 5000 times. The shortest run counts.
     least: Duration,
 }
 
@@ -186,7 +188,8 @@ impl Bench {
         each.collect()
     }
 
-    /// Times attention over all layers, one layer after the other. The last `rows` of [`CONTEXT`] tokens are new.
+    /// Times attention, one layer after the other, over all layers. Of the [`CONTEXT`] tokens, the last `rows` tokens
+    /// are new.
     fn attention(&self, cpu: &mut Cpu, rows: usize) -> (String, f64, Roof) {
         let s = &self.shape;
         let width = s.q_width() + 2 * s.kv_width();
@@ -212,8 +215,9 @@ impl Bench {
         (format!("attention of {rows} at {CONTEXT}"), seconds, roof)
     }
 
-    /// The summed bandwidth of `threads` threads that each use their part of `bytes` bytes, relative to one thread that
-    /// uses all of them. If no cache holds `bytes`, each thread uses `bytes` bytes, because a part might fit a cache.
+    /// Measures the summed bandwidth of `threads` threads that read equal parts of `bytes` bytes, and the bandwidth of
+    /// one thread that reads all of them. Returns "ratio: GB/s of all threads". If `bytes` is larger than the last
+    /// cache, each thread reads `bytes` bytes, because a part might fit into a cache.
     fn bandwidth_of(&self, threads: usize, bytes: usize) -> String {
         let level = self.level;
         let part = if processor().caches.last().is_some_and(|last| bytes > *last) { bytes } else { bytes / threads };

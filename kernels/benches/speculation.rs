@@ -23,7 +23,7 @@ use std::time::Duration;
 const MOST: usize = 8;
 
 fn main() {
-    // `cargo test --benches` only needs to see that the bench runs.
+    // In `cargo test --benches` it is enough that the bench runs, so it measures less.
     let quick = !std::env::args().any(|a| a == "--bench");
     let (prompts, repeats) = if quick { (1, 1) } else { (8, 7) };
     let level = std::env::args().skip_while(|a| a != "--level").nth(1);
@@ -77,7 +77,7 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
                     *shortest = time.min(*shortest);
                 }
             }
-            // The first token comes from the prompt's pass.
+            // The first token of the answer is not counted, because the prompt's pass gives it.
             tokens += answer.len() - 1;
             times.iter_mut().zip(shortest).for_each(|(sum, time)| *sum += time);
         }

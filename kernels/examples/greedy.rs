@@ -30,8 +30,9 @@ struct Prompt {
     prompt_token_ids: Vec<u32>,
 }
 
-/// The generated tokens; for each, its logit and the seven next best tokens with how far their logits are below. These
-/// show whether a difference between two engines is a near-tie of logits.
+/// The generated tokens with their logits. For each token, `behind` has the next seven best tokens and how far their
+/// logits are below the token's logit. These distances show whether two engines differ only where two logits are nearly
+/// equal.
 #[derive(Default, Serialize)]
 struct Answer {
     token_ids: Vec<u32>,
@@ -101,7 +102,7 @@ fn decode(tokens: &str, wide: bool) -> Result<(), Box<dyn Error>> {
     Ok(out.flush()?)
 }
 
-/// The eight largest logits with their tokens. Of equal logits the smaller token comes first, as in decoding.
+/// The eight largest logits with their tokens. Of two equal logits, the smaller token id comes first, as in decoding.
 fn best(logits: &[f32]) -> [(u32, f32); 8] {
     let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -47,7 +47,8 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!good))
 }
 
-/// Prints a line per kernel from the assembler's `log`. Returns false if a kernel spills registers or is missing there.
+/// Prints a line for each kernel from the assembler's `log`. Returns false if a kernel spills registers, or if the log
+/// does not mention a kernel.
 fn report(log: &str) -> bool {
     let lines: Vec<&str> = log.lines().collect();
     let mut good = true;

@@ -8,8 +8,8 @@ use foretoken_sim::tree::ROOT;
 pub struct Choice {
     /// The token's id.
     pub token: u32,
-    /// The token's probability: under the softmax of all logits or, for a sampled token, in the row from which it was
-    /// drawn.
+    /// The token's probability. For a sampled token: its probability in the row from which it was drawn. For another
+    /// token: its probability under the softmax of all logits.
     pub probability: f32,
 }
 
@@ -25,9 +25,9 @@ pub struct Tree<'a> {
     pub parents: &'a [u32],
 }
 
-/// A sampled chain of drafts to verify. Rows `target … target + tokens.len()` of the target's probabilities belong to
-/// the newest emitted token and the drafted ones. The drafted tokens were sampled from the rows of the draft's
-/// probabilities that begin at `draft`, one row per token.
+/// A sampled chain of drafts to verify. Rows `target … target + tokens.len()` of the target's probabilities are the
+/// distributions of the tokens after the newest emitted token and after each drafted token. Rows `draft …` of the
+/// draft's probabilities are the distributions from which the drafted tokens were sampled, one row per token.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
     /// The chain's first row in the target's probabilities.
@@ -36,8 +36,8 @@ pub struct Chain<'a> {
     pub draft: usize,
     /// The drafted tokens.
     pub tokens: &'a [u32],
-    /// The random draws: position 2·i decides whether token i is accepted, position 2·i + 1 chooses its replacement.
-    /// For i = `tokens.len()` the latter chooses the token after the chain.
+    /// The random draws. Draw 2·i decides whether token i is accepted. Draw 2·i + 1 chooses the replacement of token i
+    /// if it is rejected; for i = `tokens.len()`, it chooses the token after the chain.
     pub luck: Luck,
 }
 
@@ -46,18 +46,20 @@ pub struct Chain<'a> {
 pub struct Accepted {
     /// The accepted nodes, from the root down.
     pub nodes: Vec<u32>,
-    /// The target's own token after the accepted nodes.
+    /// The token that the target chooses after the accepted nodes: the replacement of the first rejected draft, or the
+    /// bonus token.
     pub next: u32,
 }
 
-/// Greedy verification: walks down the tree as long as a child has the token that the target chooses. `choice(row)` is
-/// the target's most likely token in a row of logits. A chain is a tree in which each node is the parent of the next
-/// (Leviathan et al., arXiv 2211.17192, at temperature 0; trees: SpecInfer, arXiv 2305.09781, section 4).
+/// Greedy verification. It starts at the root and goes to a child as long as a child has the token that the target
+/// chooses. `choice(row)` is the target's most likely token in a row of logits. A chain is a tree in which each node is
+/// the parent of the next node (Leviathan et al., arXiv 2211.17192, at temperature 0; trees: SpecInfer, arXiv
+/// 2305.09781, section 4).
 pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted {
     let mut nodes = Vec::new();
     let mut next = choice(tree.first);
     let mut at = ROOT;
-    // Parents come before their children, so one scan suffices.
+    // A parent comes before its children in the list, so one scan of the nodes is enough.
     for (node, (&token, &parent)) in tree.tokens.iter().zip(tree.parents).enumerate() {
         if parent == at && token == next {
             at = node as u32;
@@ -68,10 +70,11 @@ pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted
     Accepted { nodes, next }
 }
 
-/// Rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1), with p of the target and q of the draft: token
-/// x is accepted with probability min(1, p(x) / q(x)). The first rejected token is replaced by a draw from max(0, p −
-/// q). If all are accepted, the next token is drawn from p. The emitted tokens have the distribution of the target's
-/// own samples, whatever the draft. `target(i)` and `draft(i)` are the probabilities of the chain's row `i`.
+/// Rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1). p is the target's distribution, q the draft's.
+/// Token x is accepted with probability min(1, p(x) / q(x)). A draw from max(0, p − q) replaces the first rejected
+/// token. If all tokens are accepted, the next token is drawn from p. The emitted tokens have the same distribution as
+/// the target's own samples, whatever the draft proposes. `target(i)` and `draft(i)` are the probabilities of the
+/// chain's row `i`.
 pub fn reject<'p>(
     chain: &Chain<'_>,
     target: impl Fn(usize) -> &'p [f32],
@@ -93,7 +96,7 @@ pub fn reject<'p>(
     Accepted { nodes, next: draw(last.len(), |t| last[t].into(), u) }
 }
 
-/// Draws a token from a row of probabilities with `u`, a uniform random number in [0, 1).
+/// Draws a token from a row of probabilities. `u` is a uniform random number in [0, 1) and decides which.
 pub fn sample(probabilities: &[f32], u: f64) -> u32 {
     draw(probabilities.len(), |t| probabilities[t].into(), u)
 }
@@ -110,8 +113,8 @@ pub fn entropy(probabilities: &[f32]) -> f64 {
     probabilities.iter().map(term).sum()
 }
 
-/// KL(target ‖ draft) of two rows of probabilities, in nats. A draft probability of 0 counts as the smallest normal
-/// f32.
+/// KL(target ‖ draft) of two rows of probabilities, in nats. If the draft's probability of a token is 0, the smallest
+/// normal f32 is used.
 pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
     let term = |(&p, &q): (&f32, &f32)| match p > 0.0 {
         true => f64::from(p) * (f64::from(p) / f64::from(q.max(f32::MIN_POSITIVE))).ln(),
@@ -120,8 +123,8 @@ pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
     target.iter().zip(draft).map(term).sum()
 }
 
-/// Draws one of `tokens` tokens, each with probability proportional to its weight, with the uniform `u` in [0, 1).
-/// Returns a token of weight 0 only if all weights are 0: then token 0.
+/// Draws one of `tokens` tokens, each with probability proportional to its weight. `u` is a uniform random number in
+/// [0, 1). A token of weight 0 is never drawn, except token 0 if all weights are 0.
 fn draw(tokens: usize, weight: impl Fn(usize) -> f64, u: f64) -> u32 {
     let total: f64 = (0..tokens).map(&weight).sum();
     let (mut left, mut last) = (u * total, 0);

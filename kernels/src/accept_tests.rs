@@ -3,7 +3,7 @@ use foretoken_sim::Stream;
 
 #[test]
 fn the_scan_walks_down_the_targets_path() {
-    // Tokens 10 and 11 follow the root, 12 and 13 follow 11, 14 follows 12.
+    // Tokens 10 and 11 are children of the root, 12 and 13 are children of 11, 14 is a child of 12.
     let tokens = [10, 11, 12, 13, 14];
     let parents = [ROOT, ROOT, 1, 1, 2];
     let tree = Tree { first: 4, tokens: &tokens, parents: &parents };
@@ -25,14 +25,14 @@ fn nothing_of_probability_zero_is_drawn() {
     assert_eq!((sample(&p, 0.499), sample(&p, 0.5)), (1, 3));
 }
 
-/// Chi-square test on 10⁶ emitted pairs of tokens. With a chain of two drafts from q, the first two emitted tokens are
-/// distributed as two draws from the target's p, the second given the first.
+/// Chi-square test on 10⁶ emitted pairs of tokens. Each chain has two drafts from q. The first two emitted tokens must
+/// be distributed like two draws from the target's p, where the second draw depends on the first.
 #[test]
 fn rejection_sampling_keeps_the_targets_distribution() {
     const DRAWS: u64 = 1_000_000;
     const TOKENS: usize = 5;
-    // Row 0 belongs to the root; row 1 + t follows token t. As the first token, the target never takes token 2 and the
-    // draft never token 4.
+    // Row 0 is the distribution of the first token. Row 1 + t is the distribution after token t. As the first token,
+    // the target never emits token 2 and the draft never proposes token 4.
     let p: [[f32; TOKENS]; 6] = [
         [0.1, 0.4, 0.0, 0.3, 0.2],
         [0.5, 0.1, 0.1, 0.1, 0.2],
@@ -79,7 +79,7 @@ fn rejection_sampling_keeps_the_targets_distribution() {
             cells += 1;
         }
     }
-    // 19 cells, 18 degrees of freedom: one seed in a thousand exceeds 42.3.
+    // 19 cells have 18 degrees of freedom. One seed in a thousand exceeds 42.3.
     assert_eq!(cells, 19);
     assert!(chi_square < 42.3, "{chi_square}");
     // Expected share of accepted first tokens: Σ min(p, q) = 0.1 + 0.2 + 0.3.

@@ -1,4 +1,5 @@
-//! The trait [`Device`]: the operations of which a forward pass consists. The forward pass is written once over it.
+//! The trait [`Device`]: the operations that a forward pass consists of. The forward pass is written once, in terms of
+//! this trait.
 //!
 //! A device owns the memory (`Matrix`, `Buffer`, `Kv`) and decides the order in which sums are made. It knows nothing
 //! of layers, requests or policies.
@@ -11,9 +12,9 @@ use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
-/// The operations of a device. A buffer has a fixed width, and a number of rows in use, which the operation that writes
-/// to it sets. Unless stated otherwise, an output has the number of rows of the input, and row `i` of the output
-/// depends only on row `i` of the input, on weights and on KV.
+/// The operations of a device. A buffer has a fixed width and a number of rows in use. The operation that writes to a
+/// buffer sets this number. Unless an operation says otherwise, its output has as many rows as its input, and row `i`
+/// of the output depends only on row `i` of the input, on weights and on KV.
 pub trait Device: Sized {
     /// A weight matrix, outputs × inputs.
     type Matrix: Send + Sync;
@@ -26,14 +27,14 @@ pub trait Device: Sized {
     /// The error with which an operation can fail.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Bytes of free memory; `None` if the device does not know.
+    /// Bytes of free memory; `None` if the device cannot say.
     fn available_bytes(&self) -> Option<u64>;
 
     /// Bytes per number of a key or value, if the weights are stored as `dtype`.
     fn kv_bytes(&self, dtype: Dtype) -> u64;
 
-    /// Makes one matrix from `parts`, each (numbers, number of outputs); the outputs of the parts follow each other.
-    /// The matrix is stored as `dtype`, f32 or bf16.
+    /// Makes one matrix from `parts`, each (numbers, number of outputs). The outputs of the parts follow each other.
+    /// The matrix is stored as `dtype`, which is f32 or bf16.
     fn matrix(
         &mut self,
         parts: &[(TensorData<'_>, usize)],
@@ -47,8 +48,8 @@ pub trait Device: Sized {
     /// Makes a buffer for up to `rows` rows of f32 activations.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error>;
 
-    /// Makes a buffer for activations that only matrix products, attention, SwiGLU and residual sums read. A device may
-    /// store it as bf16.
+    /// Makes a buffer for activations that are only inputs of matrix products, attention, SwiGLU and residual sums. A
+    /// device may store them as bf16.
     fn narrow_buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error> {
         self.buffer(rows, width)
     }
@@ -57,31 +58,33 @@ pub trait Device: Sized {
     fn kv(&mut self, shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Result<Self::Kv, Self::Error>;
 
     /// Runs a session: many passes with host work between them. A device with threads keeps them awake for the whole
-    /// session, so that no pass begins by waking a thread.
+    /// session, so that no pass must first wake a thread.
     fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
         run(self)
     }
 
-    /// Starts a measurement by the device's own clock, if it has one.
+    /// Starts a measurement of time on the device's own clock. Does nothing if the device has no clock.
     fn start_timer(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// Waits for the device and returns the time since [`start_timer`](Device::start_timer) by the device's clock.
-    /// `None` if the device has no clock.
+    /// Waits until the device is done, and returns the time since [`start_timer`](Device::start_timer) on the device's
+    /// clock. `None` if the device has no clock.
     fn stop_timer(&mut self) -> Result<Option<Duration>, Self::Error> {
         Ok(None)
     }
 
-    /// Runs one pass over one batch: `run` calls its operations. A device can prepare once what all of them need, or
-    /// collect them and start them together.
+    /// Runs one pass over one batch: calls `run`, which calls the operations of the pass. A device may prepare data for
+    /// all operations of the pass once, or collect the operations and start them together.
     fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Self::Error> + Send)
     -> Result<R, Self::Error>;
 
-    /// Writes the embedding of each token of the batch, its row of `table`, to `out`.
+    /// Writes the embedding of each token of the batch to a row of `out`. The embedding of token `t` is row `t` of
+    /// `table`.
     fn embed(&mut self, table: &Self::Matrix, batch: &Batch, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// RMSNorm of each row: `out = x / sqrt(mean(x²) + eps) · gains`. First adds `delta`, if given, to `x` in place.
+    /// RMSNorm of each row: `out = x / sqrt(mean(x²) + eps) · gains`. If `delta` is given, it is first added to `x` in
+    /// place.
     fn norm(
         &mut self,
         x: &mut Self::Buffer,
@@ -94,8 +97,8 @@ pub trait Device: Sized {
     /// Computes `x · weightsᵀ`.
     fn matmul(&mut self, x: &Self::Buffer, weights: &Self::Matrix, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// RMSNorm of each query head and each key head of a row, in place; values stay as they are. The gains of queries
-    /// and of keys are one head wide, and all heads share them. `kv` gives the number of heads.
+    /// RMSNorm of each query head and each key head of a row, in place. The values are not changed. `query_gains` and
+    /// `key_gains` are as wide as one head, and all heads share them. `kv` gives the number of heads.
     fn norm_heads(
         &mut self,
         qkv: &mut Self::Buffer,
@@ -105,8 +108,8 @@ pub trait Device: Sized {
         eps: f32,
     ) -> Result<(), Self::Error>;
 
-    /// Rotates the queries and keys of each row by the rotary angles of the row's position, and writes its keys and
-    /// values to its KV slot. A row of `qkv` has queries, then keys, then values.
+    /// Rotates the queries and keys of each row by the rotary angles of the row's position. Then writes the row's keys
+    /// and values to its KV slot. A row of `qkv` has queries, then keys, then values.
     fn rope_and_store(
         &mut self,
         qkv: &mut Self::Buffer,
@@ -115,7 +118,8 @@ pub trait Device: Sized {
         layer: usize,
     ) -> Result<(), Self::Error>;
 
-    /// Attention of layer `layer`: of each row's queries over the tokens that the row may attend to.
+    /// Computes the attention of layer `layer`. The queries of each row attend to the tokens that the batch allows for
+    /// the row.
     fn attention(
         &mut self,
         qkv: &Self::Buffer,
@@ -125,17 +129,17 @@ pub trait Device: Sized {
         out: &mut Self::Buffer,
     ) -> Result<(), Self::Error>;
 
-    /// Computes `silu(gate) · up`; the first half of a row of `gate_up` has the gates.
+    /// Computes `silu(gate) · up`. The first half of a row of `gate_up` has the gates, the second half has `up`.
     fn swiglu(&mut self, gate_up: &Self::Buffer, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
     /// Copies row `rows[i]` of `x` to row `i` of `out`, which has as many rows as `rows`.
     fn gather(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Copies keys and values of all layers from the first slot of each pair to the second, in the order of the pairs.
-    /// This moves the accepted path of a tree to its place in the context.
+    /// Copies the keys and values of all layers. `moves` are pairs of slots (from, to), copied in this order. This
+    /// moves the accepted path of a tree to its place in the context.
     fn move_kv(&mut self, kv: &mut Self::Kv, moves: &[(u32, u32)]) -> Result<(), Self::Error>;
 
-    /// Copies all numbers of the rows in use to the host.
+    /// Copies all numbers of the rows in use of `x` to `out` on the host.
     fn download(&mut self, x: &Self::Buffer, out: &mut Vec<f32>) -> Result<(), Self::Error>;
 
     /// Softmax of `logits / temperature` over each row.
@@ -144,8 +148,8 @@ pub trait Device: Sized {
     /// Copies row `i` of `x` to row `rows[i]` of `out`. All allocated rows of `out` are then in use.
     fn scatter(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Draws a token from each row of probabilities with the row's uniform random number in [0, 1); there are as many
-    /// numbers as rows. Returns the tokens and their probabilities in `out`. See [`crate::accept::sample`].
+    /// Draws a token from each row of `probabilities`. `uniforms` has one uniform random number in [0, 1) for each row.
+    /// Writes the tokens and their probabilities to `out`. See [`crate::accept::sample`].
     fn sample(
         &mut self,
         probabilities: &Self::Buffer,
@@ -160,7 +164,7 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// The entropy, in nats, of each of the first `rows` rows of probabilities.
+    /// Writes the entropy in nats of each of the first `rows` rows of `probabilities` to `out`.
     fn entropy(&mut self, probabilities: &Self::Buffer, rows: usize, out: &mut Vec<f64>) -> Result<(), Self::Error> {
         let mut all = Vec::new();
         self.download(probabilities, &mut all)?;
@@ -169,7 +173,8 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// KL(target ‖ draft), in nats, for pairs of a target row and a draft row.
+    /// Writes KL(target ‖ draft) in nats to `out` for each of `pairs`, which are (row of the target, row of the draft).
+    /// A row has `width` probabilities.
     fn divergence(
         &mut self,
         (target, draft): (&Self::Buffer, &Self::Buffer),
@@ -186,11 +191,12 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// The `k` most likely tokens of each row with their probabilities, in falling order; of equal logits the smaller
-    /// token comes first.
+    /// Writes the `k` most likely tokens of each row with their probabilities to `out`, the most likely first. Of two
+    /// equal logits, the smaller token comes first.
     fn top_k(&mut self, logits: &Self::Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), Self::Error>;
 
-    /// Accepts the drafted tokens that are the most likely ones by `logits`. See [`crate::accept::greedy`].
+    /// Verifies trees greedily: a drafted token is accepted if its ancestors are accepted and it is the target's most
+    /// likely token in `logits`. See [`crate::accept::greedy`].
     fn accept_greedy(
         &mut self,
         logits: &Self::Buffer,
@@ -198,7 +204,8 @@ pub trait Device: Sized {
         out: &mut Vec<Accepted>,
     ) -> Result<(), Self::Error>;
 
-    /// Accepts drafted tokens by rejection sampling, given both models' probabilities. See [`crate::accept::reject`].
+    /// Verifies chains by rejection sampling with the probabilities of `target` and `draft`. See
+    /// [`crate::accept::reject`].
     fn accept_sampled(
         &mut self,
         target: &Self::Buffer,

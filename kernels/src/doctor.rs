@@ -1,4 +1,4 @@
-//! `doctor`: reports what this machine can run. It changes nothing.
+//! The command `doctor`: reports what this machine can run. It changes nothing.
 
 use crate::cpu::speed::Speed;
 use crate::cpu::{Level, speed};
@@ -18,16 +18,16 @@ pub struct DoctorReport {
     pub speed: Speed,
     /// Memory of the machine in bytes: (total, available to new programs). `None` if the system does not report it.
     pub memory: Option<(u64, u64)>,
-    /// The CUDA driver: `Ok(None)` if its library cannot be loaded; the driver's error message if it is loaded and
-    /// fails.
+    /// The CUDA driver. `Ok(None)` if its library cannot be loaded. `Err` with the driver's error message if the
+    /// library is loaded but fails.
     pub driver: Result<Option<Driver>, String>,
-    /// The version (major, minor) of NVRTC, which compiles the kernels; `None` if it cannot be loaded.
+    /// The version (major, minor) of NVRTC, which compiles the kernels; `None` if NVRTC cannot be loaded.
     pub nvrtc: Option<(i32, i32)>,
     /// True if cuBLASLt, which computes large matrix products, can be loaded.
     pub cublaslt: bool,
 }
 
-/// Inspects this machine. Never fails and never panics: missing parts are in the report.
+/// Inspects this machine. It never fails or panics: the report lists the parts that are missing.
 pub fn doctor() -> DoctorReport {
     DoctorReport {
         cpu_cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -41,7 +41,7 @@ pub fn doctor() -> DoctorReport {
     }
 }
 
-/// Reads the machine's memory in bytes: (total, available).
+/// Reads the machine's memory in bytes: (total, available to new programs).
 fn memory() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kib = |key: &str| {
@@ -55,8 +55,8 @@ fn memory() -> Option<(u64, u64)> {
 const OLDEST: (u32, u32) = (8, 0);
 
 impl DoctorReport {
-    /// The reasons why GPU `ordinal` cannot run models (`None`: why no GPU can), most with a remedy. Empty if it (any
-    /// GPU) can.
+    /// The reasons why GPU `ordinal` cannot run models, most of them with a remedy. With `None`: the reasons why no GPU
+    /// of this machine can. Empty if the GPU (with `None`: at least one GPU) can run models.
     pub fn missing(&self, ordinal: Option<u32>) -> Vec<String> {
         let mut missing = Vec::new();
         match &self.driver {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::CudaDevice as Device;
 
-    /// The checks hold on any machine, with or without a GPU.
+    /// These checks hold on every machine, with or without a GPU.
     #[test]
     fn two_reports_of_this_machine_agree_and_do_not_panic() {
         let report = doctor();

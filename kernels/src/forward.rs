@@ -1,5 +1,5 @@
-//! A Llama on a device and its forward pass. Prompts, prefill chunks, decodes and verification are batches of the same
-//! pass.
+//! A Llama model on a device, and its forward pass. The same pass handles prompts, prefill chunks, decodes and
+//! verification: they differ only in the batch.
 
 use crate::device::Device;
 use crate::model::{LlamaShape, MemoryNeeded, TooLittleMemory};
@@ -39,7 +39,7 @@ struct Layer<D: Device> {
     down: D::Matrix,
 }
 
-/// Takes the next `N` tensors from `next`, each with its number of outputs.
+/// Takes the next `N` tensors from `next`. Each tensor comes with its number of outputs.
 fn take<'w, const N: usize>(next: &mut impl Iterator<Item = (TensorData<'w>, usize)>) -> [(TensorData<'w>, usize); N] {
     std::array::from_fn(|_| next.next().expect("`tensors` lists one for each use"))
 }
@@ -108,7 +108,7 @@ impl<D: Device> Llama<D> {
     /// Loads a model onto the device. `weights` must be for this `shape`.
     ///
     /// # Errors
-    /// Too little memory, which is checked before any is allocated; or the device's error.
+    /// There is too little memory; this is checked before any memory is allocated. Or the device fails.
     pub fn load(
         device: &mut D,
         shape: &LlamaShape,
@@ -122,7 +122,7 @@ impl<D: Device> Llama<D> {
         Llama::build(device, shape, weights, limits, needed.weights).map_err(LoadError::Device)
     }
 
-    /// Computes the memory that [`Llama::load`] needs.
+    /// Computes the bytes that [`Llama::load`] needs.
     pub fn memory_needed(device: &D, shape: &LlamaShape, dtype: Dtype, limits: Limits) -> MemoryNeeded {
         let Limits { kv_blocks, max_rows, max_logit_rows } = limits;
         MemoryNeeded::of(shape, dtype, device.kv_bytes(dtype), kv_blocks, max_rows, max_logit_rows)
@@ -136,7 +136,8 @@ impl<D: Device> Llama<D> {
         weight_bytes: u64,
     ) -> Result<Llama<D>, D::Error> {
         let (hidden, inner, dtype) = (shape.hidden as usize, shape.intermediate as usize, weights.dtype());
-        // `tensors` lists the tensors in the order in which this function and `Layer::load` take them.
+        // `tensors` lists the tensors in the order in which this function and `Layer::load` take them from the
+        // iterator.
         let specs = tensors(shape);
         let mut next = specs.iter().map(|spec| (weights.tensor(&spec.name), spec.shape[0]));
         let embedding = device.matrix(&take::<1>(&mut next), hidden, dtype)?;
@@ -183,23 +184,24 @@ impl<D: Device> Llama<D> {
         &self.activations.logits
     }
 
-    /// Copies KV of all layers from the first slot of each pair to the second, in the order of the pairs. This moves
-    /// the accepted path of a tree to its place in the context.
+    /// Copies the KV of all layers. `moves` are pairs of slots (from, to), copied in this order. This moves the
+    /// accepted path of a tree to its place in the context.
     ///
     /// # Errors
-    /// The device's error.
+    /// The device fails.
     pub fn move_kv(&mut self, device: &mut D, moves: &[(u32, u32)]) -> Result<(), D::Error> {
         device.move_kv(&mut self.kv, moves)
     }
 
-    /// Runs one pass: writes the keys and values of all tokens of the batch, and computes the logits of its
+    /// Runs one pass. It writes the keys and values of all tokens of the batch, and computes the logits of the batch's
     /// `logit_rows`.
     ///
     /// # Errors
-    /// The device's error.
+    /// The device fails.
     ///
     /// # Panics
-    /// If the batch is empty or larger than the limits, or a token, position or KV block lies outside of the model.
+    /// The batch is empty or larger than the limits, or it has a token, a position or a KV block outside of the model's
+    /// ranges.
     pub fn forward(&mut self, device: &mut D, batch: &Batch) -> Result<(), D::Error> {
         self.check(batch);
         device.pass(|device| self.run(device, batch))

@@ -1,5 +1,5 @@
-//! The batch of a pass over requests with different numbers of tokens: the tokens, where their keys and values are
-//! stored, and which tokens each may attend to.
+//! The batch of a pass. It combines requests with different numbers of tokens: the tokens, where their keys and values
+//! are stored, and which tokens each token attends to.
 //!
 //! KV is paged as in vLLM: the KV of the token at index `t` of a request's context is in block `table[t / 16]` at
 //! offset `t % 16`.
@@ -17,33 +17,35 @@ pub struct Span {
     pub rows: Range<usize>,
     /// Range of the request's block table in [`Batch::tables`].
     pub table: Range<usize>,
-    /// Number of tokens of the context whose keys and values were stored before the pass.
+    /// Number of context tokens whose keys and values were stored before this pass.
     pub computed: usize,
 }
 
-/// Which tokens one new token attends to: the first `prefix` tokens of its request's context, and the tokens in `path`.
+/// Which tokens one new token attends to: the first `prefix` tokens of its request's context, and then the tokens in
+/// `path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// Number of tokens from the start of the context.
     pub prefix: usize,
-    /// Range of [`Batch::paths`] with indices into the context, in rising order: the token's ancestors in the tree
-    /// after the prefix, then the token itself. Empty in a chain, where the prefix includes the token.
+    /// A range of [`Batch::paths`], which holds indices into the context in rising order. They are the token's
+    /// ancestors in the tree after the prefix, then the token itself. In a chain the range is empty, because the prefix
+    /// includes the token.
     pub path: Range<usize>,
 }
 
 /// For which new tokens of a request a pass computes logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logits {
-    /// No token: a prefill chunk that is not the prompt's last.
+    /// For no token: a prefill chunk that is not the prompt's last chunk.
     Skip,
-    /// The last token: decoding, or the end of a prompt.
+    /// For the last token: decoding, or the end of a prompt.
     Last,
-    /// All tokens: verification.
+    /// For all tokens: verification.
     All,
 }
 
-/// The batch of a pass; a row is a new token. The batch is cleared and refilled for every pass, so that its memory is
-/// reused.
+/// The batch of a pass. A row is a new token. The same batch is cleared and refilled for every pass, so that its memory
+/// is reused.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Token of each row.
@@ -82,8 +84,9 @@ impl Batch {
         self.tokens.len()
     }
 
-    /// Adds a request whose new tokens follow each other: a decode, a drafted chain or a prefill chunk. `computed`
-    /// tokens of the request are in KV. Returns the index of the request's first row in the pass's logits.
+    /// Adds a request whose new tokens follow each other: a decode, a drafted chain or a prefill chunk. The KV of the
+    /// first `computed` tokens of the request is already stored. Returns the index of the request's first row in the
+    /// pass's logits.
     pub fn push_chain(&mut self, tokens: &[u32], computed: usize, table: &[u32], logits: Logits) -> usize {
         for t in 0..tokens.len() {
             self.positions.push((computed + t) as u32);
@@ -93,10 +96,10 @@ impl Batch {
         self.push(tokens, computed, table, logits)
     }
 
-    /// Adds a request whose new tokens form a tree: token `j` follows new token `parents[j] < j`, or the context if the
-    /// parent is [`ROOT`]. The KV of token `j` is stored at index `computed + j` of the context until
-    /// [`move_kv`](crate::forward::Llama::move_kv) compacts the accepted path. Returns the index of the request's first
-    /// row in the pass's logits.
+    /// Adds a request whose new tokens form a tree. The parent of token `j` is the new token `parents[j]`, which is
+    /// below `j`. If `parents[j]` is [`ROOT`], token `j` follows the context. The KV of token `j` is stored at index
+    /// `computed + j` of the context, until [`move_kv`](crate::forward::Llama::move_kv) moves the accepted path
+    /// together. Returns the index of the request's first row in the pass's logits.
     pub fn push_tree(
         &mut self,
         tokens: &[u32],
@@ -121,10 +124,10 @@ impl Batch {
         self.push(tokens, computed, table, logits)
     }
 
-    /// Adds the next level of a request's tree, whose upper levels ran in earlier passes. Each new token follows the
-    /// first `prefix` tokens of the context, then its ancestors in the tree: `path(j, paths)` appends the context
-    /// indices of the ancestors of token `j` to `paths`, in rising order. The KV of token `j` is stored at index
-    /// `computed + j` of the context. Returns the index of the request's first row in the pass's logits.
+    /// Adds the next level of a request's tree; earlier passes ran the upper levels. Each new token follows the first
+    /// `prefix` tokens of the context, then its ancestors in the tree. `path(j, paths)` must append the context indices
+    /// of the ancestors of token `j` to `paths`, in rising order. The KV of token `j` is stored at index `computed + j`
+    /// of the context. Returns the index of the request's first row in the pass's logits.
     pub fn push_level(
         &mut self,
         tokens: &[u32],
@@ -175,7 +178,7 @@ mod tests {
     fn a_chain_and_a_tree_have_their_slots_positions_and_visible_tokens() {
         let mut batch = Batch::default();
         assert_eq!(batch.push_chain(&[7, 8], 15, &[4, 2], Logits::Last), 0);
-        // Token 20 follows the context; 21 and 22 follow 20; 23 follows 22.
+        // Token 20 follows the context. Tokens 21 and 22 follow token 20. Token 23 follows token 22.
         assert_eq!(batch.push_tree(&[20, 21, 22, 23], &[ROOT, 0, 0, 2], 16, &[9, 3], Logits::All), 1);
         assert_eq!(batch.slots, [4 * 16 + 15, 2 * 16, 48, 49, 50, 51]);
         assert_eq!(batch.positions, [15, 16, 16, 17, 17, 18]);
@@ -190,8 +193,8 @@ mod tests {
     #[test]
     fn a_level_attends_to_the_levels_that_ran_before() {
         let mut batch = Batch::default();
-        // The context with the root has 17 tokens; two nodes below the root have indices 17 and 18. The first of three
-        // new nodes follows the node at 17, the others follow the node at 18.
+        // The context with the root has 17 tokens. Two nodes below the root are at the indices 17 and 18. Of three new
+        // nodes, the first follows the node at 17, the others follow the node at 18.
         let above = [17, 18, 18];
         batch.push_level(&[5, 6, 7], 17, 19, &[4, 2], |j, path| path.push(above[j]));
         let sees = |row: usize| (batch.sights[row].prefix, &batch.paths[batch.sights[row].path.clone()]);

@@ -1,23 +1,24 @@
-//! Measures how often a draft predicts a target's own text. The target writes greedily; then the draft reads that text
-//! and predicts every position (teacher forcing). One pass of the draft predicts many positions, without speculation.
+//! Measures how often a draft predicts a target's own text. First the target writes a text greedily. Then the draft
+//! reads this text and predicts the token at every position (teacher forcing). One pass of the draft predicts many
+//! positions. There is no speculation.
 
 use crate::accept::Choice;
 use crate::device::Device;
 use crate::forward::{Limits, Llama};
 use crate::paged::{BLOCK_SIZE, Batch, Logits};
 
-/// How well a draft predicted one output: one entry per output position.
+/// How well a draft predicted one output. Each list has one entry for each output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdicts {
-    /// The rank of the target's token among the draft's guesses: 1 for the most likely, 255 means 255 or more. Of equal
-    /// logits the smaller token comes first.
+    /// The rank of the target's token among the draft's guesses. 1 is the most likely guess; 255 means 255 or more. Of
+    /// two equal logits, the smaller token has the better rank.
     pub ranks: Vec<u8>,
-    /// The draft's probability of its own first guess, right or wrong.
+    /// The draft's probability of its own most likely guess, whether the guess is right or wrong.
     pub confidences: Vec<f32>,
 }
 
-/// The limits with which a model must be loaded for [`write()`] and [`judge()`]: `requests` contexts of up to `context`
-/// tokens each, in passes of up to `rows` tokens (at least one per request).
+/// The limits with which a model must be loaded for [`write()`] and [`judge()`]. They give room for `requests` contexts
+/// of up to `context` tokens each, and for passes of up to `rows` tokens (at least one token per request).
 pub fn limits(requests: usize, context: usize, rows: usize) -> Limits {
     let rows = rows.max(requests);
     Limits { kv_blocks: (requests * blocks(context)) as u32, max_rows: rows, max_logit_rows: rows }
@@ -27,21 +28,24 @@ fn blocks(context: usize) -> usize {
     context.div_ceil(BLOCK_SIZE)
 }
 
-/// The block table of request `i`; no two requests share a block if contexts have up to `context` tokens.
+/// The block table of request `i`. Two requests never share a block if their contexts have at most `context` tokens.
 fn table(i: usize, context: usize) -> Vec<u32> {
     (i * blocks(context)..(i + 1) * blocks(context)).map(|block| block as u32).collect()
 }
 
-/// Generates the target's greedy outputs after `prompts`: `output_len` tokens, or up to a token of `stop`, which is
-/// part of the output. After the prompts, one pass generates one token of every output that has not ended. `go_on` is
-/// called before every pass with the number of tokens generated since its last call (0 during the prompts); if it
-/// returns false, the result is `None`. A last call reports the last tokens; what it returns does not matter.
+/// Generates the target's greedy outputs after `prompts`. An output has `output_len` tokens, or ends earlier with a
+/// token of `stop`, which is part of the output. After the prompts, each pass generates one token of every output that
+/// has not ended.
+///
+/// `go_on` is called before every pass, with the number of tokens generated since its last call (0 during the prompts).
+/// If it returns false, the result is `None`. After the last pass it is called once more, for the last tokens; its
+/// answer is then ignored.
 ///
 /// # Errors
-/// The device's error.
+/// The device fails.
 ///
 /// # Panics
-/// If the model was not loaded with [`limits`] for this number of prompts of this length.
+/// The model was not loaded with [`limits`] for this number of prompts of this length.
 pub fn write<D: Device>(
     device: &mut D,
     target: &mut Llama<D>,
@@ -90,14 +94,14 @@ pub fn write<D: Device>(
     }
 }
 
-/// Computes the draft's predictions at every position of `output`, given `prompt` and the tokens of `output` before
-/// that position.
+/// Computes the draft's predictions at every position of `output`. At each position the draft sees `prompt` and all
+/// earlier tokens of `output`.
 ///
 /// # Errors
-/// The device's error.
+/// The device fails.
 ///
 /// # Panics
-/// If the model was not loaded with [`limits`] for a context of this length, or a token lies outside of its vocabulary.
+/// The model was not loaded with [`limits`] for a context of this length, or a token lies outside of its vocabulary.
 pub fn judge<D: Device>(
     device: &mut D,
     draft: &mut Llama<D>,
@@ -107,7 +111,7 @@ pub fn judge<D: Device>(
     let mut verdicts = Verdicts::default();
     let (mut batch, mut choices, mut logits) = (Batch::default(), Vec::new(), Vec::new());
     let (context, table) = (prompt.len() + output.len(), table(0, prompt.len() + output.len()));
-    // The first prediction comes from the prompt's last token. The output's last token is not needed.
+    // The prompt's last token gives the first prediction. The draft need not read the output's last token.
     let read: Vec<u32> = prompt.iter().chain(output).copied().take(context - 1).collect();
     let (without_logits, with_logits) = read.split_at(prompt.len() - 1);
     let vocab = draft.shape().vocab as usize;
@@ -135,7 +139,8 @@ fn chunks(tokens: &[u32], most: usize) -> impl Iterator<Item = (usize, &[u32])> 
     tokens.chunks(most).enumerate().map(move |(i, chunk)| (i * most, chunk))
 }
 
-/// The rank of `token` by logit, at most 255. `first` is the most likely token as the device found it; it has rank 1.
+/// The rank of `token` by its logit, at most 255. `first` is the most likely token according to the device; it always
+/// has rank 1.
 fn rank(logits: &[f32], first: Choice, token: u32) -> u8 {
     if first.token == token {
         return 1;

@@ -1,5 +1,5 @@
-//! The engine on the CPU device: with speculation it emits the tokens of plain decoding, declared acceptance equals a
-//! simulation's, and runs that cannot be served are refused.
+//! The engine on the CPU device. With speculation it must emit the tokens of plain decoding. With declared acceptance
+//! it must have the steps of a simulation. Runs that cannot be served must be refused.
 
 mod common;
 mod serving;
@@ -39,15 +39,15 @@ fn speculation_emits_the_autoregressive_tokens() {
     }
 }
 
-/// With prefix caching, target and draft compute shared prefixes once: fewer prompt tokens run, and every output token
-/// stays the same.
+/// With prefix caching, the target and the draft compute a shared prefix once. Fewer prompt tokens run, and every
+/// output token stays the same.
 #[test]
 fn prefix_caching_saves_prefill_and_changes_no_token() {
     let mut scenario = Scenario::new();
     let shared = common::prompt(64, 77);
     let mut workload = Workload { prefix_block: 16, ..Workload::default() };
-    // Four prompts share 64 tokens with each other; two share only the first 32 of these; two share none. The first
-    // four requests arrive 1 ps before the others.
+    // Four prompts share their first 64 tokens. Two more prompts share only the first 32 of these tokens. Two prompts
+    // share none. The first four requests arrive 1 ps before the others.
     for (id, prompt) in scenario.prompts.iter_mut().enumerate() {
         let blocks = [4, 0, 2, 4, 0, 2, 4, 4][id];
         prompt.splice(..0, shared[..16 * blocks].iter().copied());
@@ -59,7 +59,8 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     let without = EngineConfig { num_gpu_blocks: 60, ..config() };
     let (plain, said) = scenario.serve(&without, None, Acceptance::Greedy);
     for tight in [false, true] {
-        // In the tight case requests are admitted chunk by chunk, so that together they outgrow the small pool.
+        // In the tight case the scheduler admits requests chunk by chunk, without room for their whole prompts.
+        // Together they outgrow the small KV pool, so some are preempted.
         let with = EngineConfig {
             prefix_caching: true,
             num_gpu_blocks: if tight { 22 } else { 60 },
@@ -80,7 +81,8 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     }
 }
 
-/// Outputs do not depend on the engine's version, on when the draft catches up with gaps, on budgets or on KV pools.
+/// The outputs do not depend on the engine's version, on when the draft computes the tokens that it has skipped (draft
+/// gaps), on token budgets, or on the KV pools.
 #[test]
 fn every_setting_of_the_engine_emits_the_same_tokens() {
     let scenario = Scenario::new();
@@ -95,7 +97,7 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
         EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 300, ..config() },
     ];
     for config in settings {
-        // The policy drafts only in every third step, so that there are tokens that the draft has not run over.
+        // The policy drafts only in every third step, so the draft must later run over the tokens of the other steps.
         let policy = Fixed { every: 3, ..Fixed::chain(4) };
         let (run, recorded) = scenario.serve(&config, Some(policy), Acceptance::Greedy);
         assert_eq!(recorded.outputs, plain.outputs, "{config:?}");
@@ -103,9 +105,9 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
     }
 }
 
-/// A live run with declared acceptance has the same steps as a simulation: equal numbers of requests, prompt tokens,
-/// drafts, accepted drafts and preemptions in each. All requests arrive at once, so that the schedule does not depend
-/// on times.
+/// A live run with declared acceptance has the same steps as a simulation: each step has equal numbers of requests,
+/// prompt tokens, drafts, accepted drafts and preemptions. All requests arrive at once, so that the schedule does not
+/// depend on pass times.
 #[test]
 fn declared_acceptance_is_the_simulators() {
     let scenario = Scenario::new();
@@ -239,7 +241,7 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
     assert_eq!(said, "the models were loaded with room for 40 blocks of KV, but 41 are needed");
 }
 
-/// A prompt of at least `max_model_len` tokens is rejected, which the records say; all other requests are served.
+/// A prompt of at least `max_model_len` tokens is rejected. The records say so, and all other requests are served.
 #[test]
 fn prompts_too_long_are_rejected() {
     let mut scenario = Scenario::new();
@@ -274,11 +276,12 @@ fn the_wall_clock_waits_for_arrivals_and_can_be_interrupted() {
     assert_eq!(recorded.outputs.len(), 2);
 }
 
-/// A failed pass in the middle of a run ends the run, and the steps before are recorded.
+/// A pass that fails in the middle of a run ends the run. The steps before it are recorded.
 #[test]
 fn a_failing_pass_keeps_what_was_done() {
     let scenario = Scenario::new();
-    // The policy drafts trees from step 8 on, but its limits are a chain's, so there is no scratch memory for trees.
+    // From step 8 on the policy drafts trees. But it declares the limits of a chain, so there is no scratch memory for
+    // trees, and the run fails.
     let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 8, tokens: 0, ..Fixed::chain(2) };
     let (run, error, recorded) = scenario.try_serve(&config(), Some(lying), Acceptance::Greedy);
     assert!(error.unwrap().contains("draft narrower trees"));
@@ -288,7 +291,7 @@ fn a_failing_pass_keeps_what_was_done() {
     assert_eq!(u64::from(emitted), run.totals.emitted);
 }
 
-/// With speculation, three sampled tokens have the target's joint distribution, and not the draft's (χ² test).
+/// With speculation, three sampled tokens have the target's joint distribution and not the draft's (χ² test).
 #[test]
 fn sampling_keeps_the_targets_distribution() {
     const N: usize = 12_000;

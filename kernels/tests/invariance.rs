@@ -1,5 +1,5 @@
-//! A token's logits have the same bits however the token is run: alone or in any batch, in any chunks, on any number of
-//! threads, in any blocks, along a chain or a path of a tree.
+//! The logits of a token have the same bits however the token runs: alone or in any batch, in chunks of any size, on
+//! any number of threads, in any KV blocks, in a chain or on a path of a tree.
 
 mod common;
 
@@ -13,8 +13,8 @@ use foretoken_sim::tree::ROOT;
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// The bits of the logits of all tokens of a prompt that runs one token per pass. Two tests compare other ways to run
-/// the prompt with these.
+/// Runs a prompt one token per pass. Returns the bits of the logits of all its tokens. Other tests compare other ways
+/// to run the prompt with this result.
 fn one_by_one(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32]) -> Vec<Vec<u32>> {
     let table: Vec<u32> = (0..16).collect();
     tokens.iter().enumerate().flat_map(|(i, &t)| run(llama, cpu, &[t], i, &table)).collect()
@@ -27,7 +27,8 @@ fn a_pass_over_many_tokens_equals_single_steps() {
         let mut llama = load(&mut cpu, &LlamaShape { qk_norm, ..shape() }, 1, dtype);
         let tokens = prompt(60, 0);
         let single = one_by_one(&mut llama, &mut cpu, &tokens);
-        // The whole prompt in one pass; then verify passes of 1 + k tokens after different parts of the prompt.
+        // First the whole prompt runs in one pass. Then verification passes of 1 + k tokens run after parts of the
+        // prompt of several lengths.
         assert_eq!(run(&mut llama, &mut cpu, &tokens, 0, &[20, 30, 21, 31]), single);
         for (computed, k) in [(1, 1), (15, 3), (16, 8), (31, 20), (40, 19)] {
             run(&mut llama, &mut cpu, &tokens[..computed], 0, &[50, 40, 51, 41]);
@@ -39,7 +40,7 @@ fn a_pass_over_many_tokens_equals_single_steps() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    // The model is wide enough that threads share the work.
+    // The model is wide enough for threads to share the work.
     let wide = LlamaShape { hidden: 400, intermediate: 1000, vocab: 1000, ..shape() };
     let weights = common::Strong(RandomWeights { seed: 3, dtype: Dtype::Bf16 });
     let mut results = [1, 2, 3, 8].map(|threads| {
@@ -55,7 +56,8 @@ fn threads_do_not_change_a_bit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Several requests whose prompts are cut into random chunks; each pass runs chunks of a random set of requests.
+    /// The prompts of several requests are cut into random chunks. Each pass runs the next chunks of a random set of
+    /// requests.
     #[test]
     fn any_schedule_gives_the_same_bits(
         lengths in prop::collection::vec(1usize..60, 1..5),
@@ -82,7 +84,7 @@ proptest! {
             let mut rows = 0;
             for i in 0..prompts.len() {
                 let chunk = cuts.next().unwrap().1.min(lengths[i] - computed[i]).min(LIMITS.max_logit_rows - rows);
-                // Request `skipped` does not take part in this pass, unless it is the only one left.
+                // Request `skipped` does not take part in this pass, unless no other request has tokens left.
                 let others = (0..prompts.len()).any(|j| j != i && computed[j] < lengths[j]);
                 if chunk > 0 && !(i == skipped && others) {
                     let tokens = &prompts[i][computed[i]..computed[i] + chunk];
@@ -101,8 +103,8 @@ proptest! {
         prop_assert!(got == alone);
     }
 
-    /// The logits of each node of a random tree equal the logits of the chain of tokens on the node's path. After a
-    /// path's KV was compacted, decoding goes on as if only that path had run.
+    /// Each node of a random tree has the same logits as the end of a chain of the tokens on its path. After the KV of
+    /// a path was moved together, decoding continues as if only this path had run.
     #[test]
     fn a_tree_equals_the_chains_of_its_paths(
         context in 1usize..50,
@@ -113,7 +115,7 @@ proptest! {
         let mut llama = llama(&mut cpu, 4, Dtype::Bf16);
         let (table, other) = ([7, 3, 9, 1, 5], [10, 11, 12, 13, 14]);
         let history = prompt(context, 7);
-        // Node 0 is the newest token; each later node follows an earlier node.
+        // Node 0 is the newest token. Every other node has a parent among the nodes before it.
         let parents: Vec<u32> =
             std::iter::once(ROOT).chain(parents.iter().enumerate().map(|(i, p)| p.index(i + 1) as u32)).collect();
         let tokens = prompt(parents.len(), 11);

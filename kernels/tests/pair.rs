@@ -1,4 +1,4 @@
-//! The shipped pair: its sizes, its logits, its answers, and how often the draft is right.
+//! The shipped target and draft: their sizes, their logits, the target's answers, and how often the draft is right.
 
 #[path = "common/pair.rs"]
 mod pair;
@@ -47,9 +47,9 @@ fn sizes_are_as_promised_and_the_files_are_what_is_embedded() {
     assert!(Checkpoint::shipped("vicuna-7b").is_none());
 }
 
-/// `pair/logits.safetensors` has the logits that the training code computes in f32 from the stored weights. The largest
-/// logits are some tens. Sums of a thousand products in another order change them by some 1e-5 of their size; keys and
-/// values stored as bf16 change them by some 2⁻⁹ of their size.
+/// `pair/logits.safetensors` has the logits that the training code computed in f32 from the stored weights. The largest
+/// logits are about 10 to 100. Sums of a thousand products in another order change a logit by about 1e-5 of its size.
+/// Keys and values stored as bf16 change it by about 2⁻⁹ of its size.
 #[test]
 fn logits_are_those_of_the_training() {
     const TOLERANCE: f32 = 2e-3;
@@ -120,15 +120,15 @@ fn speculation_emits_the_answers_of_plain_decoding() {
             assert_eq!(pair.speculative(&mut cpu, &prompt, k, &mut rounds).0, expected, "{family}, {k} drafts");
         }
     }
-    // Of the drafts at the first depth, some are accepted and some are rejected.
+    // At the first depth some drafts are accepted and some are rejected.
     assert!(rounds.accepted[0] > 0 && rounds.accepted[0] < rounds.reached[0], "{rounds:?}");
 }
 
 /// Number of prompts per family over which the rates of [`RATES`] are measured.
 const PROMPTS: u64 = 32;
 
-/// For each family: share of positions at which the draft's guess is the target's token, measured when the pair was
-/// made. The arithmetic is the same on every machine, except for a few functions of the C library.
+/// For each family: the share of positions at which the draft's guess is the target's token. It was measured when the
+/// pair was made. The arithmetic is the same on every machine, except for a few functions of the C library.
 const RATES: [f64; 6] = [0.7607, 0.8090, 0.9335, 0.9090, 0.6762, 0.9705];
 
 #[test]
@@ -160,7 +160,7 @@ fn families_differ_in_how_often_the_draft_is_right() {
     assert!(most - least > 0.1, "families from {least} to {most}");
 }
 
-/// The target still writes the texts with which vLLM's texts were compared (`tests/vllm/greedy.py`).
+/// The target must still write the texts that were compared with vLLM's texts (`tests/vllm/greedy.py`).
 #[test]
 fn the_texts_that_were_compared_with_vllm_have_not_changed() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vllm/greedy.json");

@@ -1,5 +1,5 @@
-//! Greedy speculation emits exactly the tokens of plain decoding, whatever the draft model, and for chains of any
-//! length and for trees.
+//! Greedy speculation emits exactly the tokens of plain decoding, whatever the draft model is. This holds for chains of
+//! any length and for trees.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn autoregressive(target: &mut Llama<Cpu>, cpu: &mut Cpu, prompt: &[u32]) -> Vec
     out
 }
 
-/// Drafts chains of `k` tokens. Returns the emitted tokens and the number of accepted drafts.
+/// Decodes with drafted chains of `k` tokens. Returns the emitted tokens and the number of accepted drafts.
 fn with_chains(
     (target, draft): (&mut Llama<Cpu>, &mut Llama<Cpu>),
     cpu: &mut Cpu,
@@ -39,7 +39,7 @@ fn with_chains(
     let mut out: Vec<Accepted> = Vec::new();
     while all.len() < prompt.len() + OUTPUT {
         let context = all.len() - 1;
-        // The draft model first runs over the tokens that it has no KV of, then drafts.
+        // Before it drafts, the draft model runs over the tokens whose KV it does not have.
         run(draft, cpu, &all[drafted_kv..], drafted_kv, &TABLE);
         let mut tokens = vec![chosen(draft, cpu, all.len() - drafted_kv - 1)];
         while tokens.len() < k {
@@ -63,7 +63,8 @@ fn with_chains(
 fn chains_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut target = llama(&mut cpu, 5, Dtype::F32);
-    // A draft with the target's weights in bf16 often agrees with the target; one with other weights hardly ever does.
+    // The first draft has the target's weights in bf16 and often agrees with the target. The second has other weights
+    // and agrees rarely.
     let mut drafts = [llama(&mut cpu, 5, Dtype::Bf16), llama(&mut cpu, 6, Dtype::Bf16)];
     for salt in 0..3 {
         let prompt = prompt(20 + salt as usize, salt);
@@ -78,7 +79,7 @@ fn chains_emit_the_autoregressive_tokens() {
     }
 }
 
-/// In these trees the root has two children, and each child has two children: the draft's two most likely tokens.
+/// In the test's trees, the root and each of its children have two children: the draft's two most likely tokens.
 #[test]
 fn trees_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(1).unwrap();
@@ -91,7 +92,8 @@ fn trees_emit_the_autoregressive_tokens() {
     let (mut batch, mut out, mut guesses) = (Batch::default(), Vec::new(), Vec::new());
     let mut off_the_first = 0;
     while all.len() < prompt.len() + OUTPUT {
-        // The second-best guess comes first, so that accepted nodes are often not the first ones and KV must be moved.
+        // The second-best guess is the first child, so that accepted nodes are often not the first ones and their KV
+        // must be moved.
         let context = all.len() - 1;
         run(&mut draft, &mut cpu, &all, 0, &TABLE);
         cpu.top_k(draft.logits(), 2, &mut guesses).unwrap();
@@ -103,7 +105,7 @@ fn trees_emit_the_autoregressive_tokens() {
             tokens.extend([guesses[1].token, guesses[0].token]);
             parents.extend([parent as u32; 2]);
         }
-        // In the pass the newest token is node 0, so the tree's nodes move by one.
+        // In the pass the newest token is node 0, so the index of each tree node rises by one.
         let mut pass = vec![all[context]];
         pass.extend(&tokens);
         let below: Vec<u32> = std::iter::once(ROOT).chain(parents.iter().map(|p| p.wrapping_add(1))).collect();

@@ -1,6 +1,6 @@
-//! Compares the predictions of `teacher::judge` with a draft that reads the target's text token by token. Checks that
-//! the outputs of `teacher::write` do not depend on batch and chunks, and end with a stop token, and that an
-//! interrupted call gives none.
+//! Compares the predictions of `teacher::judge` with the predictions of a draft that reads the target's text token by
+//! token. Checks three properties of `teacher::write`: its outputs do not depend on batch and chunks, they end with a
+//! stop token, and an interrupted call returns none.
 
 mod common;
 
@@ -31,7 +31,8 @@ fn outputs(cpu: &mut Cpu, rows: usize, stop: &[u32], together: usize) -> Vec<Vec
     groups.collect()
 }
 
-/// All tokens in falling order of logit (of equal logits the smaller token first), and the probability of the first.
+/// (all tokens in falling order of their logits, the probability of the first). Of two equal logits, the smaller token
+/// comes first.
 fn guesses(logits: &[u32]) -> (Vec<u32>, f64) {
     let logit = |t: u32| f64::from(f32::from_bits(logits[t as usize]));
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
@@ -44,7 +45,7 @@ fn guesses(logits: &[u32]) -> (Vec<u32>, f64) {
 fn ranks_and_confidences_are_those_of_a_draft_that_reads_token_by_token() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut outputs = outputs(&mut cpu, 256, &[], 5);
-    // The draft would be right nearly everywhere, so every third token of the text is replaced.
+    // Every third token of the text is replaced, because otherwise the draft would be right nearly everywhere.
     outputs.iter_mut().for_each(|o| o.iter_mut().step_by(3).for_each(|t| *t = (*t * 7 + 5) % shape().vocab));
     let mut draft = load(&mut cpu, Dtype::Bf16, limits(1, 80, 16));
     let blocks = [0, 1, 2, 3, 4];
@@ -96,6 +97,7 @@ fn outputs_end_with_a_stop_token_and_an_interrupt_gives_nothing() {
         passes < 20
     };
     assert_eq!(write(&mut cpu, &mut target, &prompts, OUTPUT, &[], go_on).unwrap(), None);
-    // Five prompts take one pass each, then each pass generates five tokens. The twentieth pass does not run.
+    // The five prompts take one pass each. Each further pass generates five tokens. `go_on` returns false before the
+    // twentieth pass, which does not run.
     assert_eq!((passes, tokens), (20, 5 * 15));
 }

@@ -12,11 +12,12 @@ const EACH: u64 = 32;
 /// The user's choice of the prompts that the target continues.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptsRequest<'a> {
-    /// A file with one JSON object per line; `None`: generated texts of the shipped families.
+    /// A file with one JSON object per line. `None`: generated texts of the shipped families are used.
     pub file: Option<&'a Path>,
-    /// Number of prompts per family (`None`: 32), or of lines of the file (`None`: all).
+    /// With generated texts: number of prompts per family (`None`: 32). With a file: number of its lines (`None`: all).
     pub n: Option<u64>,
-    /// Bytes of a generated prompt; `None`: the length with which it is generated. Must be `None` with a file.
+    /// Bytes of a generated prompt. `None`: each prompt has the length that its generator gives it. It must be `None`
+    /// with a file.
     pub prompt_len: Option<u32>,
     /// Seed of the generated prompts.
     pub seed: u64,
@@ -26,17 +27,17 @@ pub struct PromptsRequest<'a> {
 
 /// The prompts that the target continues.
 pub(crate) struct Prompts {
-    /// Names of the families (kinds of text) of the prompts, to which `all` has indices.
+    /// Names of the families (kinds of text) of the prompts. `all` refers to them by index.
     pub(crate) families: Vec<String>,
-    /// Each prompt: (its family, an index into `families`; its tokens).
+    /// The prompts, each as (index of its family in `families`, its tokens).
     pub(crate) all: Vec<(u16, Vec<u32>)>,
-    /// Where the prompts come from, as text for the table's header.
+    /// A text for the table's header that says where the prompts come from.
     pub(crate) source: String,
 }
 
 impl Prompts {
-    /// Reads or generates the prompts that `asked` describes. Refuses tokens outside of a vocabulary of `vocab` tokens,
-    /// and prompts that with their output exceed `positions` tokens.
+    /// Reads or generates the prompts that `asked` describes. It is an error if a token is not below `vocab`, or if a
+    /// prompt and its output together exceed `positions` tokens.
     pub(crate) fn of(asked: &PromptsRequest, tokens: &Tokens, vocab: u32, positions: u32) -> Result<Prompts> {
         let prompts = match asked.file {
             None => families(asked, tokens)?,
@@ -70,8 +71,8 @@ impl Prompts {
     }
 }
 
-/// Generates the asked number of prompts of each family, by default 32. The families alternate, so that the first n
-/// prompts have about equally many of each family.
+/// Generates the requested number of prompts of each family, by default 32. The families alternate, so that the first n
+/// prompts have about the same number from each family.
 fn families(asked: &PromptsRequest, tokens: &Tokens) -> Result<Prompts> {
     let (n, seed) = (asked.n.unwrap_or(EACH), asked.seed);
     let mut all = Vec::new();
@@ -141,7 +142,7 @@ fn encode(tokens: &Tokens, text: &str, at: &str) -> Result<Vec<u32>> {
     tokens.encode(text).map_err(|e| Problem::bad_input(format!("{at}: cannot be turned into tokens: {e}")))
 }
 
-/// Blake3 digest of every prompt's length and tokens, which identifies the prompts.
+/// Blake3 digest of the lengths and tokens of all prompts. It identifies the prompts.
 pub(crate) fn digest(prompts: &Prompts) -> String {
     let mut hasher = blake3::Hasher::new();
     for (_, prompt) in &prompts.all {

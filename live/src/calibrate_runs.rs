@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// A live run with its timed passes.
 struct Run {
-    /// (index of the folder, index of the cell in it). Runs of one cell served equal requests.
+    /// (index of the folder, index of the cell in the folder). Runs of one cell served equal requests.
     cell: (usize, usize),
     input: Input,
     policy: String,
@@ -23,8 +23,9 @@ struct Run {
     learned: Learned,
 }
 
-/// Fits a profile to the live runs in these folders. If the runs are of several cells, also predicts each run with
-/// costs that are fitted to the runs of the other cells. The verdict on these errors is stored in the profile.
+/// Fits a calibrated profile to the live runs in `folders`. If the runs belong to several cells, it also predicts each
+/// run with costs that are fitted only to the runs of the other cells. A verdict on the errors of these predictions is
+/// stored in the profile.
 ///
 /// # Errors
 /// A folder holds no live runs, a recording is damaged, no run has a step, or costs cannot be fitted to the runs.
@@ -57,8 +58,9 @@ pub fn calibrate(folders: &[PathBuf]) -> Result<LiveCalibration> {
     Ok(LiveCalibration { profile, found })
 }
 
-/// Reads the live runs of the folder with index `nth`. If `probes` is empty, this folder's probes are stored in it.
-/// Pass times are scaled to the machine speed that `probes` show.
+/// Reads the live runs of `folder`, the folder with index `nth`. If `probes` (passes of fixed shapes that show the
+/// machine's speed) is empty, this folder's probes are stored in it. The pass times of each run are scaled to the
+/// machine speed that `probes` show.
 fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
     let (runs, manifest) = (Runs::of(folder)?, Manifest::read(folder)?);
     runs.check(folder, &manifest)?;
@@ -84,8 +86,8 @@ fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Resul
     Ok(all)
 }
 
-/// Predicts the passes of one run with costs that are fitted to the runs of all other cells, and returns the errors. An
-/// error is `None` if the run or the other cells have no such passes.
+/// Predicts the passes of `run` with costs that are fitted to the runs of all other cells. Returns the errors for the
+/// target and the draft. An error is `None` if the run or the other cells have no passes of the model.
 fn held_out(run: &Run, all: &[Run]) -> HeldOutRun {
     let mut others = Learned::default();
     all.iter().filter(|other| other.cell != run.cell).for_each(|other| others.extend(&other.learned));

@@ -1,4 +1,4 @@
-//! Opens a GPU by its number, or says why it cannot be used.
+//! Opens a GPU by its number. The error says why the GPU cannot be used.
 
 use foretoken_kernels::cuda::{Cuda, CudaError};
 use foretoken_kernels::{CudaDevice, doctor};
@@ -8,7 +8,7 @@ use foretoken_spec::problem::{Exit, Problem, Result};
 /// Opens the GPU with number `index`.
 ///
 /// # Errors
-/// There is no such GPU, or the driver is missing, too old, or fails.
+/// There is no such GPU. Or the driver is missing, is too old, or fails.
 pub fn open(index: u32) -> Result<Cuda> {
     let missing = |what: String| {
         Problem::new(Exit::NoHardware, format!("cuda:{index} cannot be used: {what}"))
@@ -27,7 +27,7 @@ pub fn open(index: u32) -> Result<Cuda> {
     })
 }
 
-/// Describes the GPU with number `index` for a profile: its name and compute capability, and the host's number of
+/// Describes the GPU with number `index` for a profile: its name, its compute capability, and the number of the host's
 /// cores.
 pub fn info(index: u32, cuda: &Cuda) -> DeviceInfo {
     let capability = known(index).map(|d| d.compute_capability);

@@ -1,7 +1,7 @@
-//! Costs of passes that are fitted to live runs, whose tapes have the shape and time of each pass.
+//! Costs of passes that are fitted to live runs. The tape of a live run has the shape and time of each pass.
 //!
-//! Unlike a profile, these costs include the effects of the passes before (such as caches) as they are in serving. They
-//! cover only shapes that were served.
+//! Unlike a profile, these costs include effects of earlier passes, such as on caches, as they occur in serving. They
+//! cover only the shapes that were served.
 
 use crate::serve::tape::{Pass, Tape, passes, span};
 use foretoken_hardware::LatencySpec;
@@ -11,7 +11,7 @@ use foretoken_profiler::{
 use foretoken_sim::{Coefficients, ContextReads, HostLaw, Pair, Time};
 use std::collections::BTreeSet;
 
-/// The cost of a draft pass if no draft pass was recorded: zero.
+/// The cost of draft passes in runs without draft passes: zero.
 const FREE: LatencySpec = LatencySpec::Linear(Coefficients::FREE);
 
 /// The timed passes of live runs, and their host time.
@@ -21,18 +21,19 @@ pub struct Learned {
     pub target: Served,
     /// Passes of the draft.
     pub draft: Served,
-    /// Host time of the steps, in seconds: the time between passes, without waits and recording, summed over steps.
+    /// Host time of the steps, in seconds, summed over the steps: the time between passes, without waits for arrivals
+    /// and without recording.
     host_s: f64,
     /// Number of steps over which `host_s` is summed.
     steps: u64,
-    /// The longest draft of each step in tokens, as a set of different values.
+    /// The different draft lengths, in tokens. Each step adds the length of its longest draft.
     lengths: BTreeSet<u32>,
 }
 
 impl Learned {
-    /// Adds a run's passes, host time and draft lengths. `longer(role, tokens)` is the factor by which a model's passes
-    /// over `tokens` new tokens took longer than usual during the run; pass times are divided by this factor, host
-    /// times are not.
+    /// Adds the passes, the host time and the draft lengths of a run. `longer(role, tokens)` says how many times longer
+    /// than usual the passes of a model over `tokens` new tokens took during the run. Pass times are divided by this
+    /// factor; host times are not.
     pub fn add(&mut self, tape: &Tape, longer: impl Fn(Role, u64) -> f64) {
         let mut last_end = Time::ZERO;
         for step in &tape.steps {
@@ -70,19 +71,20 @@ impl Learned {
         self.steps
     }
 
-    /// Returns the fitted costs of both models' passes, with context counted once per request. Draft passes cost
-    /// nothing if none was recorded. `None` without a step.
+    /// Returns the fitted costs of the passes of both models, with context counted once per request. If no draft pass
+    /// was recorded, draft passes cost nothing. `None` if there is no step.
     pub fn costs(&self) -> Option<Pair<LatencySpec>> {
         let spec = |served: &Served| served.table().map(LatencySpec::Measured);
         Some(Pair { target: spec(&self.target)?, draft: spec(&self.draft).unwrap_or(FREE) })
     }
 
-    /// Makes a calibrated profile from the passes. `device` is the name of the device that ran them, `probes` are fixed
-    /// passes that show its speed during the runs, `fitted_to` are the digests of the runs' tapes.
+    /// Makes a calibrated profile from the passes. `device` is the name of the device that ran them. `probes` are
+    /// passes of fixed shapes that show the device's speed during the runs. `fitted_to` are the digests of the runs'
+    /// tapes.
     ///
     /// # Errors
-    /// α, γ, δ, the costs that policies believe, cannot be fitted: there are too few passes, or their shapes are too
-    /// alike.
+    /// There are too few passes, or their shapes are too alike. Then α, γ and δ, the costs that policies believe,
+    /// cannot be fitted.
     pub fn calibrated(
         &self,
         device: String,
@@ -128,14 +130,14 @@ pub mod testing {
     use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
     use foretoken_sim::{Arrivals, Luck, Pair, PassShape, Stream, Time, Workload};
 
-    /// Seconds of a target pass and of a draft pass of this shape on the test machine.
+    /// (seconds of a target pass, seconds of a draft pass) of this shape on the test machine.
     pub fn law(shape: PassShape) -> Pair<f64> {
         let (b, c) = (shape.batched as f64, shape.context as f64);
         Pair { target: 2e-4 + 4e-5 * b + 1e-7 * c, draft: 1e-5 + 5e-6 * b + 1e-8 * c }
     }
 
-    /// A tape of `steps` steps. Each has 1 to 8 requests of equal context and a draft of 0 to `drafts` tokens for each,
-    /// of which none is accepted. All passes take `slower` times as long as on the test machine.
+    /// A tape of `steps` steps. A step has 1 to 8 requests of equal context, and a draft of 0 to `drafts` tokens for
+    /// each request. No draft is accepted. All passes take `slower` times as long as on the test machine.
     pub fn tape(seed: u64, steps: u64, drafts: u64, slower: f64) -> Tape {
         let luck = Luck::new(seed, Stream::Profile, 3);
         let mut now = 0.0;

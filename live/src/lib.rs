@@ -1,10 +1,11 @@
-//! Experiments on a device. [`serve`] runs the simulator's engine, scheduler and policies on a device and a wall clock:
-//! a live run. [`validate`] measures the simulator's errors against live runs. [`learned`] fits costs to live runs, and
-//! [`calibrate_runs`] makes a profile of these costs. [`profile_pair`] profiles a pair of models: [`pair`] times its
-//! passes, and [`profiling`] chooses the shapes to time. [`record_acceptance`] records which drafts are right.
+//! Experiments on a device. [`serve`] makes live runs: it runs the simulator's engine, scheduler and policies on a
+//! device and a wall clock. [`validate`] measures the simulator's errors against live runs. [`learned`] fits costs to
+//! live runs, and [`calibrate_runs`] makes a profile of these costs. [`profile_pair`] profiles a target and a draft:
+//! [`pair`] times their passes, and [`profiling`] chooses the shapes to time. [`record_acceptance`] records which
+//! drafts are right.
 
-// Replaces std's `eprintln!` by one that escapes control characters: messages contain names of files, keys and labels,
-// which could otherwise control the terminal.
+// Replaces std's `eprintln!` by a macro that escapes control characters. Messages contain names of files, keys and
+// labels, and control characters in them could otherwise control the terminal.
 #[macro_use(eprintln)]
 extern crate foretoken_spec;
 

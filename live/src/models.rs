@@ -1,4 +1,4 @@
-//! Finds a model by its name, a preset or a Hugging Face folder, with its own weights or with random ones.
+//! Finds a model by its name, which is a preset or a Hugging Face folder. The model has its own weights or random ones.
 
 use foretoken_hardware::models::catalog;
 use foretoken_kernels::model::{LlamaShape, SHIPPED, preset, read_config};
@@ -20,7 +20,7 @@ pub struct Model {
 pub enum AnyWeights {
     /// Random weights drawn from a seed.
     Random(RandomWeights),
-    /// The weights of a folder or of the shipped pair.
+    /// The weights of a folder or of the shipped target or draft.
     Checkpoint(Checkpoint),
 }
 
@@ -41,11 +41,12 @@ impl Weights for AnyWeights {
 }
 
 impl Model {
-    /// Finds the model `name`, which the user gave in the setting `key`. With a seed in `random`, the model gets random
-    /// weights in place of its own.
+    /// Finds the model `name`. `key` is the setting that gave the name, for error messages. If `random` is a seed, the
+    /// model gets random weights in place of its own.
     ///
     /// # Errors
-    /// The name is neither a preset nor a folder with a model, the preset has no weights, or files are damaged.
+    /// The name is neither a preset nor a folder with a model, the preset has no weights and `random` is `None`, or
+    /// files are damaged.
     pub fn find(key: &str, name: &str, random: Option<u64>) -> Result<Model> {
         let folder = Path::new(name);
         let shape = match preset(name) {
@@ -70,7 +71,8 @@ fn unknown(key: &str, name: &str) -> Box<Problem> {
     let presets = catalog().iter().map(|e| e.name.as_str()).filter(|n| preset(n).is_some());
     let known: Vec<&str> = SHIPPED.into_iter().chain(presets).collect();
     let problem = Problem::bad_input(format!("{key}: \"{name}\" is neither a preset nor a folder with a checkpoint"));
-    // A name in an experiment file was joined with the file's folder, so only its last part is compared with presets.
+    // Names in an experiment file are joined with the file's folder. Therefore only the last part of the name is
+    // compared with the presets.
     let asked = Path::new(name).file_name().and_then(|last| last.to_str()).unwrap_or(name);
     match nearest(asked, known.iter().copied()) {
         Some(near) => problem.help(format!("did you mean \"{near}\"? Presets: {}", known.join(", "))),

@@ -1,11 +1,12 @@
-//! The file that a measurement writes at its end. Its place is checked before the measurement begins.
+//! The file that a measurement writes at its end. Before the measurement begins, [`check`] makes sure that the file can
+//! have this place.
 
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Returns an error if the folder of `path` does not exist, or if the file exists and `overwrite` is false. `what`
-/// names the file's content in the message.
+/// Returns an error if the folder of `path` does not exist, or if the file exists and `overwrite` is false. The message
+/// calls the file's content `what`.
 pub(crate) fn check(path: &Path, overwrite: bool, what: &str) -> Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -19,7 +20,7 @@ pub(crate) fn check(path: &Path, overwrite: bool, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the whole file at once. If it cannot be written, the error has the advice `help`.
+/// Writes the whole file at once. If this fails, the error gives the advice `help`.
 pub(crate) fn write(path: &Path, bytes: &[u8], help: &str) -> Result<()> {
     Staged::write_all_to(path, bytes).map_err(|e| Problem::failed(e.to_string()).help(help))
 }

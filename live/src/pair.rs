@@ -1,15 +1,16 @@
-//! Times passes of a real pair of models on a device as live serving runs them: the batch is built, the model runs, and
-//! the target's tokens are compared with the drafts or the draft's tokens are read.
+//! Times passes of a real target and draft, as live serving runs them. The timed work is: the batch is built, the model
+//! runs, and then either the target's tokens are compared with the drafts, or the draft's tokens are read.
 //!
-//! A server that drafts alternates between the models, so a pass finds the other model's weights and KV in the caches.
-//! A pass that is repeated alone finds its own data there and is twice as fast. Each timed pass therefore follows a
-//! pass of the other model over the same requests, unless the models are too large for caches. Before the target's
-//! decode pass, which is a step without drafts, nothing is run. Repeated, it follows a decode pass of the target, as it
-//! does in serving: after a draft's pass it takes a tenth longer if the caches hold just one model.
+//! A server that drafts alternates between the two models, so a pass finds the other model's weights and KV in the
+//! caches. If a pass were repeated alone, it would find its own data there and be twice as fast. Each timed pass
+//! therefore follows a pass of the other model over the same requests, unless the models are too large for caches. The
+//! exception is the target's decode pass, which is a step without drafts: nothing runs before it. When it is repeated,
+//! it follows a decode pass of the target, as in serving. (After a draft pass it would take a tenth longer if the
+//! caches hold just one model.)
 //!
-//! A target's prefill pass takes so long that weights and KV are evicted from a cache that is shared with other cores,
-//! and the next passes of both models are slower. This delay is counted as part of a prefill pass's time. A model's
-//! prefill pass has the delay of that model's next passes, which are decode passes of one batch.
+//! A prefill pass of the target takes so long that the models' weights and KV are evicted from a cache that other cores
+//! share. The next passes of both models are then slower. This delay counts as a part of a prefill pass's time: the
+//! prefill pass of each model gets the delay of that model's next passes, measured with decode passes of one batch.
 
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
@@ -21,28 +22,29 @@ use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Luck, Stream};
 use std::time::{Duration, Instant};
 
-/// If a pass of one request takes longer than this, the model's pass is not run before timed passes of the other model:
-/// such a model does not fit caches anyway.
+/// If a pass over one request takes longer than this, the model does not fit into caches. It is then not run before
+/// timed passes of the other model.
 const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
-/// Bytes of weights above which no cache holds a model. A pass of this model over one request then evicts the other
-/// model from the caches, and need not run over more requests. Its own delay after a prompt is taken as 0.
+/// A model with more bytes of weights than this fits into no cache. One pass over one request of such a model evicts
+/// the other model from the caches, so it runs over no more requests. The model's own delay after a prompt counts as 0.
 const NO_CACHE_HOLDS: u64 = 1 << 30;
-/// Number of draft passes in a row of which a sample is the mean, as in a round of drafts. The first finds the target's
-/// weights in the caches, the others find the draft's.
+/// A sample of a draft pass is the mean of this number of draft passes in a row, as in a round of drafts. The first
+/// pass finds the target's weights in the caches, the others find the draft's.
 const DRAFTED: u32 = 3;
-/// Number of passes after a prompt that may still be slower because it evicted the caches. They are compared with the
-/// same number of later passes. (On a shared cache of 32 MiB the effect was gone after five.)
+/// Number of passes after a prompt that may be slower, because the prompt's pass evicted the caches. They are compared
+/// with the same number of later passes. (On a shared cache of 32 MiB the effect was gone after five.)
 const RECOVERING: usize = 8;
-/// (requests, context tokens) of the passes that measure the delay after a prompt. The delay is assumed to be the same
-/// for other batches.
+/// (requests, context tokens per request) of the passes that measure the delay after a prompt. The delay is assumed to
+/// be the same for other batches.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);
-/// Most tokens whose KV is computed before timing. The KV pool is filled with copies of it, so that attention reads
-/// realistic numbers.
+/// Most tokens whose KV is really computed before timing. Copies of this KV fill the rest of the pool, so that
+/// attention reads realistic numbers.
 const COMPUTED: usize = 256;
 
-/// The state that is needed to time a pair's passes. It does not borrow the pair, which may serve in between.
+/// The state that is needed to time the passes of a target and a draft. It does not borrow the models, so they may
+/// serve between measurements.
 pub struct Timer {
-    /// By role: true if a pass of this model runs before each timed pass of the other model.
+    /// For each role: true if a pass of this model runs before each timed pass of the other model.
     alternates: [bool; 2],
     tokens: Vec<u32>,
     parents: Vec<u32>,
@@ -52,7 +54,7 @@ pub struct Timer {
     accepted: Vec<Accepted>,
 }
 
-/// A pair on its device, ready to time passes. To be used within [`Device::session`].
+/// A target and a draft on their device, ready to time passes. It must be used within [`Device::session`].
 pub struct PairPasses<'a, D: Device> {
     device: &'a mut D,
     /// The target, then the draft.
@@ -60,7 +62,8 @@ pub struct PairPasses<'a, D: Device> {
     timer: &'a mut Timer,
 }
 
-/// The capacity that a pair needs to run all passes within the limits `target` and `draft` of its two models.
+/// The capacity with which a pair must be loaded to run all passes within `target` and `draft`, the limits of its two
+/// models.
 pub fn capacity(target: &Room, draft: &Room) -> Capacity {
     let blocks = |room: &Room| {
         let blocks = room.kv_tokens.div_ceil(BLOCK_SIZE as u64) + u64::from(room.max_requests) + 1;
@@ -71,7 +74,8 @@ pub fn capacity(target: &Room, draft: &Room) -> Capacity {
         draft_blocks: blocks(draft),
         draft_scratch: 0,
         rows: target.max_batched.max(draft.max_batched) as usize,
-        // A target's verify pass has logits for all tokens; a draft's pass over a gap only for the last token.
+        // The target's verification pass computes logits for all tokens. The draft's pass over a draft gap computes
+        // them only for each request's last token.
         logit_rows: target.max_batched as usize,
         draft_logit_rows: draft.max_requests as usize,
         kept_requests: 0,
@@ -80,18 +84,19 @@ pub fn capacity(target: &Room, draft: &Room) -> Capacity {
 }
 
 impl Timer {
-    /// Makes a timer for a pair, which must have at least the [`capacity`] for the passes to be timed. Fills the pair's
-    /// KV and runs each model, to see whether its passes are short enough to alternate.
+    /// Makes a timer for `pair`. The pair must have at least the [`capacity`] for the passes that will be timed. Fills
+    /// the pair's KV. Runs each model, to measure whether its passes are short enough to run before the other model's
+    /// passes.
     ///
     /// # Errors
-    /// The device's error.
+    /// The device fails.
     ///
     /// # Panics
-    /// If the pair has no draft.
+    /// The pair has no draft.
     pub fn new<D: Device>(device: &mut D, pair: &mut Pair<D>) -> Result<Timer, D::Error> {
         let longest = pair.capacity().rows;
         let luck = Luck::new(0, Stream::Profile, 7);
-        // If the draft is not used, its vocabulary may differ from the target's.
+        // A draft that is not used may have another vocabulary than the target.
         let draft_vocab = pair.models().1.map_or(u32::MAX, |draft| draft.shape().vocab);
         let vocab = u64::from(pair.vocab().min(draft_vocab));
         let mut timer = Timer {
@@ -114,11 +119,11 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Returns the timer together with `pair` and `device`, ready to time passes. The pair must be the one for which
-    /// the timer was made, on the device on which it is loaded.
+    /// Returns this timer with `pair` and `device`, ready to time passes. The timer must have been made for this pair,
+    /// and the pair must be loaded on this device.
     ///
     /// # Panics
-    /// If the pair has no draft.
+    /// The pair has no draft.
     pub fn on<'a, D: Device>(&'a mut self, device: &'a mut D, pair: &'a mut Pair<D>) -> PairPasses<'a, D> {
         let (target, draft) = pair.models();
         PairPasses { device, models: [target, draft.expect("a pair that is timed has a draft")], timer: self }
@@ -151,9 +156,9 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(())
     }
 
-    /// Seconds that the next passes of this model take longer, in total, because the target has just run a prompt. It
-    /// is a measured difference, so it may be negative. 0, without measuring, if this model or the target is too large
-    /// for caches, or if no pass fits the memory.
+    /// By how many seconds the next passes of this model are longer in total because the target has just run the prompt
+    /// `prompt`. It is a measured difference, so it may be negative. It is 0, without a measurement, if this model or
+    /// the target is too large for caches, or if no pass fits into the memory.
     fn aftermath_s(&mut self, role: Role, prompt: &Shape) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
@@ -162,14 +167,15 @@ impl<D: Device> PairPasses<'_, D> {
         if !self.timer.alternates[Role::Target as usize] || own.weight_bytes() >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(0.0);
         }
-        // In a step, the target's pass over the prompt follows the draft's pass, and evicts the caches.
+        // In a real step, the target's pass over the prompt follows the draft's prefill pass and evicts the caches. It
+        // therefore runs here too.
         let its = self.room_for(Role::Target, prompt);
         if role == Role::Draft && its.requests > 0 {
             self.pass(Role::Target, &its)?;
         }
         let mut times = Vec::with_capacity(2 * RECOVERING);
         for _ in 0..2 * RECOVERING {
-            // In a step the draft runs first.
+            // In a step, the draft runs before the target.
             let took = [self.pass(Role::Draft, &next)?, self.pass(Role::Target, &next)?];
             times.push(if role == Role::Draft { took[0] } else { took[1] }.as_secs_f64());
         }
@@ -178,7 +184,8 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(marked.iter().zip(plain).filter(|(m, p)| m.max(**p) <= most).map(|(m, p)| m - p).sum())
     }
 
-    /// Runs one pass as a server does, with the host's work before and after it. Returns the time of all three.
+    /// Runs one pass as a server does: the host builds the batch, the model runs, and the host reads the result.
+    /// Returns the time of all three.
     fn pass(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
         let Timer { tokens, parents, table, batch, choices, accepted, .. } = &mut *self.timer;
         let (model, device) = (&mut *self.models[role as usize], &mut *self.device);
@@ -209,7 +216,8 @@ impl<D: Device> PairPasses<'_, D> {
                 device.accept_greedy(model.logits(), &trees, accepted)?;
             }
             Role::Draft if logits == Logits::Skip => {
-                // There are no logits to read, so this download makes the host wait for the device.
+                // A prefill pass of the draft has no logits to read. The download only makes the host wait for the
+                // device.
                 device.download(model.logits(), &mut Vec::new())?;
             }
             Role::Draft => device.top_k(model.logits(), 1, choices)?,
@@ -217,8 +225,8 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(begin.elapsed())
     }
 
-    /// The shape of the other model's pass that a step runs before a pass of `shape`; 0 requests if none fits. If no
-    /// cache holds the other model, a pass over one request.
+    /// The pass of the other model that a step runs before a pass of `shape`. If the other model fits into no cache, it
+    /// is a pass over one request. The result has 0 requests if no pass fits into the memory.
     fn before(&self, role: Role, shape: &Shape) -> Shape {
         let other = role.other();
         if self.models[other as usize].weight_bytes() >= NO_CACHE_HOLDS {
@@ -229,8 +237,8 @@ impl<D: Device> PairPasses<'_, D> {
         self.room_for(other, &Shape { kind, new, ..*shape })
     }
 
-    /// The shape with its requests and context reduced to what the model of `role` has memory and positions for; 0
-    /// requests if none fits.
+    /// `shape` with fewer requests and less context, so that it fits into the memory and positions of the model `role`.
+    /// The result has 0 requests if no request fits.
     fn room_for(&self, role: Role, shape: &Shape) -> Shape {
         let model = &self.models[role as usize];
         let limits = model.limits();
@@ -261,7 +269,8 @@ impl<D: Device> Passes for PairPasses<'_, D> {
                 let own = self.pass(role, shape)?.as_secs_f64();
                 Ok(Duration::from_secs_f64((own + self.aftermath_s(role, shape)?).max(own / 2.0)))
             }
-            // A draft gap is run over in the first draft pass of a round, so this pass is not repeated.
+            // The first draft pass of a round runs over a draft gap, and only this pass. It is therefore timed once and
+            // not repeated.
             (Role::Target, _) | (Role::Draft, Kind::Verify) => self.pass(role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;

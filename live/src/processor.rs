@@ -1,4 +1,5 @@
-//! Opens the CPU as a device, with a number of threads and a level of vector instructions, and measures its speed.
+//! Opens the CPU as a device with a number of threads and a level of vector instructions, and measures the speed of a
+//! core.
 
 use foretoken_kernels::cpu::speed::Speed;
 use foretoken_kernels::cpu::{Cpu, Level};
@@ -6,10 +7,12 @@ use foretoken_run::machine;
 use foretoken_spec::live::Instructions;
 use foretoken_spec::problem::{Exit, Problem, Result};
 
-/// Opens the CPU with `threads` threads (`None`: one per core) and with `instructions` (`None`: the best it has).
+/// Opens the CPU. `threads` is the number of threads (`None`: one per core). `instructions` are the vector instructions
+/// (`None`: the best that the processor has).
 ///
 /// # Errors
-/// More threads than cores, instructions that the processor does not have, or the system's error.
+/// There are more threads than cores, the processor does not have the instructions, or the system does not start the
+/// threads.
 pub fn open(threads: Option<usize>, instructions: Option<Instructions>) -> Result<Cpu> {
     let cores = machine::cores() as usize;
     let threads = threads.unwrap_or(cores);
@@ -31,7 +34,8 @@ fn lacks(wanted: Instructions) -> Box<Problem> {
     Problem::new(Exit::NoHardware, message).help(help)
 }
 
-/// The vector instructions of the kernels and the measured speed of a core, as text. Takes some tenths of a second.
+/// A text with the vector instructions of the kernels and the speed of a core. The speed is measured, which takes some
+/// tenths of a second.
 pub fn speed(cpu: &Cpu) -> String {
     format!("{}, {}", cpu.level().name(), Speed::measure(cpu.level()))
 }

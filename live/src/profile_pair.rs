@@ -1,5 +1,5 @@
-//! Profiles a pair of models: times its passes on this machine and fits costs to the times. A side file stores finished
-//! measurements, so that an interrupted profile continues where it ended.
+//! Profiles a target and a draft: times their passes on this machine and fits costs to the times. A side file stores
+//! the finished measurements, so that an interrupted profile can be continued.
 
 use crate::gpu;
 use crate::models::Model;
@@ -21,7 +21,7 @@ use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Seed of random weights. Pass times do not depend on it; the profile records it.
+/// Seed of random weights. Pass times do not depend on the seed; the profile records it.
 const RANDOM_SEED: u64 = 1;
 /// Default time budgets in seconds: (of a quick profile, of a full profile).
 const BUDGET_S: (f64, f64) = (10.0, 60.0);
@@ -29,7 +29,7 @@ const BUDGET_S: (f64, f64) = (10.0, 60.0);
 /// The source of a model's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightsFrom {
-    /// Random weights, which give the same pass times as the model's own.
+    /// Random weights. They give the same pass times as the model's own weights.
     Random,
     /// The model's own weights.
     Checkpoint,
@@ -38,17 +38,17 @@ pub enum WeightsFrom {
 /// What to profile, and how.
 #[derive(Clone, Copy)]
 pub struct ProfileRequest<'a> {
-    /// The names of both models: a preset, or a Hugging Face folder.
+    /// The names of the target and the draft: each is a preset or a Hugging Face folder.
     pub models: Pair<&'a str>,
-    /// The source of the models' weights; `None`: a model's own weights if it has any, otherwise random ones.
+    /// The source of the models' weights. `None`: a model has its own weights if it has any, else random weights.
     pub weights: Option<WeightsFrom>,
     /// The device on which passes are timed.
     pub device: live::Device,
     /// Number of threads of the CPU; `None`: one per core.
     pub threads: Option<usize>,
-    /// Vector instructions of the CPU; `None`: the best it has.
+    /// Vector instructions of the CPU; `None`: the best that the processor has.
     pub instructions: Option<Instructions>,
-    /// The largest passes of the engine, which limit the shapes to time.
+    /// The largest passes of the engine. They limit the shapes that are timed.
     pub limits: Limits,
     /// Whether to time only about a quarter of the shapes.
     pub quick: bool,
@@ -66,11 +66,12 @@ pub struct ProfileRequest<'a> {
     pub now: fn() -> String,
 }
 
-/// Measures a pair, or continues an interrupted measurement. Writes the profile, then removes the side file.
+/// Measures a target and a draft, or continues an interrupted measurement. Writes the profile, then removes the side
+/// file.
 ///
 /// # Errors
-/// The models, the device or the file cannot be used, a pass fails, costs cannot be fitted to the times, or the work
-/// was interrupted.
+/// The models, the device or the files cannot be used, a pass fails, costs cannot be fitted to the times, or the user
+/// interrupted the measurement.
 pub fn profile(request: &ProfileRequest) -> Result<Profile> {
     output_file::check(request.output, request.overwrite, "profile")?;
     let keys = Pair { target: "--target", draft: "--draft" };
@@ -94,7 +95,7 @@ pub fn profile(request: &ProfileRequest) -> Result<Profile> {
             device.session(|device| measuring.run(device, place))
         }
     }?;
-    // The side file is removed only after the profile was written, so that no measurement can be lost.
+    // The side file is removed only after the profile is written, so that no measurement can be lost.
     let help = "free some space or make the folder writable; the same command then writes what is already measured";
     output_file::write(request.output, profile.to_toml().as_bytes(), help)?;
     let _ = std::fs::remove_file(Partial::path_for(request.output));
@@ -105,7 +106,7 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     let without_weights = from.is_none() && preset(name).is_some();
     match (from, Model::find(key, name, None)) {
         (Some(WeightsFrom::Random), _) => Model::find(key, name, Some(RANDOM_SEED)),
-        // A preset without weights gets random ones, because pass times do not depend on weights.
+        // A preset without weights gets random weights, because pass times do not depend on weights.
         (_, Err(_)) if without_weights => Model::find(key, name, Some(RANDOM_SEED)),
         (_, own) => own,
     }
@@ -133,14 +134,15 @@ impl Measuring<'_> {
         let begun = (Instant::now(), CpuTime::now());
         self.measure(device, &setup, &mut file, &mut visits)?;
         let busy = begun.1.zip(CpuTime::now()).and_then(|(before, after)| before.until(&after));
-        // The duration of a resumed measurement is not known, because the earlier commands did not record theirs.
+        // The duration of a resumed measurement is not known, because the earlier commands did not record their
+        // durations.
         let wall = if resumed { Duration::ZERO } else { begun.0.elapsed() };
         setup
             .profile(&visits, wall, busy, (self.request.now)())
             .map_err(|e| Problem::failed(format!("nothing fits what was measured: {e}")))
     }
 
-    /// Returns the settings of the measurement: models, machine, shapes and time budget.
+    /// Returns the settings of the measurement: the models, the machine, the limits on the shapes, and the time budget.
     fn setup<D: Device>(&self, device: &D, place: Place) -> Setup {
         let ProfileRequest { limits, quick, time_budget_s, seed, .. } = *self.request;
         let (density, budget_s) = if quick { (Density::Quick, BUDGET_S.0) } else { (Density::Full, BUDGET_S.1) };
@@ -148,8 +150,8 @@ impl Measuring<'_> {
         place.setup(device, &self.models.target, &self.models.draft, &asked)
     }
 
-    /// Loads the pair and times its passes. Appends each finished visit (a few passes of one shape) to `file` and to
-    /// `visits`, which begins with the visits of earlier commands.
+    /// Loads both models and times their passes. A visit is a few timed passes of one shape. Each finished visit is
+    /// appended to `file` and to `visits`. At the beginning, `visits` has the visits of earlier, interrupted commands.
     fn measure<D: Device>(
         &self,
         device: &mut D,

@@ -1,4 +1,5 @@
-//! Prepares the profile of a pair: the limits on the shapes to time, and the descriptions of machine and models.
+//! Prepares the profile of a target and a draft: the limits on the shapes to time, and the descriptions of the machine
+//! and the models.
 
 use crate::gpu;
 use crate::models::{AnyWeights, Model};
@@ -16,7 +17,7 @@ use foretoken_run::machine;
 pub struct Asked {
     /// The largest passes of the engine. Larger passes need not be measured.
     pub limits: Limits,
-    /// Whether all shapes of the grid are measured, or about a quarter.
+    /// Whether all shapes of the grid are measured, or about a quarter of them.
     pub density: Density,
     /// Time budget of the profile, in seconds.
     pub budget_s: f64,
@@ -24,7 +25,7 @@ pub struct Asked {
     pub seed: u64,
 }
 
-/// The largest passes of an engine. For an absent limit, the limit of the model or of the kind of device is used.
+/// The largest passes of an engine. If a limit is `None`, the limit of the model or of the kind of device is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Most tokens of a request.
@@ -40,7 +41,7 @@ pub struct Place {
     /// The device's name, features, number of cores, measured speed and driver.
     info: DeviceInfo,
     scale: &'static Scale,
-    /// Numbers of tokens for which the device has captured graphs.
+    /// Numbers of tokens for which the device has captured CUDA graphs. Empty for a CPU, and if graphs are off.
     graph_sizes: Vec<u32>,
 }
 
@@ -50,15 +51,16 @@ struct Scale {
     batched: u32,
     /// Most bytes of KV of one model.
     kv_bytes: u64,
-    /// Tokens of KV that are allocated at least, even if they exceed `kv_bytes`, unless all requests at full length
-    /// need fewer.
+    /// Least number of tokens of KV to allocate, even if they take more than `kv_bytes`. Fewer are allocated if all
+    /// requests at full length need fewer.
     kv_tokens: u64,
 }
 
 /// Limits for a CPU, which is assumed to serve at most 64 requests and 512 tokens in a pass.
 const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
 
-/// Limits for a GPU: the passes of large servers. KV of at most 4 GiB per model leaves memory for both models' weights.
+/// Limits for a GPU, with the passes of large servers. Each model has at most 4 GiB of KV, which leaves memory for the
+/// weights of both models.
 const GPU_SCALE: Scale = Scale { requests: 256, batched: 4096, kv_bytes: 4 << 30, kv_tokens: 4096 };
 
 impl Place {
@@ -76,7 +78,7 @@ impl Place {
         Place { info: gpu::info(index, device), scale: &GPU_SCALE, graph_sizes }
     }
 
-    /// Makes the settings with which a pair is measured on this device.
+    /// Makes the settings for measuring the models `target` and `draft` on this device.
     pub fn setup<D: Device>(self, device: &D, target: &Model, draft: &Model, asked: &Asked) -> Setup {
         let room = |model: &Model| {
             let bytes = device.kv_bytes(model.weights.dtype());
@@ -97,9 +99,9 @@ impl Place {
 }
 
 impl Scale {
-    /// The limits on the shapes of one model: the engine's limits, where given, and the device's. They depend only on
-    /// the engine's limits, the model and the kind of device, so that an interrupted profile continues with the same
-    /// shapes.
+    /// The limits on the shapes of one model. Where the engine has no limit, the device's limit is used. The limits
+    /// depend only on the engine's limits, the model and the kind of device. An interrupted profile therefore continues
+    /// with the same shapes.
     fn room(&self, shape: &LlamaShape, bytes_a_number: u64, limits: Limits, graph_sizes: Vec<u32>) -> Room {
         let token = 2 * u64::from(shape.layers) * shape.kv_width() as u64 * bytes_a_number;
         let max_positions = limits.max_model_len.map_or(shape.max_positions, |n| n.min(shape.max_positions));

@@ -1,5 +1,5 @@
-//! Records a truth table: the target writes texts greedily. For each position the table has the rank of the target's
-//! token among the draft's guesses, and the draft's confidence.
+//! Records a truth table. The target writes texts greedily. For each position, the table has the rank of the target's
+//! token among the draft's guesses, and the draft's confidence in its first guess.
 
 use crate::acceptance_prompts::{Prompts, PromptsRequest, digest};
 use crate::gpu;
@@ -21,23 +21,23 @@ use foretoken_traces::truth::{RecordedModel, RecordedOutput, TruthHeader, TruthS
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Most tokens of a pass over a prompt, or over a text whose tokens the draft predicts.
+/// Most tokens in one pass over a prompt, or over a text at whose positions the draft predicts.
 const CHUNK: usize = 64;
 
 /// What to record, and how.
 #[derive(Clone, Copy)]
 pub struct AcceptanceRequest<'a> {
-    /// The names of both models: a preset with weights, or a Hugging Face folder.
+    /// The names of the target and the draft: each is a preset with weights or a Hugging Face folder.
     pub models: Pair<&'a str>,
     /// The device on which both models run.
     pub device: live::Device,
     /// Number of threads of the CPU; `None`: one per core.
     pub threads: Option<usize>,
-    /// Vector instructions of the CPU; `None`: the best it has.
+    /// Vector instructions of the CPU; `None`: the best that the processor has.
     pub instructions: Option<Instructions>,
-    /// The prompts, and the most output tokens after each.
+    /// The prompts, and the maximum number of output tokens after each prompt.
     pub prompts: PromptsRequest<'a>,
-    /// Whether the target continues after tokens that end a text.
+    /// Whether the target continues after a token that ends a text.
     pub ignore_eos: bool,
     /// Number of outputs that the target writes at the same time.
     pub batch: u16,
@@ -61,11 +61,12 @@ pub struct Recorded {
     pub bytes: usize,
 }
 
-/// Records the truth table of a pair. Writes the table and, if a folder is given for them, its figures.
+/// Records the truth table of a target and a draft. Writes the table to a file. If the request gives a folder for
+/// figures, draws the figures there.
 ///
 /// # Errors
-/// The models, their tokenizers, the prompts, the device or the files cannot be used, a pass fails, or the work was
-/// interrupted.
+/// The models, their tokenizers, the prompts, the device or the files cannot be used, a pass fails, or the user
+/// interrupted the recording.
 pub fn record(request: &AcceptanceRequest) -> Result<Recorded> {
     output_file::check(request.output, request.overwrite, "table")?;
     let keys = Pair { target: "--target", draft: "--draft" };
@@ -76,7 +77,7 @@ pub fn record(request: &AcceptanceRequest) -> Result<Recorded> {
     let prompts = Prompts::of(&request.prompts, &tokens, models.target.shape.vocab, positions)?;
     let stop = if request.ignore_eos { Vec::new() } else { end_of_text("--target", &models.target)? };
     let recording = Recording { request, models: &models, prompts: &prompts, stop };
-    // The CPU's results do not depend on threads or instructions, so the file does not name them.
+    // The CPU's results do not depend on the number of threads or on the instructions, so the file does not state them.
     let (kind, outputs) = match request.device {
         live::Device::Cpu => {
             let mut device = processor::open(request.threads, request.instructions)?;
@@ -118,7 +119,7 @@ fn recorded(model: &Model) -> RecordedModel {
     RecordedModel { name: info.name, dtype: info.dtype, digest: info.weights }
 }
 
-/// Writes the truth table and, if a folder is given for them, the figures that show it.
+/// Writes the truth table. If the request gives a folder for figures, also draws the figures of the table there.
 fn write_files(request: &AcceptanceRequest, table: TruthTable) -> Result<Recorded> {
     const HELP: &str = "free some space or make the folder writable";
     let failed = |e: String| Problem::failed(e).help(HELP);
@@ -156,7 +157,7 @@ struct Recording<'a> {
     request: &'a AcceptanceRequest<'a>,
     models: &'a Pair<Model>,
     prompts: &'a Prompts,
-    /// Tokens with which an output ends.
+    /// Tokens that end an output. Empty if the target continues after them (`ignore_eos`).
     stop: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Converts text to tokens: with a checkpoint's tokenizer, or to one token per byte if the checkpoint has none.
+//! Converts text to tokens with the tokenizer of a checkpoint. If the checkpoint has none, each byte is a token.
 
 use crate::models::{AnyWeights, Model};
 use foretoken_spec::problem::{Problem, Result};
@@ -15,8 +15,9 @@ pub enum Tokens {
 }
 
 impl Tokens {
-    /// Finds the model's tokenizer; [`Tokens::Bytes`] if it has no `tokenizer.json`, or one that maps bytes to
-    /// themselves. `key` is the setting that names the model, for errors.
+    /// Finds the tokenizer of `model`. The result is [`Tokens::Bytes`] if the model has no `tokenizer.json`, or if its
+    /// `tokenizer.json` maps each byte to a token with the byte's value. `key` is the setting that names the model, for
+    /// error messages.
     ///
     /// # Errors
     /// The model's `tokenizer.json` cannot be read.
@@ -30,10 +31,10 @@ impl Tokens {
         Ok(if is_bytes(&tokenizer) { Tokens::Bytes } else { Tokens::Tokenizer(Box::new(tokenizer)) })
     }
 
-    /// Returns the tokens of a text, with the special tokens that the tokenizer adds (such as a start token).
+    /// Returns the tokens of `text`, including the special tokens that the tokenizer adds (such as a start token).
     ///
     /// # Errors
-    /// The tokenizer's error as text.
+    /// The tokenizer fails; the text is its error.
     pub fn encode(&self, text: &str) -> std::result::Result<Vec<u32>, String> {
         match self {
             Tokens::Bytes => Ok(text.bytes().map(u32::from).collect()),
@@ -41,7 +42,8 @@ impl Tokens {
         }
     }
 
-    /// True if both have equal vocabularies, so that a draft with one can draft for a target with the other.
+    /// True if `self` and `other` have equal vocabularies. A draft with one of them can then draft for a target with
+    /// the other.
     pub fn same_vocabulary(&self, other: &Tokens) -> bool {
         match (self, other) {
             (Tokens::Bytes, Tokens::Bytes) => true,
@@ -51,8 +53,8 @@ impl Tokens {
     }
 }
 
-/// True if the tokenizer has 256 tokens and encodes two test texts, one with all characters below U+0800, as their
-/// UTF-8 bytes, as [`Tokens::Bytes`] does.
+/// True if the tokenizer works like [`Tokens::Bytes`]: it has 256 tokens, and it encodes two test texts as their UTF-8
+/// bytes. One of the texts has all characters below U+0800.
 fn is_bytes(tokenizer: &Tokenizer) -> bool {
     let bytes = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
     let every: String = (0..0x80u8).map(char::from).chain('\u{80}'..'\u{800}').collect();
@@ -64,8 +66,8 @@ fn has_folder(model: &Model) -> bool {
     matches!(model.weights, AnyWeights::Checkpoint(_)) && Path::new(&model.name).is_dir()
 }
 
-/// The tokens that end a text: `eos_token_id` of the model's `generation_config.json`, or of its `config.json`. Empty
-/// if neither file has the key, if the model is a preset, or if its weights are random.
+/// The tokens that end a text: `eos_token_id` in the model's `generation_config.json`, else in its `config.json`. Empty
+/// if neither file has this key, if the model is a preset, or if its weights are random.
 ///
 /// # Errors
 /// The model's configuration is damaged.

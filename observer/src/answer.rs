@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt};
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
 
-/// Why the bytes of an answer stopped before its end.
+/// Why reading the bytes of an answer stopped before the answer's end.
 #[derive(Debug)]
 enum Broken {
     /// The connection failed, with the error in words.
@@ -17,8 +17,8 @@ enum Broken {
     TooLong,
 }
 
-/// Sends a request for `tokens` output tokens, reads its answer, and returns how it ended. `chunk` is called with the
-/// tokens of each event of the stream as it comes.
+/// Sends a request for `tokens` output tokens, reads its answer, and returns how the answer ended. Calls `chunk` with
+/// the tokens of each event of the stream as the event comes.
 pub async fn ask(request: RequestBuilder, tokens: u32, chunk: impl FnMut(Tokens)) -> Ended {
     let response = match request.send().await {
         Ok(response) => response,
@@ -34,9 +34,9 @@ pub async fn ask(request: RequestBuilder, tokens: u32, chunk: impl FnMut(Tokens)
     read_stream(response.bytes_stream().map(|piece| piece.map_err(|e| chain(&e))), tokens, chunk).await
 }
 
-/// Reads the stream of events that answers a request for `tokens` output tokens, and returns how it ended; it fails if
-/// the stream is much longer than so few tokens need. `pieces` are its bytes as they come; an item is an error if the
-/// connection failed. `chunk` is called with the tokens of each event.
+/// Reads the stream of events that answers a request for `tokens` output tokens, and returns how the answer ended. A
+/// stream that is much longer than `tokens` tokens need counts as failed. `pieces` are the bytes of the stream as they
+/// come; an item is an error if the connection failed. `chunk` is called with the tokens of each event.
 pub async fn read_stream<B: AsRef<[u8]>>(
     pieces: impl Stream<Item = Result<B, String>> + Unpin,
     tokens: u32,
@@ -73,8 +73,8 @@ pub async fn read_stream<B: AsRef<[u8]>>(
     }
 }
 
-/// The end of a request that failed for the reason `why`. `said` is clipped, because it may quote a long text of the
-/// server.
+/// The end of a request that failed for the reason `why`. At most 1000 characters of `said` are kept, because it may
+/// quote a long text of the server.
 fn failed(why: Failure, said: String) -> Ended {
     const MOST: usize = 1000;
     Ended::Failed { why, said: clip(&said, MOST).into_owned() }
@@ -98,7 +98,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The parts of an answer that came so far, apart from its tokens.
+/// What an answer has told so far, apart from its tokens: the reason of its end, its usage and its metrics.
 #[derive(Default)]
 struct Answer {
     reason: Option<String>,
@@ -107,8 +107,8 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads one event and returns its tokens, if it has any. `Err` holds how the answer failed: the event cannot be
-    /// read, or it is an error of the server.
+    /// Reads one event of the stream and returns its tokens, if it has any. Returns how the answer failed as `Err` if
+    /// the event cannot be read or is an error of the server.
     fn read(&mut self, data: &str) -> Result<Option<Tokens>, Ended> {
         let event: Event =
             serde_json::from_str(data).map_err(|e| failed(Failure::Garbled, format!("{e} in `{}`", short(data))))?;
@@ -219,7 +219,7 @@ mod tests {
         assert!(why == Failure::Garbled && said.len() < 1200 && said.starts_with("invalid type: string"), "{said}");
     }
 
-    /// A minute would be too short for a parser that begins the line again with each byte.
+    /// A parser that reads an unfinished line again from its start with each byte would need more than a minute.
     #[test]
     fn a_long_event_may_come_byte_by_byte() {
         let event = format!("data: {{\"choices\": [{{\"text\": \"{}\"}}]}}\n\ndata: [DONE]\n\n", "x".repeat(1 << 20));
@@ -230,7 +230,7 @@ mod tests {
         assert!(matches!(ended, Ended::Finished { .. }) && chunks == 1);
     }
 
-    /// Without token ids, the running usage gives a chunk's tokens; without usage they are unknown.
+    /// Without token ids, a chunk's tokens come from the running usage. Without usage too, their number is unknown.
     #[test]
     fn tokens_of_a_chunk_come_from_ids_or_running_usage_or_are_unknown() {
         let tokens_of = |data: &str| Answer::default().read(data).unwrap();

@@ -1,12 +1,12 @@
-//! Reads bodies of answers up to a limit, since a server may send without end.
+//! Reads bodies of answers up to a limit, because a server may send without end.
 
 use reqwest::Response;
 
-/// Most bytes of a list of models, of a version, and of a refusal's message.
+/// Most bytes of a list of models, of a version, or of a refusal's message.
 pub const PAGE: usize = 1 << 20;
-/// Most bytes of `/metrics`. vLLM sends a few hundred thousand.
+/// Most bytes of `/metrics`. vLLM sends a few hundred thousand bytes.
 pub const METRICS: usize = 4 << 20;
-/// Most bytes of a completion, apart from [`ANSWER_TOKEN`] for each requested token.
+/// Most bytes of a completion, in addition to [`ANSWER_TOKEN`] bytes for each requested token.
 pub const ANSWER: usize = 1 << 20;
 /// Most bytes of a completion per requested token.
 pub const ANSWER_TOKEN: usize = 4 << 10;
@@ -14,7 +14,7 @@ pub const ANSWER_TOKEN: usize = 4 << 10;
 /// Reads the whole body.
 ///
 /// # Errors
-/// If the body cannot be read or has more than `most` bytes; the text says which.
+/// If the body cannot be read or has more than `most` bytes; the text says which of the two.
 pub async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, String> {
     match read(&mut response, most).await? {
         (_, true) => Err(too_long(most)),
@@ -22,7 +22,7 @@ pub async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, Strin
     }
 }
 
-/// The body, or its first `most` bytes. An error counts as the end.
+/// The body, or its first `most` bytes if it is longer. Empty if reading fails.
 pub async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
     read(&mut response, most).await.map(|(bytes, _)| bytes).unwrap_or_default()
 }
@@ -32,7 +32,7 @@ pub fn too_long(most: usize) -> String {
     format!("the answer has more than {:.1} MiB", most as f64 / f64::from(1 << 20))
 }
 
-/// At most `most` bytes of a body, and whether the body has more.
+/// The body, cut after `most` bytes, and whether it was cut.
 async fn read(response: &mut Response, most: usize) -> Result<(Vec<u8>, bool), String> {
     let mut bytes = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|e| chain(&e))? {

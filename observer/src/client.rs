@@ -8,9 +8,9 @@ use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest time to make a connection.
+/// Time limit for making a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Longest time for an answer to `/v1/models`, `/version` or `/metrics`.
+/// Time limit for an answer to `/v1/models`, `/version` or `/metrics`.
 const ASIDE: Duration = Duration::from_secs(10);
 
 const CERTIFICATES: &str = "give a file of certificates in PEM: each begins with -----BEGIN CERTIFICATE-----";
@@ -24,10 +24,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for the server at `url`, with or without `/v1` at its end. `key` is sent as bearer token. `ca` is a
-    /// PEM file of certificates that are trusted in addition to the system's.
+    /// A client for the server at `url`; `/v1` at the end of `url` is optional. `key` is sent as bearer token. `ca` is
+    /// a PEM file of certificates that are trusted in addition to the system's certificates.
     pub fn new(url: &str, key: Option<String>, ca: Option<&Path>) -> Result<Client> {
-        // This fails if another part of the process has installed a TLS provider already; that provider is then used.
+        // This fails if another part of the process has already installed a TLS provider. That provider is then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = base(url)?;
         let mut http = reqwest::Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);
@@ -60,14 +60,14 @@ impl Client {
         url.to_string()
     }
 
-    /// The request for a completion, with request id `id`.
+    /// The request for a completion, with the header `x-request-id: id`.
     pub fn completion(&self, body: String, id: &str) -> RequestBuilder {
         let post = self.http.post(self.at("v1/completions")).header("content-type", "application/json");
         self.with_key(post.header("x-request-id", id).body(body))
     }
 
-    /// What the server reports about itself. The second value says why its metrics cannot be used; `None` if they can
-    /// be used, or if the server has no metrics.
+    /// What the server reports about itself, and why its metrics cannot be used. The second value is `None` if they can
+    /// be used, or if the server has no `/metrics`.
     ///
     /// # Errors
     /// If the server cannot be reached or does not answer `/v1/models`.
@@ -98,12 +98,12 @@ impl Client {
             models: models.data.into_iter().map(|m| m.id).collect(),
             metrics: metrics.is_ok(),
         };
-        // A missing `/metrics` needs no message, since many servers have none.
+        // A missing `/metrics` (404) gets no message, because many servers have none.
         let none = format!("/metrics answers {}", StatusCode::NOT_FOUND);
         Ok((server, metrics.err().filter(|why| *why != none)))
     }
 
-    /// Reads the server's metrics about serving.
+    /// Reads the server's metrics about serving, without histograms.
     ///
     /// # Errors
     /// If the metrics cannot be read; the text says why.
@@ -145,8 +145,8 @@ impl Client {
     }
 }
 
-/// Parses the address of a server, removes a `/v1` at its end, and makes its path end in `/`, so that paths can be
-/// joined to it.
+/// Parses the address of a server. Removes a `/v1` at its end and makes its path end in `/`, so that paths can be
+/// joined to the address.
 fn base(url: &str) -> Result<Url> {
     let bad = |what: &str| {
         Problem::bad_input(format!("`{url}` {what}")).help("give an address such as http://127.0.0.1:8000")
@@ -165,7 +165,7 @@ fn base(url: &str) -> Result<Url> {
 }
 
 trait Json {
-    /// Reads the body as JSON, up to a limit.
+    /// Reads the body as JSON. The body may have at most [`bounded::PAGE`] bytes.
     async fn json_of<T: for<'a> Deserialize<'a>>(self) -> std::result::Result<T, String>;
 }
 
@@ -188,7 +188,7 @@ struct ModelCard {
 }
 
 impl ModelCard {
-    /// The model's length limit in tokens; `None` if it is missing or no number of 32 bits.
+    /// The model's length limit in tokens; `None` if the field is missing or does not fit in 32 bits.
     fn max_model_len(&self) -> Option<u32> {
         self.max_model_len.as_ref()?.as_u64().and_then(|n| u32::try_from(n).ok())
     }

@@ -1,5 +1,5 @@
-//! Sends the requests of a run when they are due, or when a client of a closed loop is free. Meanwhile the metrics are
-//! read every second.
+//! Sends the requests of a run: each when it is due or, in a closed loop, when a client is free. Meanwhile reads the
+//! server's metrics every second.
 
 use crate::answer::ask;
 use crate::client::Client;
@@ -19,9 +19,9 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{interval, sleep, timeout};
 
-/// After this many requests in a row without a connection the run ends, and the server counts as lost.
+/// If this many requests in a row get no connection, the server counts as lost and the run ends.
 const LOST: u32 = 5;
-/// Time limit for the last reading of the metrics after an interruption.
+/// Time limit for the last reading of the metrics after an interruption by the user.
 const LAST_METRICS: Duration = Duration::from_millis(300);
 
 /// The requests of a run and how to send them.
@@ -34,9 +34,9 @@ pub struct Load {
     pub due: Vec<Duration>,
     /// The arrival process: a closed loop, or requests at set times.
     pub arrivals: Arrivals,
-    /// The run's name in the ids of its requests.
+    /// The run's name, which begins the ids of its requests.
     pub name: String,
-    /// Whether to read the server's metrics.
+    /// True if the server's metrics are to be read.
     pub metrics: bool,
 }
 
@@ -48,15 +48,15 @@ struct Shared {
     spec: ObserveSpec,
     /// Indices of the requests in flight.
     running: RefCell<BTreeSet<u32>>,
-    /// Number of requests in a row that got no connection.
+    /// Number of the latest requests in a row that got no connection.
     unconnected: Cell<u32>,
-    /// The last error, once the server counts as lost.
+    /// The last error, if the server counts as lost.
     lost: RefCell<Option<String>>,
     stop: Notify,
 }
 
 impl Shared {
-    /// May more requests be sent now? No longer once `observe.run_s` seconds of the run have passed.
+    /// True if further requests may be sent now: until `observe.run_s` seconds of the run have passed.
     fn open(&self) -> bool {
         self.spec.run_s.is_none_or(|s| self.recorder.now().as_s() < s)
     }
@@ -80,9 +80,9 @@ impl Shared {
     }
 }
 
-/// Sends requests until every one has ended (none is begun after `observe.run_s`), the server is lost, or `interrupt`
-/// is set. Then it gives up the requests in flight, reads the metrics once more unless the server is lost, and records
-/// the end. Must be called within a [`tokio::task::LocalSet`].
+/// Sends requests until each has ended, the server is lost, or `interrupt` is set. No request is begun after
+/// `observe.run_s`. At the end, the requests in flight are recorded as abandoned, the metrics are read once more unless
+/// the server is lost, and the end is recorded. Must be called within a [`tokio::task::LocalSet`].
 pub async fn drive(
     client: Client,
     recorder: Recorder,
@@ -103,12 +103,12 @@ pub async fn drive(
     let metrics = spawn_local(watch_metrics(shared.clone()));
     let requests = async {
         match shared.load.arrivals {
-            // Sessions are refused before anything is sent.
+            // `observe` has refused sessions before the first request.
             Arrivals::Open | Arrivals::Sessions => open_loop(&shared).await,
             Arrivals::Closed { clients } => closed_loop(&shared, clients).await,
         }
     };
-    // Dropping `requests` stops every task that it started, wherever the task waits.
+    // When the selection ends, `requests` is dropped. This stops every task that it started, wherever the task waits.
     let mut ending = tokio::select! {
         biased;
         () = asked(&interrupt) => Ending::Interrupted,
@@ -155,10 +155,10 @@ async fn open_loop(shared: &Rc<Shared>) {
     while running.join_next().await.is_some() {}
 }
 
-/// Sends each request's index when the request is due. This runs on a thread, since the runtime's timer counts whole
-/// milliseconds.
+/// Sends the index of each request when the request is due. A thread does this, because the runtime's timer counts
+/// whole milliseconds.
 fn pace(start: Instant, due: Vec<Duration>) -> UnboundedReceiver<usize> {
-    /// How soon the thread notices that the receiver is gone.
+    /// The thread checks at least this often whether the receiver is gone.
     const LOOK: Duration = Duration::from_millis(100);
     let (tell, told) = unbounded_channel();
     std::thread::spawn(move || {
@@ -196,8 +196,8 @@ async fn closed_loop(shared: &Rc<Shared>, clients: u32) {
     while running.join_next().await.is_some() {}
 }
 
-/// Sends a request and records its answer. After a failed connection, or a refusal with 429 or 503, sends it again, as
-/// often as `observe.retries` allows.
+/// Sends a request and records its answer. After a failed connection, or a refusal with 429 or 503, the request is sent
+/// again, at most `observe.retries` times.
 async fn one(shared: &Rc<Shared>, request: usize) {
     let id = request as u32;
     let allowed = Duration::from_secs_f64(shared.spec.timeout_s);
@@ -221,7 +221,8 @@ async fn one(shared: &Rc<Shared>, request: usize) {
     }
 }
 
-/// How long to wait before a request is sent again, at most a minute; `None` if it is not sent again after such an end.
+/// How long to wait before a request is sent again, at most a minute. `None` if the end `how` allows no further
+/// attempt.
 fn wait_before(how: &Ended, attempt: u32) -> Option<Duration> {
     const LONGEST_S: f64 = 60.0;
     let backoff = 0.5 * f64::from(1u32 << attempt.min(10));
@@ -245,7 +246,7 @@ async fn watch_metrics(shared: Rc<Shared>) {
     }
 }
 
-/// Records the metrics that changed since the last reading.
+/// Reads the metrics and records those that changed since the last reading. A failed reading is recorded as a note.
 async fn read_metrics(shared: &Shared, last: &mut Vec<Sample>) {
     match shared.client.metrics().await {
         Ok(now) => {

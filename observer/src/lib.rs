@@ -1,4 +1,4 @@
-//! Sends an experiment's workload to an OpenAI-compatible server and records what comes back. Only this crate uses a
+//! Sends an experiment's workload to an OpenAI-compatible server and records the answers. Only this crate uses a
 //! network.
 
 // This `eprintln!` replaces the standard one. It escapes characters that could control a terminal, because messages

@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Draws the line at time `now` of the run.
+    /// Draws the line. `now` is the time since the run's start.
     pub fn show(&self, now: Time) {
         let Progress { which, sent, ended, failed, .. } = self;
         let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
@@ -39,7 +39,7 @@ impl Progress {
         self.bar.tick();
     }
 
-    /// Prints `text` above the line.
+    /// Prints the warning `text` above the line.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("warning: {text}"));
     }

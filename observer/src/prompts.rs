@@ -1,5 +1,5 @@
-//! Makes the prompt of each request: token ids or text of the length that the workload gives. Requests that share
-//! prefix blocks share the beginning of their prompts.
+//! Makes the prompt of each request, as token ids or as text of the length that the workload gives. Requests that share
+//! prefix blocks have prompts with the same beginning.
 
 use foretoken_sim::{Luck, Stream, Workload};
 use foretoken_spec::observe::{ObserveSpec, Send};
@@ -19,8 +19,8 @@ pub enum Prompt {
     Text(String),
 }
 
-/// The prompt of each request. Prompts from a file are repeated if there are too few. If they are token ids, their
-/// lengths replace the prompt lengths of `workload`.
+/// The prompt of each request of the workload. If a file has too few prompts, they are repeated. If the file's prompts
+/// are token ids, their lengths replace the prompt lengths in `workload`.
 pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<Vec<Prompt>> {
     match &of.prompts {
         Prompts::Families => (0..workload.len()).map(|i| as_sent(of, families(workload, seed, i))).collect(),
@@ -38,7 +38,8 @@ pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<V
     }
 }
 
-/// The bytes as token ids or as text, as `observe.send` says.
+/// The prompt with these bytes, as token ids or as text, as `observe.send` says. Token ids need a vocabulary of 256
+/// tokens, one per byte.
 fn as_sent(of: &ObserveSpec, bytes: Vec<u8>) -> Result<Prompt> {
     match of.send {
         Send::Text => Ok(Prompt::Text(String::from_utf8_lossy(&bytes).into_owned())),
@@ -56,7 +57,8 @@ fn as_sent(of: &ObserveSpec, bytes: Vec<u8>) -> Result<Prompt> {
 /// Size of a vocabulary in which each token is a byte.
 const BYTES: u32 = 256;
 
-/// The prompt of request `i`: generated text for its shared prefix blocks, then text that no other request has.
+/// The text of the prompt of request `i`: generated text for its shared prefix blocks, then text that no other request
+/// has.
 fn families(workload: &Workload, seed: u64, i: usize) -> Vec<u8> {
     let family = Family::ALL[usize::from(workload.category[i]) % Family::ALL.len()];
     let len = workload.prompt_len[i] as usize;
@@ -96,10 +98,11 @@ fn read_jsonl(path: &Path, send: Send) -> Result<Vec<Prompt>> {
     parse_jsonl(path, &text, send)
 }
 
-/// The prompts of a JSON-lines text, in the form in which they are sent; errors call the file `path`.
+/// The prompts of a text with one JSON object per line. `send` says whether they are sent as text or as token ids.
+/// Errors call the file `path`.
 ///
 /// # Errors
-/// A line is no JSON object or has no prompt in that form, or there is no line.
+/// A line is no JSON object or has no prompt in this form, or there is no line.
 pub fn parse_jsonl(path: &Path, text: &str, send: Send) -> Result<Vec<Prompt>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = |(n, line): (usize, &str)| {

@@ -12,12 +12,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two writes: a killed process loses at most this much of a run.
+/// Time between two writes. If the process is killed, at most this much of a run is lost.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long the end of a run waits for room on a full disk.
+/// How long the end of a run waits for free space on a full disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server logs a step after it has sent the step's tokens. The log is read once more this long after the last
+/// A server may log a step after it has sent the step's tokens. So the log is read once more, this long after the last
 /// answer.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
@@ -29,8 +29,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the clock and the thread. The handle returns the thread's result once all clones of the recorder are
-    /// dropped.
+    /// Starts the clock and the thread. The returned handle gives the thread's result. The thread ends when all clones
+    /// of the recorder are dropped.
     pub fn start(
         writer: RecordingWriter,
         log: Option<Tail>,
@@ -55,7 +55,7 @@ impl Recorder {
 
     /// Records an event.
     pub fn saw(&self, event: Event) {
-        // Sending fails only if the thread has ended, and it ends only after every sender is gone.
+        // Sending fails only if the thread has ended. The thread ends only after every sender is dropped.
         let _ = self.events.send(event);
     }
 }
@@ -81,7 +81,7 @@ fn write(
             Ok(event) => {
                 progress.saw(&event);
                 batch.push(event);
-                // Under constant events `recv` never times out, so the time is checked here too.
+                // While events come without a pause, `recv_timeout` never times out, so the time is checked here too.
                 if Instant::now() < next {
                     continue;
                 }
@@ -96,7 +96,8 @@ fn write(
         }
         next = Instant::now() + EVERY;
         let lines = log.as_mut().map(Tail::new_lines).unwrap_or_default();
-        // The `End` event must be the last of the recording, so log lines that were read after it go before it.
+        // The `End` event must be the last event of the recording. Log lines that were read after it are inserted
+        // before it.
         let end = batch.iter().position(|e| matches!(e, Event::End { .. })).unwrap_or(batch.len());
         if !open && let Some(text) = log.as_ref().and_then(Tail::doubts) {
             batch.insert(end, Event::Note { at: since(start), text });
@@ -117,7 +118,8 @@ fn write(
     last(&mut writer, interrupt)
 }
 
-/// Writes what is left. If the disk is full, it tries again for [`PATIENCE`], or until `interrupt` is set.
+/// Writes the events that are still in memory. If the disk is full, tries again for [`PATIENCE`], or until `interrupt`
+/// is set.
 fn last(writer: &mut RecordingWriter, interrupt: &AtomicBool) -> Result<()> {
     let given_up = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,5 @@
-//! Observes all cells of a plan on a server, one after the other. Each result is stored as its run ends.
+//! Observes all cells of a plan on a server, one after the other. A cell is one variant of the experiment with one
+//! seed. Each result is stored when its run ends.
 
 use crate::body::body;
 use crate::client::Client;
@@ -48,7 +49,7 @@ pub struct ObservedCell {
     pub recording: String,
     /// Seed of the workload.
     pub seed: u64,
-    /// `done`, `interrupted`, `killed`, or how the server was lost.
+    /// How the run ended: `done`, `interrupted`, `killed`, or a text that says how the server was lost.
     pub ended: String,
     /// Number of requests sent.
     pub sent: usize,
@@ -64,12 +65,12 @@ pub struct ObservedCell {
     pub tpot_mean_s: Option<f64>,
     /// Mean end-to-end latency, seconds.
     pub e2e_mean_s: Option<f64>,
-    /// How late requests were sent, 99th percentile in seconds; `None` in a closed loop, where requests have no due
-    /// time.
+    /// 99th percentile of the delay between a request's due time and its sending, in seconds. `None` in a closed loop,
+    /// where requests have no due time.
     pub late_p99_s: Option<f64>,
     /// Number of the run's steps in the server's log.
     pub steps: usize,
-    /// Notes for the reader of the results.
+    /// Notes for the reader of the results: what the server did not report, and what disturbed the run.
     pub findings: Vec<String>,
 }
 
@@ -87,13 +88,14 @@ pub struct Observed {
     pub report: ObserveReport,
     /// Speed of the run, for the last line of output.
     pub speed: Speed,
-    /// Number of cells whose results are stored: the first cells of the plan.
+    /// Number of cells whose results are stored. These are the first cells of the plan.
     pub cells: usize,
     /// Why observing ended early; `None` if all cells are done.
     pub ended: Option<Box<Problem>>,
 }
 
-/// Observes every cell of a plan whose results the folder lacks.
+/// Observes every cell of a plan on the server `site`. A cell that the folder already has completely is not observed
+/// again.
 ///
 /// # Errors
 /// If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be read or
@@ -118,7 +120,8 @@ pub fn observe(
     std::fs::create_dir_all(folder.path().join(RECORDINGS))
         .map_err(|e| Problem::failed(format!("cannot make the folder {RECORDINGS}: {e}")))?;
     for variant in &plan.variants {
-        // A run may take an hour, so a wrong release is reported before it and not only after.
+        // A run may take an hour, so a difference between the server's release and the experiment's is reported before
+        // the run too.
         let version = variant.experiment.engine.version;
         if let Some(other) = stated::release(version, server.version.as_deref()) {
             eprintln!("warning: {other}");
@@ -156,7 +159,7 @@ pub fn observe(
     Ok(observed)
 }
 
-/// The name of the model to ask for.
+/// The model's name for the requests: the experiment's, or else the only model that the server has.
 fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
     let served = server.models.join("`, `");
     match &spec.model {
@@ -181,22 +184,22 @@ struct Runner<'a> {
     folder: &'a Folder,
     waiting: Waiting,
     server: Server,
-    /// Why the server's metrics are not read; `None` if they are, or if the server has none.
+    /// Why the server's metrics are not read. `None` if they are read, or if the server has no metrics.
     no_metrics: Option<String>,
     model: String,
 }
 
-/// The results that follow from a recording.
+/// The results that are computed from a recording.
 struct CellResult {
     cell: ObservedCell,
     stored: Stored,
-    /// Why the run is incomplete or useless; `None` if it is complete.
+    /// The problem if the run is incomplete or no request was answered; `None` otherwise.
     ended: Option<Box<Problem>>,
 }
 
 impl Runner<'_> {
-    /// The results of a cell that an earlier call observed completely, else `None`. A recording that is incomplete or
-    /// cannot be read is renamed, so that the cell can be run again.
+    /// The results of a cell that an earlier call observed completely; else `None`. If the recording is incomplete or
+    /// cannot be read, it is renamed, so that the cell can run again.
     fn kept_result(&self, id: CellId) -> Result<Option<CellResult>> {
         let path = self.folder.path().join(recording_name(id.variant, id.seed));
         if !path.exists() {
@@ -283,7 +286,7 @@ impl Runner<'_> {
         self.plan.policies[0].spec.label()
     }
 
-    /// Warns about requests that are longer than the server accepts.
+    /// Warns about requests that are longer than the server's `max_model_len`.
     fn refuse_lengths(&self, workload: &Workload) {
         let Some(most) = self.server.max_model_len else { return };
         let lengths = workload.prompt_len.iter().zip(&workload.output_len);
@@ -296,8 +299,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Sends the first `observe.warm_up_requests` requests one after the other and deletes their recording. Fails if
-    /// they were interrupted, or if none was answered and one was refused or failed.
+    /// Sends the first `observe.warm_up_requests` requests one after the other, and deletes their recording. Fails if
+    /// the user interrupted, or if the server answered no request and refused or failed one.
     fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
         let n = self.spec.warm_up_requests as usize;
         if n == 0 {
@@ -326,7 +329,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The error if no request of a warm-up or of a run was answered; `how` is the end of the first one that ended.
+    /// The error if no request of a warm-up or of a run was answered. `how` is the end of the first request that ended.
     fn refusal(&self, how: &Ended) -> Box<Problem> {
         match how {
             Ended::Refused { status, said, .. } => {

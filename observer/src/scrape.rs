@@ -8,13 +8,14 @@ use std::collections::HashMap;
 /// Most values kept of one reading. vLLM exports a few hundred.
 const MOST_SAMPLES: usize = 10_000;
 
-/// The counters and gauges about serving in a text in Prometheus' format. Histograms are left out, since their
-/// quantities are measured request by request.
+/// The counters and gauges about serving, from a text in Prometheus' format. Their names start with one of [`KEPT`].
+/// Histograms are left out, because their quantities are measured request by request.
 ///
 /// # Errors
 /// If the text has another format or more than [`MOST_SAMPLES`] values.
 pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
-    // The parser silently skips names with a colon, so the prefixes are replaced while it parses.
+    // The parser silently skips names with a colon. So the prefixes of the names are replaced before parsing and
+    // restored after it.
     let known = |line: &str| KEPT.iter().fold(line.to_owned(), |line, prefix| line.replace(prefix, &stand_in(prefix)));
     let lines = text.lines().map(|line| Ok::<String, std::io::Error>(known(line)));
     let scrape = Scrape::parse(lines).map_err(|e| format!("/metrics cannot be read: {e}"))?;
@@ -44,7 +45,7 @@ fn stand_in(prefix: &str) -> String {
     prefix.replace(':', "_colon_")
 }
 
-/// The samples that changed since `before`. Readings after the first keep only these.
+/// The samples of `now` whose values differ from those in `before`. Only the first reading is recorded as a whole.
 pub fn changed(before: &[Sample], now: &[Sample]) -> Vec<Sample> {
     let before: HashMap<&str, f64> = before.iter().map(|b| (b.name.as_str(), b.value)).collect();
     now.iter().filter(|s| before.get(s.name.as_str()) != Some(&s.value)).cloned().collect()

@@ -6,15 +6,15 @@ use std::fs::{File, FileType, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Most bytes that one call of [`Tail::new_lines`] reads; there is a call each second. Lines of a log that grows faster
-/// are read later.
+/// Most bytes that one call of [`Tail::new_lines`] reads. There is one call per second. If the log grows faster, its
+/// lines are read later.
 const READING: u64 = 16 << 20;
-/// Most bytes of a line; longer lines are dropped. A step's line has about 250.
+/// Most bytes of a line; longer lines are dropped. The line of a step has about 250 bytes.
 const LINE: usize = 16 << 10;
-/// Most bytes of step lines kept per run: about a million steps.
+/// Most bytes of step lines that are kept per run: about a million steps. Later lines are dropped.
 const KEPT: u64 = 256 << 20;
 
-/// A log file, of which only lines that are added during the run are read.
+/// A log file that is read from its end on: only lines that are written during the run.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
@@ -22,13 +22,13 @@ pub struct Tail {
     at: u64,
     /// The start of a line whose end is not written yet.
     part: Vec<u8>,
-    /// Is the unfinished line longer than [`LINE`]?
+    /// True if the unfinished line is longer than [`LINE`].
     long: bool,
     /// Number of lines written during the run.
     lines: u64,
     /// Bytes of step lines that were kept.
     kept: u64,
-    /// Number of step lines dropped beyond [`KEPT`].
+    /// Number of step lines that were dropped because [`KEPT`] was reached.
     beyond: u64,
 }
 
@@ -36,7 +36,7 @@ impl Tail {
     /// Opens the log at its end.
     ///
     /// # Errors
-    /// If there is no such file, or it is a folder, device or pipe, which have no end to read from.
+    /// If there is no such file, or it is no regular file: a folder, a device or a pipe has no end to read from.
     pub fn open(path: &Path) -> Result<Tail> {
         const HELP: &str =
             "name the file that the server's output goes to; it must run with --enable-logging-iteration-details";
@@ -51,7 +51,8 @@ impl Tail {
         Ok(Tail { path: path.to_path_buf(), file, at, part: vec![], long: false, lines: 0, kept: 0, beyond: 0 })
     }
 
-    /// The new lines that are about steps. A log that was truncated is read from its start.
+    /// The lines about steps that were written since the last call. If the log was truncated, it is read from its
+    /// start.
     pub fn new_lines(&mut self) -> Vec<String> {
         let log = std::fs::metadata(&self.path).ok().filter(Metadata::is_file);
         if log.is_some_and(|m| m.len() < self.at)
@@ -61,7 +62,7 @@ impl Tail {
             self.part.clear();
         }
         let mut new = Vec::new();
-        // If reading fails, the next call tries again from the same place.
+        // If reading fails, the next call tries again from the same position.
         let from = self.file.seek(SeekFrom::Start(self.at));
         if from.and_then(|_| (&self.file).take(READING).read_to_end(&mut new)).is_err() {
             return Vec::new();
@@ -78,7 +79,8 @@ impl Tail {
         steps
     }
 
-    /// After the run: a message if the log had no step lines, or too many.
+    /// A message for the end of the run: the log got no lines, got no step lines, or got too many of them. `None` if it
+    /// was sound.
     pub fn doubts(&self) -> Option<String> {
         let log = self.path.display();
         const FLAG: &str = "vLLM writes a line a step with --enable-logging-iteration-details";
@@ -97,7 +99,7 @@ impl Tail {
         }
     }
 
-    /// Adds `piece` to the unfinished line.
+    /// Appends `piece` to the unfinished line. If the line becomes longer than [`LINE`], its text is dropped.
     fn goes_on(&mut self, piece: &[u8]) {
         self.long |= self.part.len() + piece.len() > LINE;
         match self.long {
@@ -106,7 +108,7 @@ impl Tail {
         }
     }
 
-    /// Ends the unfinished line, and keeps it in `steps` if it is about a step.
+    /// Ends the unfinished line. If the line is about a step and not too long, appends it to `steps`.
     fn line_ends(&mut self, steps: &mut Vec<String>) {
         self.lines += 1;
         let line = std::mem::take(&mut self.part);

@@ -1,6 +1,6 @@
-//! Waits that Ctrl-C ends. Connections, bodies and pauses wait on one runtime, together with a task that checks the
-//! flag that Ctrl-C sets. Blocking look-ups of host names run on threads of the runtime, for which the end of the
-//! program does not wait.
+//! Waits that Ctrl-C ends. Connections, bodies and pauses wait on one runtime. A task on the same runtime checks the
+//! flag that Ctrl-C sets. Look-ups of host names block threads of the runtime; the end of the program does not wait for
+//! these threads.
 
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::future::Future;
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 /// Time between two checks of the flag.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long [`on_thread`](Waiting::on_thread) still waits for a thread once the flag is set.
+/// After the flag is set, [`on_thread`](Waiting::on_thread) waits at most this long for its thread.
 const LAST_WORK: Duration = Duration::from_millis(900);
 
 /// A runtime, and the flag that Ctrl-C sets.
@@ -38,7 +38,7 @@ impl Waiting {
     /// Waits for `work` and returns its result.
     ///
     /// # Errors
-    /// If the flag was set before `work` ended.
+    /// If Ctrl-C set the flag before `work` ended.
     pub fn on<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         self.runtime().block_on(async {
             tokio::select! {
@@ -49,7 +49,7 @@ impl Waiting {
         })
     }
 
-    /// Waits for `work`, which checks the flag by itself and spawns local tasks.
+    /// Waits for `work` and returns its result. `work` may spawn local tasks, and must check the flag itself.
     pub fn on_local<T>(&self, work: impl Future<Output = T>) -> T {
         LocalSet::new().block_on(self.runtime(), work)
     }
@@ -57,7 +57,7 @@ impl Waiting {
     /// Waits for a thread and returns its result.
     ///
     /// # Errors
-    /// If the thread panicked, or did not end within 900 ms after the flag was set.
+    /// If the thread panicked, or did not end within 900 ms after Ctrl-C set the flag.
     pub fn on_thread<T>(&self, thread: JoinHandle<T>) -> Result<T> {
         let mut end: Option<Instant> = None;
         while !thread.is_finished() {
@@ -75,7 +75,7 @@ impl Waiting {
         &self.interrupt
     }
 
-    /// Is the flag set?
+    /// True if Ctrl-C has set the flag.
     pub fn is_asked(&self) -> bool {
         self.interrupt.load(Ordering::Relaxed)
     }
@@ -87,12 +87,12 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // An ordinary drop would wait for threads that look up host names.
+        // An ordinary drop would wait for threads that are looking up host names.
         self.runtime.take().expect("it is dropped once").shutdown_background();
     }
 }
 
-/// Returns when the flag is set.
+/// Returns when Ctrl-C has set the flag `interrupt`.
 pub async fn asked(interrupt: &AtomicBool) {
     while !interrupt.load(Ordering::Relaxed) {
         sleep(LOOK).await;

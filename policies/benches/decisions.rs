@@ -2,11 +2,12 @@
 //!
 //! A decision is one step of a batch of 32 requests: `max_batch`, `propose`, `keep_drafting` after every draft pass,
 //! `select` and `observe`. Confidences, entropies and divergences are prepared in advance. They change from step to
-//! step, as do contexts, draft gaps and accepted runs, so that policies keep learning. The cost of the loop that calls
-//! the policy is subtracted; it is measured with a policy that always drafts the same length (`the loop`), for each
-//! number of draft passes. Policies that draft trees run on a scripted executor, and a stopwatch times their calls,
-//! because growing the trees would take longer than deciding. Oracles are timed on `propose` alone. Presets without a
-//! drafter and presets that need the acceptance law are left out.
+//! step, as do contexts, draft gaps and numbers of accepted drafts, so that policies keep learning.
+//!
+//! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
+//! policy that always drafts the same length (`the loop`). Policies that draft trees run on a scripted executor, and a
+//! stopwatch times their calls, because growing the trees would take longer than deciding. For oracles only `propose`
+//! is timed. Presets without a drafter and presets that need the acceptance law are left out.
 
 #![allow(missing_docs)]
 
@@ -141,7 +142,7 @@ impl Loop {
         self.plan.shape = DraftShape::Chain;
         self.plan.draft_len.clear();
         self.plan.draft_len.resize(REQUESTS, 0);
-        // `reset` clears lengths only; the prepared confidences stay.
+        // `reset` clears only the lengths of the drafts. The prepared confidences stay.
         drafts.reset(REQUESTS, LONGEST);
         drafts.wants = policy.wants();
         black_box(policy.max_batch(&view));
@@ -280,8 +281,8 @@ impl Trees {
         }
     }
 
-    /// Runs `steps` steps. Returns the time spent in the policy, without the stopwatch's own time; at least 1 ns a
-    /// step.
+    /// Runs `steps` steps. Returns the time that the policy's timed calls took, less the stopwatch's own time; at least
+    /// 1 ns a step.
     fn run(&mut self, steps: u64) -> Duration {
         let before = (self.watch.nanos.load(Ordering::Relaxed), self.watch.calls.load(Ordering::Relaxed));
         let mut accepted = Vec::new();
@@ -307,8 +308,8 @@ impl Trees {
     }
 }
 
-/// Nanoseconds of a step of the loop without a policy's work, for 0 to `LONGEST` draft passes: the least of 30 means
-/// over 10,000 steps.
+/// For 0 to `LONGEST` draft passes, the nanoseconds of one step of the loop without a policy's work: the least of 30
+/// means over 10,000 steps each.
 fn loop_ns() -> Vec<f64> {
     let cost = |passes: u32| {
         let (mut bench, mut nothing) = (Loop::new(), Nothing(passes));
@@ -344,7 +345,7 @@ fn decisions(c: &mut Criterion) {
     let mut group = c.benchmark_group("decision-at-32");
     let (draft, target) = (Linear::new(BELIEF.draft), Linear::new(BELIEF.target));
     for preset in PolicySpec::all() {
-        // Bounds that need the acceptance law run on the event clock only.
+        // Bounds that need the acceptance law run only in a simulation on the event clock, so the bench skips them.
         if preset.definition().needs_law() {
             continue;
         }

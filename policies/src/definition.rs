@@ -1,6 +1,6 @@
 //! The contract between a policy's file and the table of policies: what a policy says about itself, what it is built
-//! from, and how it refuses settings. From the table it needs only [`PolicySpec`], because `clairvoyant-static` names
-//! policies to run, and wrappers name the policy that they wrap.
+//! from, and how it refuses settings. This file uses only [`PolicySpec`] from the table, for two reasons:
+//! `clairvoyant-static` names policies to run, and wrappers name the policy that they wrap.
 
 use crate::PolicySpec;
 use crate::look::Look;
@@ -26,12 +26,14 @@ pub struct PolicyContext<'a> {
     pub seed: u64,
     /// Number of steps after which a policy learns a step's outcome; 0 is at the end of the step.
     pub staleness_steps: u32,
-    /// When the engine drafts: at the end of a step it runs the first draft pass also if nothing is drafted.
+    /// Whether the engine drafts at the start or at the end of a step. An engine that drafts at the end runs the first
+    /// draft pass in every step, also if nothing is drafted.
     pub draft_at: DraftAt,
     /// Names of the requests' categories ([`BatchView::category`](foretoken_sim::BatchView::category) is an index into
     /// them); empty if requests have none.
     pub categories: &'a [String],
-    /// Acceptance values that `foretoken decide` gives to the policy, which then learns none: no warm-up, no staleness.
+    /// Acceptance values that the command `foretoken decide` gives to the policy. The policy uses them in place of
+    /// learned values, without warm-up and staleness. `None` in a run.
     pub told: Option<Told<'a>>,
     /// The true costs and rates that the wrappers `true-cost` and `true-rates` give to a policy; `None` without a
     /// wrapper.
@@ -41,7 +43,7 @@ pub struct PolicyContext<'a> {
     pub own_rates: Option<&'a Arc<[f64]>>,
 }
 
-/// The true pass costs and acceptance rates, for a policy that is to know them and not estimate them.
+/// The true pass costs and acceptance rates, for a policy that knows them in place of an estimate.
 #[derive(Clone, Copy)]
 pub struct Truths<'a> {
     /// The true pass times as a linear model (α, γ, δ), fitted if they are not linear.
@@ -58,22 +60,22 @@ pub struct Beliefs {
     /// True if the policy uses a cost model of passes, from [`belief`](PolicyContext::belief) or
     /// [`profile`](PolicyContext::profile).
     pub cost: bool,
-    /// True if the policy decides by the confidences of chains.
+    /// True if the policy decides by the confidences of the tokens of draft chains.
     pub confidence: bool,
     /// True if the policy learns an acceptance rate and can use [`own_rates`](PolicyContext::own_rates) in its place.
     pub rate: bool,
 }
 
-/// Values that `foretoken decide` gives to a policy, which otherwise learns them.
+/// Values that the command `foretoken decide` gives to a policy. In a run the policy learns them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told<'a> {
-    /// Probability that a draft is accepted if all before it are: a of E(a, k),
+    /// Probability that a draft is accepted if all drafts before it are: the a of E(a, k),
     /// [`expected_tokens`](crate::expected_tokens).
     pub acceptance_rate: f64,
     /// The confidence that the policy expects of a draft token before it is drafted.
     pub prev_confidence: f64,
-    /// KV tokens of each request in the batch to decide on. Cost tables by tokens alone time passes over these
-    /// requests, not over the made-up requests that engines time at start-up.
+    /// KV tokens of each request in the batch to decide on. A cost table that depends on the number of tokens alone
+    /// then times passes over these requests, not over the made-up requests that engines time at start-up.
     pub contexts: &'a [u32],
 }
 
@@ -92,7 +94,8 @@ pub struct BadParameter {
 /// What a policy says about itself. The type of its parameters implements this trait; several presets may share the
 /// type.
 pub trait Definition {
-    /// A short label for reports (`fixed-3`). `None` gives the usual label: the name, then the settings that differ.
+    /// A short label for reports (`fixed-3`). `None` gives the usual label: the name, then the settings that differ
+    /// from the defaults.
     fn short_label(&self) -> Option<String> {
         None
     }
@@ -100,7 +103,8 @@ pub trait Definition {
     /// What the policy does, in one line.
     fn summary(&self) -> &'static str;
 
-    /// What the preset `name` of the policy does, in one line, where two presets have the same parameters.
+    /// What the preset `name` of the policy does, in one line. It differs from [`summary`](Definition::summary) only
+    /// where two presets have the same parameters.
     fn summary_of(&self, _name: &str) -> &'static str {
         self.summary()
     }
@@ -140,7 +144,8 @@ pub trait Definition {
         None
     }
 
-    /// True if the policy learns from accepted counts alone, so that `foretoken decide` can give it a history of them.
+    /// True if the policy learns from accepted counts alone, so that `foretoken decide` can give it a history of such
+    /// counts.
     fn learns_from_counts(&self) -> bool {
         false
     }
@@ -150,7 +155,8 @@ pub trait Definition {
         false
     }
 
-    /// True if the policy drafts trees. `oracle-goodput` is no bound for them, because that oracle drafts chains.
+    /// True if the policy drafts trees. `oracle-goodput` is no bound for such a policy, because that oracle drafts
+    /// chains.
     fn drafts_trees(&self) -> bool {
         false
     }
@@ -160,8 +166,8 @@ pub trait Definition {
         false
     }
 
-    /// The longest draft that the settings ask for, with its key. An experiment is refused if `engine.max_draft_len` is
-    /// shorter.
+    /// The key of the setting that asks for the longest draft, and the length of that draft. An experiment is refused
+    /// if `engine.max_draft_len` is shorter. `None` if no setting asks for a length.
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         None
     }
@@ -171,7 +177,8 @@ pub trait Definition {
         Vec::new()
     }
 
-    /// Policies to run in place of this one; the best one is taken in hindsight. Empty for all but clairvoyants.
+    /// Policies to run in place of this policy; the experiment then keeps the best result. Empty for all policies but
+    /// `clairvoyant-static`.
     fn tries(&self, _max_draft_len: u32) -> Vec<PolicySpec> {
         Vec::new()
     }

@@ -15,8 +15,8 @@ pub(crate) const BLUE: Colour = (0, 114, 178);
 pub(crate) const VERMILLION: Colour = (213, 94, 0);
 pub(crate) const PURPLE: Colour = (204, 121, 167);
 
-/// The look of the fixed draft length `k`; lengths that differ by 8 look alike. The papers' 1, 3 and 5 differ in dash
-/// as well.
+/// The look of the fixed draft length `k`; lengths that differ by 8 look alike. Lengths 1, 3 and 5, which papers
+/// compare, differ in dash as well.
 pub(crate) const fn of_length(k: u32) -> Look {
     const MARKERS: [Marker; 8] = [
         Marker::Ring,
@@ -33,7 +33,7 @@ pub(crate) const fn of_length(k: u32) -> Look {
 
 const DASHES: [Dash; 4] = [Dash::Solid, Dash::Dashed, Dash::Dotted, Dash::LongDash];
 
-/// Markers in the order in which free looks use them; the most different ones come first.
+/// Markers in the order in which policies without a stated look get them; the most different markers come first.
 const MARKERS: [Marker; 8] = [
     Marker::Circle,
     Marker::Square,
@@ -45,10 +45,10 @@ const MARKERS: [Marker; 8] = [
     Marker::Cross,
 ];
 
-/// Colours in the order in which free looks use them. Sky blue is for bounds.
+/// Colours in the order in which policies without a stated look get them. Sky blue is for bounds.
 const COLOURS: [Colour; 7] = [ORANGE, GREEN, VERMILLION, PURPLE, BLUE, GREY, BLACK];
 
-/// The colour in which a family's free looks start.
+/// The first colour that a family's policies without a stated look get.
 fn colour(family: &str) -> Colour {
     match family {
         "sglang" => ORANGE,
@@ -81,7 +81,8 @@ pub(crate) fn free(family: &str, taken: &[Look]) -> Look {
     free.next().expect("a free look")
 }
 
-/// The looks of the table's rows, in the table's order: the stated ones, and free ones for the rest. No two are alike.
+/// The looks of the table's rows, in the table's order. A row without a stated look gets a free one. No two looks are
+/// the same.
 pub(crate) fn of_rows(rows: &[Row]) -> Vec<Look> {
     let mut taken: Vec<Look> = rows.iter().filter_map(|row| row.look).collect();
     let of_row = |row: &Row| {
@@ -113,7 +114,8 @@ mod tests {
         assert_eq!(of_rows(&rows), looks);
     }
 
-    /// 215 rows take all free looks of the 7 colours other than sky blue: 32 each, without the 9 that settings choose.
+    /// 215 rows take all free looks of the 7 colours other than sky blue: 32 looks a colour, less the 9 looks that
+    /// settings choose.
     #[test]
     fn a_full_family_goes_on_in_other_colours() {
         let rows: Vec<Row> = (0..215).map(|_| row("x", "vllm", None)).collect();

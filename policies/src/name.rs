@@ -11,7 +11,7 @@ pub enum BadName {
         /// What is wrong with the name.
         why: &'static str,
     },
-    /// Another policy has the name, or one that differs in hyphens alone.
+    /// Another policy has this name, or a name that differs only in hyphens, underscores or case.
     #[error("`{name}` is taken: there is a policy `{by}`")]
     Taken {
         /// The given name.

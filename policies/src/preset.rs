@@ -1,8 +1,9 @@
-//! Reads a policy's settings: the user's values, and the preset's values for the rest.
+//! Reads a policy's settings: the user's values, and the preset's values for all keys that the user does not give.
 //!
 //! Several policies share one type of parameters and differ in their defaults (`adaspec` and `adaspec-`). Serde's
-//! defaults belong to the type. A preset is therefore read through a map that continues with the preset's values after
-//! the user's entries. Errors keep their place: an unknown key is still reported at that key.
+//! defaults belong to the type, so they cannot differ. A preset is therefore read through a map that has the user's
+//! entries, then the preset's entries for the missing keys. Errors keep their place: an unknown key is still reported
+//! at that key.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Chained<A> {
     }
 }
 
-/// Reads a key with the given seed and returns the key's name too. If there is no key, the seed is not taken.
+/// Reads a key with the given seed and returns the key's name too. If there is no key, the seed stays in the `Option`.
 struct Remember<'a, K>(&'a mut Option<K>);
 
 impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Remember<'_, K> {

@@ -42,7 +42,7 @@ where
     add(name, preset, false)
 }
 
-/// [`register`] that replaces an earlier policy of the same name and keeps its look. For policies that are written
+/// As [`register`], but replaces an earlier policy of the same name and keeps its look. For policies that are written
 /// while the process runs.
 ///
 /// # Errors

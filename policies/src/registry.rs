@@ -14,11 +14,11 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// Declares all policies. Each block is headed by `family::module::Type`, where the type holds a policy's parameters,
-/// and has one row per preset: the preset's variant of [`PolicySpec`] and its name. A row may also have the preset's
-/// look in figures (`in COLOUR Dash Marker`; without it the next free look of its family) and its settings (`with`;
-/// without it the type's defaults). The macro exports the types, and makes [`PolicySpec`] with all functions that match
-/// on its variants.
+/// Declares all policies. Each block is headed by `family::module::Type`, where the type holds a policy's parameters. A
+/// block has one row per preset: the preset's variant of [`PolicySpec`] and its name. A row may also state the preset's
+/// look in figures (`in COLOUR Dash Marker`); without it, the preset gets the next free look of its family. A row may
+/// also state its settings (`with`); without them, the preset has the type's defaults. The macro exports the types, and
+/// makes [`PolicySpec`] with all functions that match on its variants.
 macro_rules! policies {
     ($(
         $family:ident::$module:ident::$settings:ident {

@@ -45,8 +45,8 @@ fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
     policy.check().is_ok().then_some(policy)
 }
 
-/// Runs steps as the engine makes them: requests join, leave for some steps and end, and some steps have no decode
-/// request. Returns false, without a step, for an oracle and for a policy that is built as no speculation.
+/// Runs steps as the engine makes them. Requests join, leave for some steps and end; some steps have no decode request.
+/// Returns false, without a step, for an oracle and for a policy that runs the engine without drafts.
 fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mut TestRng) -> bool {
     let Speculation::Policy(mut policy) = policy.build(context) else { return false };
     let mut first_id = 0;

@@ -98,8 +98,8 @@ fn names_and_defaults_are_one_table() {
     }
 }
 
-/// oracle-goodput does not bound trees, so reports must know which policies draft them: those whose drafts may have
-/// more tokens than levels.
+/// `oracle-goodput` does not bound trees, so reports must know which policies draft trees. A policy drafts trees if its
+/// drafts may have more tokens than levels.
 #[test]
 fn presets_that_draft_trees_say_so() {
     for spec in PolicySpec::all() {

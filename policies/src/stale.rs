@@ -11,7 +11,7 @@ pub(crate) struct Stale {
     steps: usize,
     /// Outcomes that the policy has not observed, oldest first.
     late: VecDeque<SavedOutcome>,
-    /// Delivered outcomes, kept to reuse their buffers.
+    /// Outcomes that were delivered to the policy. Their buffers are reused for later outcomes.
     spare: Vec<SavedOutcome>,
 }
 

@@ -26,7 +26,7 @@ pub enum CannotWrite {
     /// The name cannot be used.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// The name as a module or a type is taken.
+    /// The module name or the type name that follows from the policy's name is taken.
     #[error("`{name}` cannot be the name of a policy: `{word}` is {whose}")]
     Word {
         /// The given name.
@@ -47,7 +47,7 @@ pub enum CannotWrite {
     /// The policy's file exists already.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
-    /// A file that has no table of policies.
+    /// The file at `path` has no table of policies.
     #[error("{} has no {what}: is this Foretoken's source?", path.display())]
     NoTable {
         /// The path of the file.
@@ -165,7 +165,7 @@ impl Row<'_> {
     }
 }
 
-/// The lines of the table's file, and where its rows are.
+/// The lines of the file that holds the table of policies, and where the table's rows are.
 struct Table<'a> {
     lines: Vec<&'a str>,
     /// Index of the line `policies! {`, and of the line at its end.

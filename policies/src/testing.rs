@@ -100,7 +100,7 @@ impl Batch {
     }
 }
 
-/// 1 to `most` requests with limits from 0 to `longest`, with and without gaps and chunks.
+/// 1 to `most` requests with limits from 0 to `longest` drafts, with and without draft gaps and prompt chunks.
 pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     let request = (1u32..4000, 0..=longest, prop_oneof![Just(0u32), Just(1), 0u32..40]);
     let chunk = prop_oneof![Just(None), (0u32..500, 1u32..500).prop_map(Some)];

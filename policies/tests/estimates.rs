@@ -1,6 +1,6 @@
-//! A belief with the true coefficients predicts the time of every step exactly, whatever policy runs: chains and trees,
-//! sequential and parallel drafting, prompt lookups, both schedulers, every kind of gap in the draft's KV. In all these
-//! simulations, no policy that drafts chains beats the oracle in any of its steps (docs/model.md 13).
+//! A belief with the true coefficients predicts the time of every step exactly, whatever policy runs. Checked with
+//! chains and trees, sequential and parallel drafting, prompt lookups, both schedulers, and every kind of gap in the
+//! draft's KV. In all these simulations, no policy that drafts chains beats the oracle in any step (docs/model.md 13).
 
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
@@ -78,7 +78,7 @@ struct ComparedPolicy {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
     belief: Belief,
-    /// The true accept/reject bits of every request, drawn separately from the run.
+    /// For every request, drawn separately from the run: which drafts the target truly accepts or rejects.
     rows: Vec<TruthRow>,
     name: String,
     batch: Columns,
@@ -142,7 +142,8 @@ impl Around for ComparedPolicy {
         let expected = if o.drafts.in_trees() {
             self.belief.tree_step_s(&self.batch.view(), &o.drafts.trees[..o.ids.len()])
         } else {
-            // A parallel block is drafted whole, so a policy that stops early has paid for it.
+            // A parallel drafter makes the whole planned block in one pass, so a policy that stops early has paid for
+            // all of it.
             let parallel = self.belief.drafting == Drafting::Parallel;
             self.step_s(if parallel { &self.planned } else { o.drafted }, o.verified)
         };

@@ -1,5 +1,5 @@
-//! Adding a policy takes two edits and one accepted snapshot: a policy from the template, in a copy of the sources,
-//! compiles, works and lacks only its golden line.
+//! Adding a policy takes two edits and one accepted snapshot. The test makes a policy from the template in a copy of
+//! the sources. The policy must compile, work, and lack only its line in the golden snapshot.
 //!
 //! The copy is built in the target folder of the ordinary build, where the common dependencies are built already; our
 //! crates are built without optimisation. The copy stays there, so that nothing is built again until a source changes.
@@ -81,8 +81,8 @@ fn sources() -> Tree {
     tree
 }
 
-/// Makes `root` hold these files and no others. Files that are up to date are not written, so that they are not built
-/// again.
+/// Makes the folder `root` hold the files of `tree` and no others. Files whose text is the same already are not
+/// written, so that Cargo does not build them again.
 fn lay_out(root: &Path, tree: &Tree) {
     fs::create_dir_all(root).unwrap();
     for old in all_of(root).into_keys().filter(|path| !tree.contains_key(path)) {

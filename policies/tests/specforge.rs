@@ -1,16 +1,16 @@
-//! SpecForge's published EAGLE-3 trees against the simulator's. Two questions: what do trees add to the chain of the
-//! same depth, and how often are the draft's second and later guesses at a position right (the rank law) by the
+//! SpecForge's published EAGLE-3 trees against the simulator's. There are two questions. What do trees add to the chain
+//! of the same depth? How often are the draft's second and later guesses at a position right (the rank law), by the
 //! published lengths?
 //!
 //! Method: each (model, dataset, draft) has chains of 3, 5 and 7 steps. Their mean lengths give the conditional rate of
 //! depths 1 to 3, 4 and 5, 6 and 7 (taken as equal within each group). With these rates the simulator runs the
 //! published trees, (5 steps, top 3, 6 tokens) and (7, 4, 8). The file lies in the folder that FORETOKEN_TRACES names.
 //!
-//! Result: the published trees of Qwen3-Next are 7 % longer than its chains of the same depth and budget. The default
-//! law gives 4 %. A tenth to a third more right further guesses would fit about as well, so the default stays. The
-//! other models' published trees are 12 % shorter than their chains. No law can do that to a draft that knows its own
-//! probabilities, because without any right further guess the tree is as good as the chain. Those runs must differ in
-//! something else.
+//! Result: the published trees of Qwen3-Next are 7 % longer than its chains of the same depth and budget. With the
+//! default rank law the simulated trees are 4 % longer. If later guesses were right a tenth to a third more often, the
+//! law would fit about as well, so the default stays. The other models' published trees are 12 % shorter than their
+//! chains. No rank law can do that to a draft that knows its own probabilities: even if no later guess is ever right,
+//! the tree is as good as the chain. Those runs must differ in something else.
 
 use foretoken_policies::{Belief, Eagle2, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
@@ -45,7 +45,7 @@ fn published() -> Option<Published> {
     Some(all)
 }
 
-/// The conditional acceptance rates by depth that give these mean lengths of chains of 3, 5 and 7.
+/// The conditional acceptance rates by depth that give the published mean `lengths` of chains of 3, 5 and 7 steps.
 fn rates(lengths: &BTreeMap<Shape, f64>) -> Vec<f64> {
     let (mut rates, mut reached, mut tokens) = (Vec::new(), 1.0, 1.0);
     for (chain, depths) in CHAINS.iter().zip_eq([3, 2, 2]) {
@@ -112,7 +112,7 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
     1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64
 }
 
-/// Length of the tree over the length of the chain with the same steps and tokens, for each tree of Qwen3-Next:
+/// For each tree of Qwen3-Next: its length divided by the length of the chain with the same steps and tokens, as
 /// (published, simulated under `ranks`).
 fn gains(all: &Published, ranks: &RankLaw) -> Vec<(f64, f64)> {
     let mut gains = Vec::new();
@@ -132,8 +132,8 @@ fn means(pairs: &[(f64, f64)]) -> (f64, f64) {
     (pairs.iter().map(|p| p.0).sum::<f64>() / n, pairs.iter().map(|p| p.1).sum::<f64>() / n)
 }
 
-/// With the default rank law, trees gain as much over chains as Qwen3-Next's, within 5 % of the length. If later
-/// guesses are never right, trees gain nothing.
+/// With the default rank law, trees gain as much over chains as the published trees of Qwen3-Next, within 5 % of the
+/// length. If guesses after the first are never right, trees gain nothing.
 #[test]
 fn the_default_law_is_of_the_published_size() {
     let Some(all) = published() else { return };

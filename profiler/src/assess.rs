@@ -1,5 +1,5 @@
-//! Fits the costs of one model's passes to measured shapes, measures the fits' errors on shapes that they were not
-//! fitted to, and says why a fit is not trusted.
+//! Fits the costs of one model's passes to measured shapes. Measures the errors of the fits on shapes to which they
+//! were not fitted. Says why a fit is not trusted.
 
 use crate::fit::{FitError, Sample};
 use crate::linear::{fit_linear, fit_ols};
@@ -8,14 +8,14 @@ use crate::shapes::{Region, Role, Shape};
 use crate::table::fit_table;
 use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 
-/// A model's α, γ, δ are trusted if their mean relative error on held-out shapes is at most this, for decode and for
-/// verify passes.
+/// A model's α, γ and δ are trusted if their mean relative error on held-out shapes (shapes they were not fitted to) is
+/// at most this, for decode passes and for verification passes.
 pub const TRUSTED_ERROR: f64 = 0.10;
-/// Bound on a table's mean relative error on held-out shapes. If twice the machine's repeatability is more than this,
-/// that is the bound. A larger error is only noted: the profile stays trusted.
+/// Bound on the mean relative error of a fitted table on held-out shapes. If twice the machine's repeatability is
+/// larger, it is the bound. A larger error only gives a note; the profile stays trusted.
 pub const TABLE_ERROR: f64 = 0.05;
 
-/// A time above this multiple of the median counts as interrupted (by another process) and is left out of means.
+/// A time above this multiple of the median counts as interrupted by another process. Means leave it out.
 pub const INTERRUPTED: f64 = 3.0;
 
 /// The measured times of one shape.
@@ -23,7 +23,7 @@ pub const INTERRUPTED: f64 = 3.0;
 pub struct Timed {
     /// The shape of the pass.
     pub shape: Shape,
-    /// Seconds of each pass, one list per visit. A visit is a few passes of the shape in a row.
+    /// Seconds of each timed pass, in one list per visit. A visit is a few passes of the shape in a row.
     pub visits: Vec<Vec<f64>>,
 }
 
@@ -33,21 +33,22 @@ impl Timed {
         median(self.all())
     }
 
-    /// Mean over all samples without interrupted ones ([`INTERRUPTED`]), seconds. Costs are means and not medians,
-    /// because times are skewed, and the total time of many passes is their number times the mean.
+    /// Mean over all samples, without interrupted samples ([`INTERRUPTED`]), seconds. Costs are means and not medians,
+    /// because times are skewed: the total time of many passes is their number times the mean.
     pub fn mean(&self) -> f64 {
         uninterrupted_mean(&self.all())
     }
 
     /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median. For normally
-    /// distributed times it equals the standard deviation over the mean.
+    /// distributed times it equals standard deviation / mean.
     pub fn spread(&self) -> f64 {
         let middle = self.median();
         1.4826 * median(self.all().into_iter().map(|x| (x - middle).abs()).collect()) / middle
     }
 
-    /// How far a second measurement differs from the first: the distance between the medians of the first and second
-    /// half of the visits, relative to the mean of both medians. `None` with one visit.
+    /// How far a second measurement of the shape differs from the first. The visits are divided into a first and a
+    /// second half. The result is the difference between the medians of the two halves, divided by the mean of these
+    /// medians. `None` with fewer than two visits.
     pub fn repeatability(&self) -> Option<f64> {
         let (first, second) = self.visits.split_at(self.visits.len() / 2);
         if first.is_empty() {
@@ -72,13 +73,13 @@ pub fn median(mut x: Vec<f64>) -> f64 {
     }
 }
 
-/// Number of cross-validation folds. Each fold is predicted by a fit to the other folds, so that every shape is held
-/// out once, except shapes of fold 0 (see [`folds`]).
+/// Number of cross-validation folds. A fit to the other folds predicts each fold. Every shape is therefore held out
+/// once, except the shapes of fold 0 (see [`folds`]).
 pub const FOLDS: u8 = 5;
 
-/// Assigns each shape its cross-validation fold. Shapes of fold 0 are in every fit, so that no fit has to extrapolate:
-/// the ends of the measured range, and shapes whose number of tokens no shape of another fold has. `seed` distributes
-/// the remaining shapes of each region evenly over the folds 1 to [`FOLDS`].
+/// Gives each shape its cross-validation fold. Shapes of fold 0 are used in every fit, so that no fit has to
+/// extrapolate. They are the ends of the measured range, and shapes whose number of tokens no shape of another fold
+/// has. `seed` distributes the other shapes of each region evenly over the folds 1 to [`FOLDS`].
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
     let mut folds = vec![0; shapes.len()];
@@ -91,8 +92,8 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
         own.sort_by_key(|&i| luck.bits(i as u64));
         let mut sizes = [0; FOLDS as usize];
         for i in own.into_iter().filter(|&i| !is_end(&shapes[i])) {
-            // Another shape with the same number of tokens must be in a different fold, so that the fit that predicts
-            // this shape was fitted to one of that size.
+            // Some shape with the same number of tokens must be in a different fold. The fit that predicts this shape
+            // is then fitted to another shape of this size.
             let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
             let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
             let size = |fold: &u8| (sizes[*fold as usize - 1], all[*fold as usize - 1]);
@@ -106,9 +107,10 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     folds
 }
 
-/// Fits the costs of one model's passes, and measures the fits' errors. The returned fits use all shapes; the error on
-/// a shape comes from a fit without that shape's fold. `reads` says how α counts context. The table counts context
-/// once per request, and has query-key pairs as another input. `borders` are captured graph sizes: see [`fit_table`].
+/// Fits the costs of one model's passes, and measures the errors of the fits. The returned fits use all shapes. The
+/// error on a shape comes from a fit without the shape's fold. `reads` says how α counts context. The fitted table
+/// counts context once per request and has query-key pairs as a further input. `borders` are captured graph sizes: see
+/// [`fit_table`].
 ///
 /// # Errors
 /// There are too few decode and verify shapes, they cannot separate the effects of α, γ and δ, or the fit of a table or
@@ -133,7 +135,7 @@ pub fn assess(
     let table = fit_table(&passes(0), borders);
     let (mut of_line, mut of_table) = (Vec::new(), Vec::new());
     for fold in (1..=FOLDS).filter(|&fold| measured.iter().any(|m| m.fold == fold)) {
-        // If the other folds have too few shapes for a linear fit, this fold has no error.
+        // If the other folds have too few shapes for a linear fit, no errors are measured on this fold.
         let Ok(line) = fit_linear(&served(&measured, fold, reads)).map(|fit| fit.coefficients()) else { continue };
         let table = fit_table(&passes(fold), borders).build().map_err(|e| FitError::Regression(e.to_string()))?;
         for m in measured.iter().filter(|m| m.fold == fold) {
@@ -166,10 +168,10 @@ pub fn assess(
     })
 }
 
-/// Chooses how α counts the context of the target's verify passes, once per request or once per new token: the count
-/// whose linear fit has the smaller error on the measured decode and verify passes of up to
-/// [`SERVING_TOKENS`](crate::SERVING_TOKENS) tokens; once per request if the errors are equal. (A draft's passes always
-/// count once.)
+/// Chooses how α counts the context of the target's verification passes: once per request, or once per new token. It
+/// takes the count whose linear fit has the smaller error on the measured decode and verification passes of up to
+/// [`SERVING_TOKENS`](crate::SERVING_TOKENS) tokens. If the errors are equal, it takes once per request. (A draft's
+/// passes always count once per request.)
 pub fn context_reads(target: &[Timed]) -> ContextReads {
     let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {
@@ -188,9 +190,9 @@ pub fn context_reads(target: &[Timed]) -> ContextReads {
     }
 }
 
-/// The samples of a linear fit: decode and verify passes of all sizes, without the fold `without` (0: all folds). α, γ,
-/// δ are not fitted to prefill passes: policies decide between verify passes, and the attention of a prompt is
-/// quadratic.
+/// The samples for a linear fit: decode and verification passes of all sizes. The samples of the fold `without` are
+/// left out (0: none is left out). Prefill passes are not used, because policies decide between verification passes,
+/// and because the attention of a prompt is quadratic.
 fn served(measured: &[Measurement], without: u8, reads: ContextReads) -> Vec<Sample> {
     let seen = |m: &&Measurement| without == 0 || m.fold != without;
     let fitted = measured.iter().filter(|m| m.shape.region() != Region::Prefill).filter(seen);

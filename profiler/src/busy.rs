@@ -1,4 +1,5 @@
-//! CPU time used by other processes and other virtual machines during a measurement, where Linux reports it.
+//! The CPU time that other processes and other virtual machines used during a measurement. It is known only where Linux
+//! reports it.
 
 /// Shares of the machine's CPU time, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +20,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Reads the current values; `None` where `/proc` does not give them.
+    /// Reads the present values; `None` if `/proc` does not have them.
     pub fn now() -> Option<CpuTime> {
         let read = |path| std::fs::read_to_string(path).ok();
         CpuTime::parse(&read("/proc/stat")?, &read("/proc/self/stat")?)
@@ -28,11 +29,12 @@ impl CpuTime {
     /// Parses the texts of `/proc/stat` and `/proc/self/stat` (proc(5)); `None` if a text has another form.
     fn parse(machine: &str, process: &str) -> Option<CpuTime> {
         let numbers = |text: &str| text.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
-        // Columns: user, nice, system, idle, iowait, irq, softirq, steal. The columns after these (guests) are included
-        // in the first two.
+        // The columns are user, nice, system, idle, iowait, irq, softirq, steal. The columns after these (guests) are
+        // already included in the first two.
         let cpu = numbers(machine.lines().next()?.strip_prefix("cpu ")?);
         let [user, nice, system, _, _, irq, softirq, stolen] = *cpu.first_chunk()?;
-        // The process name in parentheses may contain anything. After it, utime is the 12th number and stime the 13th.
+        // The process name in parentheses may contain any characters. After it, utime is the 12th number and stime the
+        // 13th.
         let (_, after) = process.rsplit_once(')')?;
         let after = numbers(after);
         Some(CpuTime {
@@ -43,7 +45,7 @@ impl CpuTime {
         })
     }
 
-    /// The shares of CPU time between this reading and a `later` one; `None` if no time has passed.
+    /// The shares of CPU time between this reading and the reading `later`; `None` if no time has passed.
     pub fn until(&self, later: &CpuTime) -> Option<Busy> {
         let all = later.all.saturating_sub(self.all) as f64;
         let own = later.own.saturating_sub(self.own);
@@ -62,7 +64,7 @@ mod tests {
         let process = |utime| format!("17 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 {utime} 20 0 0 20 0 1 0 99");
         let before = CpuTime::parse("cpu  100 0 50 800 0 0 0 10 0 0\ncpu0 1 2\n", &process(30)).unwrap();
         let after = CpuTime::parse("cpu  220 0 60 850 0 0 0 30 0 0\n", &process(130)).unwrap();
-        // 200 ticks: 130 were used, 100 of these by this process; 20 were stolen.
+        // 200 ticks have passed. 130 ticks were used, 100 of them by this process. 20 ticks were stolen.
         assert_eq!(before.until(&after), Some(Busy { others: 0.15, stolen: 0.1 }));
         assert_eq!(before.until(&before), None);
     }

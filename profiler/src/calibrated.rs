@@ -1,5 +1,5 @@
-//! The file with the costs of a target and a draft that were fitted to the steps of an observed server or to the passes
-//! of live runs, and not to passes that were timed one by one.
+//! The file of a calibrated profile. It has the costs of a target and a draft, fitted to the steps of an observed
+//! server or to the passes of live runs. (A measured profile is fitted to passes that were timed one by one.)
 
 use crate::profile::Range;
 use crate::shapes::{Kind, Role, Shape};
@@ -8,43 +8,44 @@ use foretoken_intact::seal::{self, Syntax};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw};
 use serde::{Deserialize, Serialize};
 
-/// The version of the file's format that is written, and the only one that is read.
+/// The version of the file's format. Only this version is written and read.
 pub const CALIBRATED_VERSION: u32 = 1;
 
 /// A calibrated profile, written by `foretoken calibrate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
-    /// Version of the file's format. This key also distinguishes the file from a measured profile.
+    /// Version of the file's format. A file with this key is a calibrated profile and not a measured profile.
     pub calibrated_version: u32,
     /// Version of Foretoken that made the fit.
     pub foretoken: String,
-    /// A description of the server, or of the live runs, for people.
+    /// A description of the server or of the live runs, for readers.
     pub server: String,
-    /// Why the costs may not be trusted, or could not be judged. Absent if they were judged and may be trusted.
+    /// Why the costs cannot be trusted, or why this could not be judged. Absent if the costs were judged and can be
+    /// trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<String>,
     /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
     /// Host time between the steps of a busy server, seconds: `engine.step_overhead_s`.
     pub step_overhead_s: f64,
-    /// Host time of a step by its requests and tokens: `engine.host`.
+    /// Host time of a step, as a function of its requests and tokens: `engine.host`.
     #[serde(default, skip_serializing_if = "HostLaw::is_zero")]
     pub host: HostLaw,
-    /// Coefficient of variation of step times around the fit. Simulations add noise of this size.
+    /// Coefficient of variation of step times around the fitted times. Simulations add noise of this size.
     pub noise_cv: f64,
     /// The draft lengths, in tokens, that the observed runs used.
     pub draft_lengths: Vec<u32>,
-    /// Whether draft and target passes have separate costs. If not, `target` has the costs of both, and only the draft
-    /// lengths above can be predicted.
+    /// Whether draft passes and target passes have separate costs. If not, `target` has the costs of both together, and
+    /// only runs with the draft lengths above can be predicted.
     pub separated: bool,
-    /// How a verify pass counts context. The fit counts it once per request.
+    /// How a verification pass counts context. The fit always counts it once per request.
     pub context_reads: ContextReads,
-    /// Fixed passes that show how fast the machine was, with their mean time over the runs. Empty if there were no
-    /// probes.
+    /// Passes of fixed shapes that show how fast the machine was, with their mean times over the runs. Empty if the
+    /// runs had no probes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbedPass>,
-    /// The blake3 hashes of the recordings of live runs that were used for the fit. How well the profile predicts these
+    /// The blake3 hashes of the recordings of live runs to which the costs were fitted. A good prediction of these
     /// recordings says nothing about other runs. Empty for an observed server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_to: Vec<String>,
@@ -54,8 +55,8 @@ pub struct Calibrated {
     pub draft: CalibratedModel,
 }
 
-/// A fixed pass that is timed now and then to see the machine's speed, with its usual time. In the file it is an array:
-/// `[model, kind, requests, new tokens, context, seconds]`.
+/// A pass of fixed shape that is timed now and then to see the machine's speed, with its usual time. In the file it is
+/// an array: `[model, kind, requests, new tokens, context, seconds]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct ProbedPass {
@@ -86,9 +87,9 @@ impl From<ProbedPass> for Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedModel {
-    /// The latency model that simulations use as the truth.
+    /// The latency model that gives the real pass times in a simulation.
     pub cost: LatencySpec,
-    /// The line that policies believe: α, γ, δ.
+    /// α, γ and δ: the linear cost that policies believe.
     pub belief: Coefficients,
     /// The largest values (requests, tokens, context, query-key pairs) over all observed passes.
     pub range: Range,
@@ -100,7 +101,7 @@ const HEAD: &str = "\
 ";
 
 impl Calibrated {
-    /// Whether `table` is a calibrated profile (not a measured one).
+    /// Whether `table` is a calibrated profile and not a measured profile.
     pub fn is_one(table: &toml::Table) -> bool {
         table.contains_key("calibrated_version")
     }
@@ -111,11 +112,11 @@ impl Calibrated {
         seal::seal(Syntax::Toml, &(HEAD.to_owned() + &text))
     }
 
-    /// Checks the version of the format, the cost and the belief of both models, the probes' times, the host times and
-    /// the noise.
+    /// Checks the version of the format, the costs and the beliefs of both models, the times of the probes, the host
+    /// times and the noise.
     ///
     /// # Errors
-    /// The first wrong key and what is wrong with its value.
+    /// A key is wrong. The error is (the first wrong key, what is wrong with its value).
     pub fn check(&self) -> Result<(), (String, String)> {
         if self.calibrated_version != CALIBRATED_VERSION {
             let why =

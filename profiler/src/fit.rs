@@ -1,8 +1,8 @@
 //! Fits α, γ, δ of `T = α·context + γ·batched + δ` by least squares on relative errors.
 //!
 //! Pass times span two orders of magnitude, from a decode of one request to a full prefill budget. Plain least squares
-//! would fit the long passes, and could be wrong by factors on the short ones. Each equation is therefore divided by
-//! its measured time. This weights all passes equally, and the residuals are relative errors, by which users judge a
+//! would fit the long passes, and the short passes could be wrong by factors. Each equation is therefore divided by its
+//! measured time. All passes then have equal weights, and the residuals are relative errors, by which users judge a
 //! fit.
 
 use foretoken_sim::Coefficients;
@@ -19,7 +19,7 @@ pub struct Sample {
     pub seconds: f64,
 }
 
-/// The fitted coefficients, with statistics and a verdict.
+/// The fitted coefficients with their statistics, and whether the fit is trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// α, γ, δ in seconds; none is below 0.
@@ -30,8 +30,8 @@ pub struct Fit {
     pub max_error: f64,
     /// R² of the times: 1 − residual sum of squares / total sum of squares.
     pub r2: f64,
-    /// Condition number of the equations, with columns scaled to unit length. It is large if the shapes hardly separate
-    /// the effects of the three terms.
+    /// Condition number of the equations, with columns scaled to unit length. A large number means that the shapes
+    /// hardly separate the effects of the three terms.
     pub condition: f64,
     /// Number of samples to which the coefficients were fitted.
     pub n: usize,
@@ -41,13 +41,13 @@ pub struct Fit {
     pub reasons: Vec<String>,
 }
 
-/// Why [`fit`] or another fit of this crate gives no result.
+/// Why [`fit`] or another fit of this crate has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FitError {
     /// There are too few samples for three coefficients.
     #[error("{0} samples cannot fit three coefficients: at least 4 shapes are needed")]
     TooFew(usize),
-    /// A sample has a value that is negative or not finite, or no time above 0.
+    /// A value of a sample is negative or not finite, or its time is 0.
     #[error("sample {index} is no measurement: {what}")]
     BadSample {
         /// Index of the sample, from 0.
@@ -55,7 +55,7 @@ pub enum FitError {
         /// The sample's values, as text.
         what: String,
     },
-    /// The three terms grow together over the shapes, so that any split of the time between them fits equally well.
+    /// The three terms grow together over the shapes. Any division of the time between them then fits equally well.
     #[error(
         "the shapes do not tell alpha, gamma and delta apart (condition {condition:.0e}): vary context at equal batched tokens, and batched tokens at equal context"
     )]
@@ -72,18 +72,18 @@ pub enum FitError {
 const MEAN_ERROR: f64 = 0.05;
 /// Largest relative error above which a fit is not trusted.
 const MAX_ERROR: f64 = 0.25;
-/// Condition number above which a fit is not trusted: the sign of harmful collinearity (Belsley, Kuh and Welsch 1980,
-/// Regression Diagnostics, section 3.2).
+/// Condition number above which a fit is not trusted. It is a usual sign of harmful collinearity (Belsley, Kuh and
+/// Welsch 1980, Regression Diagnostics, section 3.2).
 const CONDITION: f64 = 30.0;
-/// Condition number above which there is no fit: the coefficients would consist of rounding errors.
+/// Condition number above which there is no fit, because the coefficients would consist of rounding errors.
 pub(crate) const SINGULAR: f64 = 1e6;
 
-/// Fits α, γ, δ to the samples. A coefficient that comes out negative is set to 0, and the fit is then not trusted; the
-/// other coefficients are not fitted again.
+/// Fits α, γ, δ to the samples. A negative coefficient is set to 0, and the fit is then not trusted. The other
+/// coefficients are not fitted again.
 ///
 /// # Errors
-/// There are fewer than 4 samples, a sample has a value that is negative or not finite or takes no time, the shapes
-/// cannot separate the effects of the three coefficients, or the least-squares solver fails.
+/// There are fewer than 4 samples. A value of a sample is negative or not finite, or its time is 0. The shapes cannot
+/// separate the effects of the three coefficients. The least-squares solver fails.
 pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
@@ -104,7 +104,7 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
     }
     let mut c = solve(samples)?;
     // A negative coefficient is noise around zero, or a sign that the shapes hardly separate the terms. A coefficient
-    // that adds less than a billionth to every pass is a rounding error: it becomes 0 without a report.
+    // that changes every pass by less than a billionth is a rounding error: it becomes 0 without a report.
     let most = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max);
     let weights = [most(|s| s.context), most(|s| s.batched), most(|_| 1.0)];
     let terms = [("alpha", &mut c.alpha_s), ("gamma", &mut c.gamma_s), ("delta", &mut c.delta_s)];
@@ -140,8 +140,8 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
 }
 
 fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
-    // The equations are 1 = α·(context/T) + γ·(batched/T) + δ·(1/T). Columns are scaled to about 1, so that the system
-    // is well-conditioned.
+    // The equations are 1 = α·(context/T) + γ·(batched/T) + δ·(1/T), where T is the measured time. The columns are
+    // scaled to about 1, so that the system is well-conditioned.
     let scale = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max).max(1e-300);
     let (context, batched, one) = (scale(|s| s.context), scale(|s| s.batched), scale(|_| 1.0));
     let row =
@@ -159,18 +159,20 @@ pub(crate) fn condition(samples: &[Sample]) -> f64 {
     let dot = |i: usize, j: usize| samples.iter().map(|s| columns[i](s) * columns[j](s)).sum::<f64>();
     let cosine = |i, j| dot(i, j) / (dot(i, i) * dot(j, j)).sqrt();
     let (a, b, c) = (cosine(0, 1), cosine(0, 2), cosine(1, 2));
-    // Eigenvalues of a symmetric 3 × 3 matrix with a unit diagonal: 1 + 2p cos(angle), in closed form (Smith 1961).
+    // The closed form of the eigenvalues of a symmetric 3 × 3 matrix with a unit diagonal: 1 + 2p cos(angle) (Smith
+    // 1961).
     let p = ((a * a + b * b + c * c) / 3.0).sqrt();
     if p == 0.0 {
         return 1.0;
     }
-    // `p` is NaN if a column has only zeros.
+    // `p` is NaN if a column has only zeros. The terms can then not be separated.
     if p.is_nan() {
         return f64::INFINITY;
     }
     let angle = (a * b * c / p.powi(3)).clamp(-1.0, 1.0).acos() / 3.0;
     let eigenvalue = |turn: f64| 1.0 + 2.0 * p * (angle + turn * std::f64::consts::TAU / 3.0).cos();
-    // If the smallest eigenvalue is zero, its computed value is a rounding error, which may be negative.
+    // If the smallest eigenvalue is zero, its computed value is a rounding error, which may be negative. It then counts
+    // as 0.
     (eigenvalue(0.0) / eigenvalue(1.0).max(0.0)).sqrt()
 }
 
@@ -231,7 +233,8 @@ mod tests {
         assert!(matches!(fit(&samples), Err(FitError::BadSample { index: 3, .. })));
     }
 
-    /// If all requests have one length, context and batched tokens grow together, and their costs cannot be separated.
+    /// If all requests have one length, context and batched tokens grow together, and the costs of the two cannot be
+    /// separated.
     #[test]
     fn shapes_that_cannot_separate_the_terms_are_refused_or_distrusted() {
         let sample = |batched: f64, context: f64| Sample { context, batched, seconds: TRUE.pass_s(context, batched) };

@@ -1,5 +1,5 @@
-//! Measures forward passes, fits `T = α·context + γ·batched + δ` and a table to them, and reports how far both can be
-//! trusted.
+//! Measures forward passes, fits `T = α·context + γ·batched + δ` and a table to their times, and reports how far both
+//! fits can be trusted.
 //!
 //! [`grid`] lists the shapes to measure, [`measure()`] times them, [`Timed`] holds the times of one shape, [`assess`]
 //! fits costs to them, and [`Profile`] is the file. [`fit_truth`] fits the linear formula to a latency model. A bad fit

@@ -1,4 +1,5 @@
-//! Fits α, γ, δ: by non-negative least squares on relative errors, and by ordinary least squares for its statistics.
+//! Fits α, γ, δ in two ways: by non-negative least squares on relative errors, and by ordinary least squares, which
+//! gives standard errors and p-values.
 
 use crate::fit::{FitError, Sample, condition};
 use crate::nnls::nnls;
@@ -7,11 +8,11 @@ use linregress::fit_low_level_regression_model;
 use nalgebra::{DMatrix, DVector};
 
 /// Fits α, γ, δ ≥ 0 by least squares on relative errors: every equation is divided by its measured time (see
-/// [`crate::fit`]). A coefficient above 0 gets its standard error from least squares over the coefficients above 0; a
-/// coefficient that is 0 has the standard error 0.
+/// [`crate::fit`]). The standard errors come from a least-squares fit of only those coefficients that are above 0. A
+/// coefficient of 0 has the standard error 0.
 ///
 /// # Errors
-/// There are too few samples, or the shapes cannot separate the effects of the terms.
+/// There are fewer than 4 samples, or the shapes cannot separate the effects of the terms.
 pub fn fit_linear(samples: &[Sample]) -> Result<LinearFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
@@ -40,8 +41,8 @@ fn row(s: &Sample) -> [f64; 3] {
     [s.context, s.batched, 1.0]
 }
 
-/// Standard errors of the coefficients `x` of A·x ≈ b: √(residual variance · diagonal of (AᵀA)⁻¹), with the columns of
-/// A whose coefficient is above 0.
+/// Standard errors of the coefficients `x` of A·x ≈ b: √(residual variance · diagonal of (AᵀA)⁻¹). A has only the
+/// columns whose coefficient is above 0. The other coefficients have the standard error 0.
 fn standard_errors(a: &DMatrix<f64>, b: &DVector<f64>, x: &DVector<f64>) -> [f64; 3] {
     let used: Vec<usize> = (0..3).filter(|&j| x[j] > 0.0).collect();
     let own = a.select_columns(&used);
@@ -53,15 +54,17 @@ fn standard_errors(a: &DMatrix<f64>, b: &DVector<f64>, x: &DVector<f64>) -> [f64
     out
 }
 
-/// Fits α, γ, δ by ordinary least squares on seconds, without a bound at 0, for standard errors and p-values.
+/// Fits α, γ, δ by ordinary least squares on seconds. The coefficients may be negative. The fit also gives standard
+/// errors and p-values.
 ///
 /// # Errors
-/// There are too few samples, or the solver fails.
+/// There are fewer than 4 samples, or the solver fails.
 pub fn fit_ols(samples: &[Sample]) -> Result<OlsFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
     }
-    // Columns are scaled to about 1, so that the pseudo-inverse is well-conditioned; the unit of time is the longest.
+    // The columns are scaled to about 1, so that the pseudo-inverse is well-conditioned. The unit of time is the
+    // longest pass.
     let most = |value: fn(&Sample) -> f64| samples.iter().map(value).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let (context, batched, longest) = (most(|s| s.context), most(|s| s.batched), most(|s| s.seconds));
     let row = |s: &Sample| [s.seconds / longest, 1.0, s.context / context, s.batched / batched];
@@ -139,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_negative_coefficient_becomes_zero_and_the_others_are_fitted() {
-        // In these samples a longer context makes passes faster, which no real cost does.
+        // In these samples passes become faster with a longer context, which no real cost does.
         let odd = Coefficients { alpha_s: -0.1e-6, gamma_s: 60e-6, delta_s: 9e-3 };
         let fit = fit_linear(&samples(odd, 0.0)).unwrap();
         assert_eq!((fit.alpha_s, fit.alpha_se_s), (0.0, 0.0));

@@ -1,9 +1,9 @@
 //! Measures every shape in several visits, in a shuffled order, until the time budget is spent.
 //!
 //! A visit is one warm-up pass and then a few timed passes of one shape. Visits of the same shape are far apart in
-//! time, so a change of the machine shows as a difference between visits and not as an effect of the shape. Anchors,
-//! shapes that are visited often, show such changes too. The seed fixes the order of all visits, so an interrupted
-//! measurement continues with the next visit.
+//! time. A change of the machine then shows as a difference between visits, and not as an effect of the shape. An
+//! anchor is a shape that is visited often; anchors show such changes too. The seed fixes the order of all visits, so
+//! an interrupted measurement can continue with the next visit.
 
 use crate::assess::Timed;
 use crate::shapes::{Kind, Role, Shape};
@@ -17,14 +17,15 @@ pub trait Passes {
     /// The error with which a pass can fail.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Runs one pass of a model, with the work that a server does for it on the host. Returns how long the pass took.
+    /// Runs one pass of a model, with the work that a server does on the host for this pass. Returns the time of both
+    /// together.
     ///
     /// # Errors
     /// The device fails.
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, Self::Error>;
 }
 
-/// A planned visit: which shape of which model is timed next, in a few passes in a row.
+/// A planned visit: a few passes in a row of one shape of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -32,7 +33,8 @@ pub struct Stop {
     pub role: Role,
     /// The shape of the pass.
     pub shape: Shape,
-    /// Whether this is an anchor: a shape that is visited over and over to see whether the machine changes.
+    /// Whether the shape is an anchor: a shape that is visited again and again, to see whether the machine's speed
+    /// changes.
     pub anchor: bool,
 }
 
@@ -46,34 +48,35 @@ pub struct Visit {
     pub seconds: Vec<f64>,
 }
 
-/// How much time a measurement spends on a visit and in total.
+/// The time that a measurement may spend on one visit and on all visits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// A visit makes timed passes until they took this long together, but at least `least` and at most `most` passes.
+    /// A visit ends when its timed passes took this long together. It has at least `least` and at most `most` timed
+    /// passes.
     pub visit: Duration,
     /// Fewest timed passes of a visit.
     pub least: u32,
     /// Most timed passes of a visit.
     pub most: u32,
-    /// Rounds of visits continue until the timed passes of all visits took this long together, within the bounds of
-    /// [`ROUNDS`].
+    /// The measurement ends with the round in which the timed passes of all visits took this long together. The number
+    /// of rounds stays within [`ROUNDS`].
     pub all: Duration,
 }
 
-/// The usual number of visits of each shape. Samples are spread over visits, so that a machine that is slow for some
-/// seconds affects few of them. Shapes get fewer visits if passes are long. They get more if time is left, so that the
-/// visits see all speeds of a machine whose speed changes over a minute.
+/// The usual number of visits of each shape. Samples are spread over several visits, so that a machine that is slow for
+/// some seconds affects few of them. If passes are long, shapes get fewer visits. If time is left, they get more, so
+/// that the visits see all speeds of a machine whose speed changes over a minute.
 const USUAL_ROUNDS: usize = 6;
 /// (fewest, most) rounds of a measurement; a round visits each shape once.
 pub const ROUNDS: (usize, usize) = (2, 60);
-/// The anchors are visited before every visit whose number in its round is a multiple of this.
+/// The anchors are visited before the visits 0, 10, 20 and so on of each round.
 const ANCHOR_EVERY: usize = 10;
-/// Share of the time budget for timed passes; the rest is for warm-up passes and for evicting caches.
+/// Share of the time budget for timed passes. The other time is for warm-up passes and for passes that evict caches.
 const TIMED_SHARE: f64 = 0.45;
 
-/// The order of visits: `ROUNDS.1` rounds over the shapes of both models, each shuffled by the seed. Before the first
-/// visit of a round, and before every tenth after it, the anchor of each model is visited: its first decode shape (its
-/// first shape, if it has no decode shape). Equal shapes and seeds give equal orders.
+/// The order of visits: `ROUNDS.1` rounds over the shapes of both models. The seed shuffles each round. The anchor of
+/// each model is visited before the first visit of a round and then before every tenth. A model's anchor is its first
+/// decode shape, or its first shape if it has no decode shape. Equal shapes and seeds give equal orders.
 pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
     let of_each = Role::EACH.zip(shapes);
     let stops_of = |(role, shapes): (Role, &[Shape])| {
@@ -101,15 +104,16 @@ pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
 }
 
 impl Effort {
-    /// Divides a time budget so that the usual number of rounds of a schedule with `scheduled` visits fits.
+    /// Divides the time budget `budget` over visits, so that the usual number of rounds fits. `scheduled` is the number
+    /// of visits in the whole schedule.
     pub fn within(budget: Duration, scheduled: usize) -> Effort {
         let visits = (scheduled / ROUNDS.1 * USUAL_ROUNDS).max(1);
         let all = budget.mul_f64(TIMED_SHARE);
         Effort { visit: all / visits as u32, least: 2, most: 8, all }
     }
 
-    /// Estimates how many visits the measurement will make, in whole rounds, given that the timed passes of the first
-    /// `done` visits took `timed_s` seconds. The schedule has `scheduled` visits.
+    /// Estimates how many visits the measurement will make, in whole rounds. The timed passes of the first `done`
+    /// visits took `timed_s` seconds. The schedule has `scheduled` visits.
     fn expected(&self, done: usize, timed_s: f64, scheduled: usize) -> usize {
         let round = scheduled / ROUNDS.1;
         let needed = (done as f64 * self.all.as_secs_f64() / timed_s.max(1e-9)).ceil() as usize;
@@ -128,7 +132,7 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
         /// The error of the device.
         cause: E,
     },
-    /// The caller's `keep`, which stores a visit, returned an error.
+    /// The caller's function `keep`, which stores visits, returned an error.
     #[error("a visit could not be stored")]
     Keep(K),
     /// The caller set the interrupt flag.
@@ -136,19 +140,18 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     Interrupted,
 }
 
-/// When a measurement ends.
+/// The condition on which a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Until {
-    /// The measurement ends with the round in which the time of [`Effort::all`] is spent.
+    /// At the end of the round in which the time [`Effort::all`] is spent.
     Spent,
-    /// The measurement ends after this share (0 to 1) of the estimated visits, but not within the first round, so that
-    /// a fit is possible.
+    /// After this share (0 to 1) of the estimated visits, but never within the first round, so that a fit is possible.
     Share(f64),
 }
 
-/// Makes the visits of `stops` that are not in `done`, until the condition `until` holds, and adds them to `done`,
-/// which must be a prefix of `stops`. Calls `keep` with each visit's number from 0, the estimated number of all visits,
-/// and the finished visit. If `interrupt` is set, returns an error before the next visit.
+/// Makes the visits of `stops` that are not in `done`, and adds them to `done`, until the condition `until` holds.
+/// `done` must be a prefix of `stops`. After each visit it calls `keep` with the visit's number (from 0), the estimated
+/// number of all visits, and the visit. If `interrupt` is set, it returns an error before the next visit.
 ///
 /// # Errors
 /// See [`MeasureError`]. Visits for which `keep` was called remain valid.
@@ -186,20 +189,21 @@ pub fn measure<P: Passes + ?Sized, K>(
 }
 
 fn visit<P: Passes + ?Sized>(passes: &mut P, stop: &Stop, effort: Effort) -> Result<Vec<f64>, P::Error> {
-    // The first pass is not timed: caches still have the data of the shape before, and a GPU may capture a graph.
+    // The first pass is not timed, because the caches still have the data of the shape before, and a GPU may capture a
+    // graph.
     passes.time(stop.role, &stop.shape)?;
     let mut seconds = Vec::new();
     let mut spent = Duration::ZERO;
     while seconds.len() < effort.least as usize || (seconds.len() < effort.most as usize && spent < effort.visit) {
         let took = passes.time(stop.role, &stop.shape)?;
         spent += took;
-        // A coarse clock may measure 0 s, for which no relative error exists, so the least time is 1 ns.
+        // A coarse clock may measure 0 s, for which there is no relative error. Each time is therefore at least 1 ns.
         seconds.push(took.as_secs_f64().max(1e-9));
     }
     Ok(seconds)
 }
 
-/// Collects the times of each shape of one model, sorted by shape. Anchor visits are not included.
+/// Collects the times of each shape of the model `role`, sorted by shape. Anchor visits are left out.
 pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     let mut all: Vec<Timed> = Vec::new();
     for v in visits.iter().filter(|v| v.stop.role == role && !v.stop.anchor) {
@@ -212,8 +216,8 @@ pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     all
 }
 
-/// Relative change of the time of a model's anchor, from the first to the last third of the anchor's visits (0.05: 5 %
-/// slower). `None` with fewer than three visits.
+/// Relative change of the anchor's time of the model `role` (0.05: 5 % slower), from the first third of the anchor's
+/// visits to the last third. `None` with fewer than three visits.
 pub fn drift(visits: &[Visit], role: Role) -> Option<f64> {
     let time_of = |v: &Visit| crate::assess::median(v.seconds.clone());
     let times: Vec<f64> = visits.iter().filter(|v| v.stop.role == role && v.stop.anchor).map(time_of).collect();

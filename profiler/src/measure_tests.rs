@@ -3,8 +3,8 @@ use crate::shapes::{Density, grid};
 use crate::testing::{line, room};
 use std::convert::Infallible;
 
-/// A machine with linear costs, of which a draft's pass takes a tenth. With every pass it becomes slower by `slope`,
-/// relative to its speed at the beginning.
+/// A machine with linear costs. A draft pass takes a tenth of a target pass. With every pass the machine becomes slower
+/// by the share `slope` of its speed at the beginning.
 struct Machine {
     passes: u64,
     slope: f64,
@@ -90,7 +90,7 @@ fn an_interrupted_measurement_continues_with_the_same_result() {
     assert_eq!(collect(&parts, Role::Draft), collect(&whole, Role::Draft));
 }
 
-/// A measurement that is made in twenty slices has the same visits as an uninterrupted one.
+/// A measurement in twenty slices makes the same visits as an uninterrupted measurement.
 #[test]
 fn a_measurement_in_slices_equals_an_uninterrupted_one() {
     let stops = stops(3);
@@ -103,7 +103,7 @@ fn a_measurement_in_slices_equals_an_uninterrupted_one() {
         let kept = |_, _, _: &Visit| Ok::<_, Infallible>(());
         let never = AtomicBool::new(false);
         measure(&mut steady, &stops, (effort(&stops), until), &mut sliced, &never, kept).unwrap();
-        // The estimated number of all visits becomes better with time, so early slices may be off.
+        // The estimate of the number of all visits becomes better with time, so the ends of early slices may be off.
         let share = sliced.len() as f64 / whole.len() as f64;
         assert!(
             sliced.len() >= round && (slice < 5 || (share - f64::from(slice) / 20.0).abs() < 0.1),
@@ -126,7 +126,7 @@ fn cheap_shapes_get_more_samples_and_none_gets_too_few() {
     }
     let samples = |of: fn(&&Visit) -> bool| visits.iter().filter(of).map(|v| v.seconds.len()).min().unwrap();
     assert!(samples(|v| v.stop.role == Role::Draft && v.stop.anchor) > samples(|v| v.stop.shape.batched() >= 256));
-    // Rounds are complete, and the last round is the one in which the time is spent.
+    // Only whole rounds are made. The time is spent during the last round.
     let rounds = visits.len() * ROUNDS.1 / stops.len();
     assert!((ROUNDS.0..ROUNDS.1).contains(&rounds), "{rounds} rounds");
     assert!(collect(&visits, Role::Target).iter().all(|t| t.visits.len() == rounds));

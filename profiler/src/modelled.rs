@@ -3,18 +3,19 @@
 use crate::fit::{Fit, FitError, Sample, fit};
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 
-/// Batched tokens of the passes that are fitted: from one decode to a large batch that verifies long drafts. Prefill
-/// passes are left out, because policies decide between verify passes.
+/// Batched tokens of the passes to which the formula is fitted: from one decode to a large batch that verifies long
+/// drafts. Prefill passes are left out, because policies decide between verification passes.
 const BATCHED: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/// Context tokens of the passes that are fitted; each is combined with each number of batched tokens.
+/// Context tokens of the passes to which the formula is fitted. Each number is combined with each number of batched
+/// tokens.
 const CONTEXT: [u64; 6] = [0, 512, 2048, 8192, 32_768, 131_072];
 
-/// Fits α, γ, δ to a latency model over a grid of decode and verify passes. A linear model's coefficients are recovered
-/// to 1e-9 (relative); a model without costs gives zeros.
+/// Fits α, γ, δ to the latency model `truth` over a grid of decode and verification passes. If the model is linear, its
+/// coefficients are recovered to 1e-9 (relative). If all passes take no time, the coefficients are 0.
 ///
 /// # Errors
-/// So few passes take time that fewer than 4 remain, or that their shapes cannot separate the coefficients; a time is
-/// not finite; or the least-squares solver fails.
+/// Some passes take no time, and fewer than 4 others remain, or the others cannot separate the coefficients. A time is
+/// not finite. The least-squares solver fails.
 pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
     let mut samples = Vec::new();
     for batched in BATCHED {
@@ -63,13 +64,13 @@ mod tests {
         let roofline: foretoken_hardware::RooflineSpec =
             serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b"}"#).unwrap();
         let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();
-        // δ is mostly the time to read the weights: some 8.3 ms and overheads.
+        // δ is mostly the time to read the weights: about 8.3 ms, and overheads.
         assert!((7e-3..11e-3).contains(&fit.coefficients.delta_s), "{fit:?}");
         // α is the time to read a token's 512 KiB of KV at 80 % of 2,039 GB/s.
         let alpha_s = 524_288.0 / (2039e9 * 0.8);
         assert!((fit.coefficients.alpha_s / alpha_s - 1.0).abs() < 0.05, "{fit:?}");
-        // Above some 90 tokens, computing takes longer than reading the weights. A linear formula cannot follow this
-        // bend, and the fit reports its errors.
+        // Above about 90 tokens, a pass takes longer to compute than to read the weights. A linear formula cannot
+        // follow this bend. The fit reports its errors and is not trusted.
         assert!(!fit.trusted && (0.05..0.15).contains(&fit.mean_error), "{fit:?}");
         let jagged = foretoken_hardware::StaircaseSpec {
             steps: vec![(1, 1e-3), (64, 20e-3), (512, 25e-3)],

@@ -3,10 +3,10 @@
 
 use nalgebra::{DMatrix, DVector};
 
-/// Returns the `x ≥ 0` that minimises `|A·x − b|`. The coefficient of a column of zeros is 0.
+/// Returns the vector `x ≥ 0` that minimises `|A·x − b|`. If a column of `A` has only zeros, its coefficient is 0.
 ///
 /// # Panics
-/// If `b` has not one entry for each row of `a`.
+/// The length of `b` is not the number of rows of `a`.
 pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     assert_eq!(a.nrows(), b.len(), "one number a row");
     // Columns are scaled to unit length, so that one tolerance suits all of them.
@@ -20,8 +20,8 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     let mut x = DVector::zeros(a.ncols());
     let mut free = vec![false; a.ncols()];
     let tolerance = 1e-10 * b.norm();
-    // Each turn lets one more coefficient be above 0, and no set of such coefficients occurs twice, so the loop ends.
-    // With rounding errors this may fail, so the number of turns is bounded.
+    // Each turn of the loop lets one more coefficient be above 0. No set of such coefficients occurs twice, so the loop
+    // ends. With rounding errors a set may occur again, so the number of turns is bounded.
     for _ in 0..10 * a.ncols() {
         let gradient = scaled.transpose() * (b - &scaled * &x);
         let steepest = (0..a.ncols()).filter(|&j| !free[j]).max_by(|&i, &j| gradient[i].total_cmp(&gradient[j]));
@@ -30,7 +30,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
         loop {
             let full = among(&scaled, b, &free);
             let blocking = (0..a.ncols()).filter(|&j| free[j] && full[j] <= 0.0);
-            // Moves x towards the unconstrained solution until the first coefficient reaches 0.
+            // Moves x towards the unconstrained solution, until the first coefficient reaches 0.
             let Some(step) = blocking.map(|j| x[j] / (x[j] - full[j])).min_by(f64::total_cmp) else {
                 x = full;
                 break;
@@ -44,7 +44,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
             }
         }
         if !free[entering] {
-            // The new coefficient went back to 0 at once: within rounding errors it does not improve the fit.
+            // The new coefficient went back to 0 at once. It does not improve the fit by more than rounding errors.
             break;
         }
     }
@@ -52,7 +52,8 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     x
 }
 
-/// The least-squares solution over the columns with `free[j]`; coefficients of the other columns are 0.
+/// The least-squares solution over the columns `j` whose `free[j]` is true. The coefficients of the other columns are
+/// 0.
 fn among(a: &DMatrix<f64>, b: &DVector<f64>, free: &[bool]) -> DVector<f64> {
     let columns: Vec<usize> = (0..a.ncols()).filter(|&j| free[j]).collect();
     let solution = a.select_columns(&columns).svd(true, true).solve(b, 1e-12).expect("both factors were asked for");
@@ -66,7 +67,8 @@ mod tests {
     use super::*;
     use foretoken_sim::{Luck, Stream};
 
-    /// The smallest residual over all sets of columns whose least-squares solution is non-negative.
+    /// Tries all sets of columns. Returns the smallest residual of those sets whose least-squares solution is
+    /// non-negative.
     fn brute_force(a: &DMatrix<f64>, b: &DVector<f64>) -> f64 {
         let all = 1u32 << a.ncols();
         let sets = (0..all).map(|set| (0..a.ncols()).map(|j| set >> j & 1 == 1).collect::<Vec<_>>());

@@ -1,6 +1,6 @@
-//! The side file that stores an unfinished measurement: frames with checksums and JSON bodies. The first frame is the
-//! setup. Each finished visit is appended as a frame. After Ctrl-C or a kill at most the last frame is incomplete.
-//! Visits from a damaged frame on are measured again.
+//! The side file that stores an unfinished measurement, as frames with checksums and JSON contents. The first frame is
+//! the setup. Each finished visit (a few timed passes of one shape) is appended as a frame. After Ctrl-C or a kill, at
+//! most the last frame is incomplete. If a frame is damaged, this visit and all later visits are measured again.
 
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;
@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { name: b"FTKMEAS", version: b'1' };
 
-/// An open side file, to which visits are appended.
+/// An open side file. Finished visits are appended to it.
 #[derive(Debug)]
 pub struct Partial {
     file: Writer<File>,
     path: PathBuf,
 }
 
-/// The visits that [`Partial::open`] read from a side file.
+/// The finished visits (a few timed passes of one shape) that [`Partial::open`] read from a side file.
 #[derive(Debug, Default)]
 pub struct SavedVisits {
     /// The undamaged visits, in the order of the schedule.
     pub visits: Vec<Visit>,
-    /// Why later visits were dropped and will be measured again; `None` if no frame was damaged. (A file that ends
-    /// within a frame, as after a kill, is not damaged.)
+    /// Why visits were dropped and will be measured again; `None` if all frames are good. A file that ends within a
+    /// frame, as after a kill, is not damaged.
     pub dropped: Option<String>,
 }
 
@@ -58,16 +58,17 @@ pub enum PartialError {
 }
 
 impl Partial {
-    /// The path of the side file for the profile `out`: next to it, with `.measured.partial` added to its name.
+    /// The path of the side file for the profile `out`: in the same folder, with `.measured.partial` added to the
+    /// file's name.
     pub fn path_for(out: &Path) -> PathBuf {
         let mut name = out.file_name().unwrap_or_default().to_owned();
         name.push(".measured.partial");
         out.with_file_name(name)
     }
 
-    /// Opens the side file at `path`, or begins a new one. Returns the file and the visits in it. A file that ends
-    /// within its setup counts as new. From the first frame on that is damaged or is not the setup's next visit, the
-    /// file is cut off, and these visits are measured again.
+    /// Opens the side file at `path`, or begins a new one. Returns the file and its visits. A file that ends within its
+    /// setup counts as new. The file is cut off before the first frame that is damaged or that is not the next planned
+    /// visit of `setup`; the visits from there on are measured again.
     ///
     /// # Errors
     /// See [`PartialError`].
@@ -93,7 +94,7 @@ impl Partial {
         };
         let was: Setup = serde_json::from_slice(&body)
             .map_err(|e| PartialError::Unreadable { path: path.to_owned(), why: format!("its setup: {e}") })?;
-        // The present setup is written and read back, so that its numbers are rounded as in the file.
+        // The present setup is written as JSON and read back, so that its numbers are rounded like those in the file.
         let now: Setup = serde_json::from_slice(&json(setup)).expect("a setup reads back");
         let differences = was.differences(&now);
         if !differences.is_empty() {
@@ -125,7 +126,7 @@ impl Partial {
     /// Appends a finished visit to the file.
     ///
     /// # Errors
-    /// The disk fails.
+    /// The file cannot be written.
     pub fn keep(&mut self, visit: &Visit) -> Result<(), PartialError> {
         self.file.frame(&json(visit)).map_err(|cause| PartialError::Io { path: self.path.clone(), cause })
     }
@@ -135,7 +136,8 @@ fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data always serialises")
 }
 
-/// Parses a visit; `None` if it is not a visit of `stop` or has no valid times.
+/// Parses a finished visit. `None` if it does not belong to the planned visit `stop`, or if it has no times or a time
+/// that is not above 0.
 fn visit(body: &[u8], stop: &Stop) -> Option<Visit> {
     let visit: Visit = serde_json::from_slice(body).ok()?;
     let good = visit.stop == *stop && !visit.seconds.is_empty() && visit.seconds.iter().all(|&s| s > 0.0);
@@ -172,8 +174,8 @@ mod tests {
         assert_eq!(saved.visits, all[..6]);
     }
 
-    /// A flipped bit in the setup makes the file unusable. A flipped bit in a visit makes this visit and the later ones
-    /// be dropped, with a reason.
+    /// If a bit of the setup is flipped, the file cannot be used. If a bit of a visit is flipped, this visit and all
+    /// later visits are dropped, with a reason.
     #[test]
     fn damaged_frames_are_never_used() {
         let dir = tempfile::tempdir().unwrap();
@@ -208,7 +210,7 @@ mod tests {
         other.device.threads = 7;
         let error = Partial::open(&path, &other).unwrap_err().to_string();
         assert!(error.ends_with("device.threads: was 2, now 7"), "{error}");
-        // A file that ends within its setup is begun again; a file of another format is refused and not changed.
+        // A file that ends within its setup is begun again. A file of another format is refused and left unchanged.
         let bytes = std::fs::read(&path).unwrap();
         for cut in [0, 5, 8, 30, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..cut]).unwrap();

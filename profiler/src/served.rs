@@ -1,5 +1,5 @@
-//! Costs fitted to the passes of a running server. A server runs many thousands of passes of different shapes, whose
-//! requests have different lengths. No pass runs only to be measured.
+//! Costs fitted to the passes of a running server. The server runs many thousands of passes of different shapes, and
+//! the requests of a pass have different lengths. No pass runs only to be measured.
 
 use crate::assess::{INTERRUPTED, median};
 use crate::fit::{FitError, Sample};
@@ -10,10 +10,10 @@ use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 use std::collections::BTreeMap;
 
-/// Two passes of up to this number of tokens share a group only if their numbers of tokens are equal. Two larger passes
-/// share a group if these numbers differ by less than about a factor of [`ALIKE`].
+/// Number of tokens of a pass. Two passes of at most this number share a group only if their numbers of tokens are
+/// equal. Two larger passes share a group if their numbers of tokens differ by less than about the factor [`ALIKE`].
 const APART: u64 = 64;
-/// Passes whose context and query-key pairs differ by less than about this factor share a group.
+/// Two passes share a group if their contexts and their query-key pairs differ by less than about this factor.
 const ALIKE: f64 = 1.15;
 
 /// A pass of a server.
@@ -35,11 +35,11 @@ pub struct Served {
     alike: BTreeMap<Key, Vec<ServedPass>>,
 }
 
-/// The key of a group: (tokens, context and pairs; whether there is a prefill chunk). Context, pairs and numbers of
-/// tokens above [`APART`] are on logarithmic scales.
+/// The key of a group: ([tokens, context, query-key pairs], whether there is a prefill chunk). Context, pairs, and
+/// numbers of tokens above [`APART`] are on logarithmic scales.
 type Key = ([i64; 3], bool);
 
-/// A group of passes, as one mean pass.
+/// A group of passes, represented by one mean pass.
 struct Mean {
     shape: PassShape,
     prompts: bool,
@@ -73,7 +73,7 @@ impl Served {
         self.alike.is_empty()
     }
 
-    /// Fits a table that gives the time of a pass of any shape. `None` without a pass.
+    /// Fits a table that gives the time of a pass of any shape. `None` if there is no pass.
     pub fn table(&self) -> Option<MeasuredSpec> {
         let means = self.means();
         let passes: Vec<(PassShape, f64)> = means.iter().map(|m| (m.shape, m.seconds)).collect();
@@ -81,11 +81,11 @@ impl Served {
         (!passes.is_empty()).then(|| fit_counted(&passes, &counts))
     }
 
-    /// Fits α, γ, δ, the costs that policies believe, to the passes without prefill chunks.
+    /// Fits α, γ, δ to the passes without prefill chunks. These are the costs that policies believe.
     ///
     /// # Errors
-    /// There are fewer than 4 groups of passes without prefill chunks, or they cannot separate the effects of the
-    /// terms.
+    /// There are fewer than 4 groups of passes without prefill chunks, or these groups cannot separate the effects of
+    /// the terms.
     pub fn line(&self) -> Result<Coefficients, FitError> {
         let sample =
             |m: &Mean| Sample { context: m.shape.context as f64, batched: m.shape.batched as f64, seconds: m.seconds };
@@ -104,15 +104,15 @@ impl Served {
         }
     }
 
-    /// The coefficient of variation of pass times within a group, the median over all groups with at least two passes;
-    /// 0 if there is no such group.
+    /// The coefficient of variation of pass times within a group. It is the median over all groups with at least two
+    /// passes, or 0 if there is no such group.
     pub fn noise_cv(&self) -> f64 {
         let spreads: Vec<f64> = self.means().iter().filter(|m| m.count > 1).map(|m| m.spread).collect();
         if spreads.is_empty() { 0.0 } else { median(spreads) }
     }
 
-    /// The relative error of a latency model on the total time of these passes: predicted / measured − 1. `None`
-    /// without a pass.
+    /// The relative error of the latency model `model` on the total time of these passes: predicted / measured − 1.
+    /// `None` if there is no pass.
     pub fn error(&self, model: &dyn LatencyModel) -> Option<f64> {
         let passes = || self.alike.values().flatten();
         let measured: f64 = passes().map(|p| p.seconds).sum();
@@ -126,7 +126,7 @@ impl Served {
 }
 
 impl Mean {
-    /// The mean of the passes without interrupted ones (see [`INTERRUPTED`]), as in profiles.
+    /// The mean of `passes`, without interrupted passes (see [`INTERRUPTED`]), as in profiles.
     fn of(passes: &[ServedPass]) -> Mean {
         let middle = median(passes.iter().map(|p| p.seconds).collect());
         let kept: Vec<&ServedPass> = passes.iter().filter(|p| p.seconds <= INTERRUPTED * middle).collect();
@@ -157,8 +157,8 @@ mod tests {
         1e-4 + 2e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 1e-9 * p.pairs as f64
     }
 
-    /// `n` passes of up to 8 requests with different lengths, every tenth with a prefill chunk, with noise of up to
-    /// ±2.5 %. With `spoiled`, about one in a hundred was interrupted and took 20 times its time.
+    /// `n` passes of up to 8 requests with different lengths. Every tenth pass has a prefill chunk. Times have noise of
+    /// up to ±2.5 %. If `spoiled` is true, about one pass in a hundred was interrupted and takes 20 times as long.
     fn served(seed: u64, n: u64, spoiled: bool) -> Served {
         let luck = Luck::new(seed, Stream::Profile, 0);
         let mut served = Served::default();
@@ -202,7 +202,7 @@ mod tests {
         let (mut half, other) = (served(1, 500, false), served(2, 500, false));
         half.extend(&other);
         assert_eq!(half.len(), 1000);
-        // One pass is enough for a table, but not for α, γ, δ. Without passes there is neither.
+        // One pass is enough for a table, but not for α, γ, δ. Without passes there is no table and no α, γ, δ.
         assert!(served(1, 1, false).table().is_some() && served(1, 1, false).line().is_err());
         let none = Served::default();
         assert!(none.is_empty() && none.table().is_none() && none.noise_cv() == 0.0);

@@ -1,5 +1,5 @@
-//! The settings of a profiling run. They determine the planned visits, show whether a resumed run has other settings,
-//! and make the profile from finished visits.
+//! The settings of a profiling run. They decide the planned visits (a few timed passes of one shape), and show whether
+//! a resumed run has other settings. Together with the finished visits they give the profile.
 
 use crate::assess::{assess, context_reads, failures};
 use crate::busy::Busy;
@@ -11,7 +11,8 @@ use foretoken_sim::{ContextReads, Pair};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The settings of a measurement. The same settings give the same visits in the same order.
+/// The settings of a measurement. The same settings give the same visits (a few timed passes of one shape) in the same
+/// order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
@@ -27,42 +28,43 @@ pub struct Setup {
     pub target_room: Room,
     /// Limits on the draft's shapes.
     pub draft_room: Room,
-    /// Whether all shapes of the grid are measured, or about a quarter.
+    /// Whether all shapes of the grid are measured, or about a quarter of them.
     pub density: Density,
-    /// Time budget for all visits, seconds. Shapes with long passes may exceed it.
+    /// Time budget for all visits, seconds. The measurement may take longer if passes are long.
     pub budget_s: f64,
     /// Seed that decides the order in which shapes are measured, and the fold of each shape.
     pub seed: u64,
 }
 
-/// Relative change of an anchor's time during a measurement above which the machine counts as not steady.
+/// If an anchor's time (an anchor is a shape that is timed again and again) changes by more than this share during a
+/// measurement, the machine counts as not steady.
 pub const STEADY: f64 = 0.05;
-/// Coefficient of variation of equal passes above which a warning is given.
+/// If the coefficient of variation of equal passes is above this, the profile has a warning.
 const WIDE_SPREAD: f64 = 0.10;
-/// Share of CPU time used by other processes above which a warning is given.
+/// If other processes used more than this share of the CPU time, the profile has a warning.
 const DISTURBED: f64 = 0.10;
-/// Share of CPU time given to other virtual machines (steal time) above which a warning is given.
+/// If other virtual machines got more than this share of the CPU time (steal time), the profile has a warning.
 const STOLEN: f64 = 0.02;
 
 impl Setup {
-    /// The planned visits, in order.
+    /// The planned visits (a few timed passes of one shape), in order.
     pub fn stops(&self) -> Vec<Stop> {
         let shapes = Role::EACH.zip(self.rooms()).map(|(role, room)| grid(role, room, self.density));
         schedule(shapes.as_ref().map(Vec::as_slice), self.seed)
     }
 
-    /// The limits on each model's shapes.
+    /// The limits on the shapes of the target and of the draft.
     fn rooms(&self) -> Pair<&Room> {
         Pair { target: &self.target_room, draft: &self.draft_room }
     }
 
-    /// How much time a visit and all visits take, from the time budget.
+    /// The time that one visit and all visits may take, computed from the time budget.
     pub fn effort(&self) -> Effort {
         Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
     }
 
-    /// The differences to other settings, as texts like `target.name: was "a", now "b"`. Empty if they are equal; the
-    /// device's measured speed is not compared.
+    /// The differences between these settings and the settings `now`, as texts like `target.name: was "a", now "b"`.
+    /// Empty if there are none. The device's measured speed is not compared.
     pub fn differences(&self, now: &Setup) -> Vec<String> {
         // The device's measured speed is not a setting, so it is not compared.
         let without_speed = |setup: &Setup| DeviceInfo { speed: None, ..setup.device.clone() };
@@ -75,12 +77,12 @@ impl Setup {
         out
     }
 
-    /// Makes the profile, with its warnings, from finished visits, which took `wall` altogether. `busy` are the shares
-    /// of CPU time that other processes and virtual machines used, `measured_at` is the end of the measurement (RFC
-    /// 3339, UTC).
+    /// Makes the profile with its warnings from the finished visits `visits`. `wall` is the time that they took
+    /// together. `busy` has the shares of CPU time that other processes and virtual machines used. `measured_at` is the
+    /// end of the measurement (RFC 3339, UTC).
     ///
     /// # Errors
-    /// See [`assess`].
+    /// The errors of [`assess`].
     pub fn profile(
         &self,
         visits: &[Visit],

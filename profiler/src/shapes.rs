@@ -17,7 +17,7 @@ pub enum Role {
 impl Role {
     /// Both roles, the target first.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
-    /// Both roles as a [`Pair`]: the target's field has the role of the target, the draft's of the draft.
+    /// The role of the target and the role of the draft, as a [`Pair`].
     pub const EACH: Pair<Role> = Pair { target: Role::Target, draft: Role::Draft };
 
     /// The role of the other model.
@@ -37,16 +37,16 @@ impl Role {
     }
 }
 
-/// What the new tokens of a pass are for. This decides for which tokens logits are computed.
+/// What the new tokens of a pass are for. The kind decides for which tokens logits are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// One new token per request.
     Decode,
-    /// Several new tokens per request, all with logits: drafts to verify, or tokens on which a draft model has not yet
-    /// run.
+    /// Several new tokens per request. For a target they are the newest token and drafts to verify, all with logits.
+    /// For a draft they are tokens that it has not run over yet (a draft gap), with logits for the last one.
     Verify,
-    /// A chunk of a prompt per request, with logits for the chunk's last token only.
+    /// A chunk of a prompt per request. A target computes logits for the chunk's last token, a draft computes none.
     Prefill,
 }
 
@@ -59,22 +59,23 @@ pub struct Shape {
     pub requests: u32,
     /// New tokens of each request.
     pub new: u32,
-    /// Tokens of each request whose KV exists before the pass.
+    /// Number of tokens of each request whose KV exists before the pass.
     pub context: u32,
 }
 
-/// Most new tokens of a pass in the regions decode and verify, in which α, γ, δ must be good. A larger pass is wide.
+/// Most new tokens of a pass in the regions decode and verify, for which α, γ and δ must be good. A decode or
+/// verification pass with more tokens is in the region wide.
 pub const SERVING_TOKENS: u64 = 64;
 
-/// A kind of passes for which errors are reported together.
+/// A group of passes whose errors are reported together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Region {
-    /// One new token per request, at most [`SERVING_TOKENS`] in the pass.
+    /// One new token per request, at most [`SERVING_TOKENS`] tokens in the pass.
     Decode,
-    /// Several new tokens per request, at most [`SERVING_TOKENS`] in the pass.
+    /// Several new tokens per request, at most [`SERVING_TOKENS`] tokens in the pass.
     Verify,
-    /// Decode and verify passes with more than [`SERVING_TOKENS`] new tokens.
+    /// Decode and verification passes with more than [`SERVING_TOKENS`] new tokens.
     Wide,
     /// Prefill passes: chunks of prompts.
     Prefill,
@@ -84,7 +85,7 @@ impl Region {
     /// All regions, in the order in which reports list them.
     pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
 
-    /// The region of a pass of `batched` new tokens.
+    /// The region of a pass of the kind `kind` with `batched` new tokens.
     pub fn of_pass(kind: Kind, batched: u64) -> Region {
         match kind {
             Kind::Prefill => Region::Prefill,
@@ -111,7 +112,7 @@ impl Shape {
         u64::from(self.requests) * u64::from(self.new)
     }
 
-    /// Number of tokens whose KV must fit into memory: context and new tokens of all requests.
+    /// Number of tokens whose KV must fit into memory: the context and the new tokens of all requests.
     pub fn kv_tokens(&self) -> u64 {
         u64::from(self.requests) * u64::from(self.context + self.new)
     }
@@ -121,8 +122,9 @@ impl Shape {
         Region::of_pass(self.kind, self.batched())
     }
 
-    /// The sizes of the pass as a latency model sees them, counted as the engine counts (`foretoken_sim::shape`). The
-    /// context of a prefill chunk counts once, whatever `reads` is.
+    /// The sizes of the pass that a latency model gets. They are counted as the engine counts them
+    /// (`foretoken_sim::shape`). `reads` says whether the context of a decode or verification pass counts once per
+    /// request or once per new token. The context of a prefill chunk always counts once.
     pub fn pass(&self, reads: ContextReads) -> PassShape {
         let (r, n, c) = (u64::from(self.requests), u64::from(self.new), u64::from(self.context));
         let context = match (reads, self.kind) {
@@ -133,7 +135,7 @@ impl Shape {
     }
 }
 
-/// Limits on the shapes of one model that can be measured.
+/// Limits on the shapes of one model. Shapes within these limits can be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Room {
@@ -145,8 +147,8 @@ pub struct Room {
     pub max_batched: u32,
     /// Most requests of a pass.
     pub max_requests: u32,
-    /// Numbers of tokens for which the device has captured graphs. Passes are padded to the next number, so the time
-    /// jumps after each one.
+    /// Numbers of tokens for which the device has captured CUDA graphs. A pass is padded to the next such number, so
+    /// pass times jump after each of them.
     pub graph_sizes: Vec<u32>,
 }
 
@@ -160,14 +162,16 @@ pub enum Density {
     Full,
 }
 
-/// The shapes to measure of one model, within the limits of `room`, sorted: decode and verify passes, as combinations
-/// of numbers of requests, new tokens and context tokens; decodes at and just above each captured graph size; prefill
-/// chunks.
+/// The shapes to measure of one model, sorted, within the limits of `room`:
+/// - decode and verification passes, as combinations of numbers of requests, new tokens and context tokens;
+/// - decode passes at each captured graph size, and with one request more;
+/// - prefill chunks.
 pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     let full = density == Density::Full;
     let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
     let requests: BTreeSet<u32> = requests.iter().copied().chain([room.max_requests]).collect();
-    // New tokens of each request. A target verifies drafts; a draft catches up on tokens that it has not run over.
+    // Numbers of new tokens of each request. A target verifies drafts. A draft runs over tokens that it has not run
+    // over yet (a draft gap).
     let new: &[u32] = match (role, full) {
         (Role::Target, true) => &[1, 2, 3, 4, 5, 7, 9],
         (Role::Target, false) => &[1, 3, 6],
@@ -195,14 +199,14 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     for r in requests {
         for &n in new {
             for (i, &c) in contexts.iter().enumerate() {
-                // To save time, verify passes of more than two requests have every other context length only.
+                // To save time, verification passes of more than two requests have only every other context length.
                 if n == 1 || r <= 2 || !full || (i + r.ilog2() as usize + n as usize).is_multiple_of(2) {
                     add(kind(n), r, n, c);
                 }
             }
         }
     }
-    // Decodes at each captured graph size and with one request more.
+    // Adds decode passes at each captured graph size, and with one request more.
     for &size in &room.graph_sizes {
         for r in [size, size + 1] {
             add(Kind::Decode, r, 1, contexts[0]);
@@ -213,20 +217,22 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
         for context in std::iter::once(0).chain(contexts.iter().copied().skip(1).step_by(2)) {
             add(Kind::Prefill, 1, chunk, context);
         }
-        // Four short prompts that are admitted together.
+        // A prefill pass of four short prompts that are admitted together.
         add(Kind::Prefill, 4, chunk / 4, 0);
     }
     shapes.into_iter().collect()
 }
 
-/// Context lengths in tokens: 16 (fewer if `room` has no space for twice that), each next one 4 times as long, and the
-/// longest one that leaves 16 positions for new tokens, if it is more than 1.5 times the one before.
+/// Context lengths in tokens. The first is 16, or fewer if `room` has no space for twice as many. Each further length
+/// is 4 times the length before. The last is the longest length that leaves 16 positions for new tokens, if it is more
+/// than 1.5 times the length before.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let first = 16.min(longest / 2).max(1);
     let mut all: Vec<u32> =
         std::iter::successors(Some(first), |c| c.checked_mul(4)).take_while(|&c| c < longest).collect();
-    // The longest context is left out if it is less than 1.5 times the one before: it would hardly improve the fit.
+    // The longest context is left out if it is not more than 1.5 times the length before, because it would hardly
+    // improve the fit.
     if all.last().is_none_or(|&last| u64::from(last) * 3 / 2 < u64::from(longest)) {
         all.push(longest);
     }
@@ -264,7 +270,7 @@ mod tests {
                 }
                 for region in Region::ALL {
                     let n = shapes.iter().filter(|s| s.region() == region).count();
-                    // A draft's grid may have fewer than two wide passes.
+                    // A draft's grid may have fewer than two shapes in the region wide.
                     let few = region == Region::Wide && role == Role::Draft;
                     assert!(n >= 2 || few, "{role:?} {density:?} {region:?}: {n} of {}", shapes.len());
                 }

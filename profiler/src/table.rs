@@ -1,25 +1,26 @@
 //! Fits the measured table: pass times that are piecewise linear in batched tokens, query-key pairs and context.
 //!
 //! A piecewise linear function through given points is a constant plus a sum of ramps. A ramp is 0 before its interval,
-//! rises to 1 in it, and stays 1. With coefficients of at least 0 the function never falls. So the whole table is one
-//! problem of non-negative least squares, on relative errors as in the linear fit.
+//! rises to 1 within the interval, and stays 1. If all coefficients are at least 0, the function never falls. The whole
+//! table is therefore one problem of non-negative least squares, on relative errors as in the linear fit.
 
 use crate::nnls::nnls;
 use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::PassShape;
 use nalgebra::{DMatrix, DVector};
 
-/// Up to this number of batched tokens, each measured number has a point in the table.
+/// Up to this number of batched tokens, each number that was measured is a point of the table.
 const DENSE: u64 = 16;
-/// Above [`DENSE`] tokens, neighbouring points of the table are at least this factor apart.
+/// Above [`DENSE`] tokens, each point of the table is at least this factor larger than the point before. Points at a
+/// captured graph size may be nearer.
 const APART: f64 = 1.15;
 /// Numbers of query-key pairs at which the cost of attention may change its slope.
 const PAIRS: Bends = Bends { first: 1 << 9, factor: 8 };
-/// Numbers of context tokens at which the cost of context may change its slope: where the KV of a batch outgrows one
-/// cache level, then the next.
+/// Numbers of context tokens at which the cost of context may change its slope. The cost changes where the KV of a
+/// batch becomes larger than one level of the caches.
 const CONTEXT: Bends = Bends { first: 1 << 8, factor: 4 };
 
-/// The points at which a piecewise linear function may change its slope: `first`, then each `factor` times the one
+/// The points at which a piecewise linear function may change its slope: `first`, and then `factor` times the point
 /// before.
 struct Bends {
     first: u64,
@@ -27,7 +28,8 @@ struct Bends {
 }
 
 impl Bends {
-    /// The points of the function: 0, the bends up to half of `largest`, and `largest`. No points if `largest` is 0.
+    /// The points of the function: 0, the bends up to half of `largest`, and `largest`. There are no points if
+    /// `largest` is 0.
     fn up_to(&self, largest: u64) -> Vec<u64> {
         if largest == 0 {
             return Vec::new();
@@ -38,17 +40,17 @@ impl Bends {
     }
 }
 
-/// Fits a table to passes and their seconds. `borders` are captured graph sizes, to which passes are padded: the time
-/// jumps after each, so the measured sizes before and after a border are points of the table.
+/// Fits a table to `passes`, each (shape, seconds). `borders` are captured graph sizes, to which passes are padded. The
+/// time jumps after each border, so the measured sizes just before and after a border are points of the table.
 ///
 /// # Panics
-/// If there is no pass.
+/// There is no pass.
 pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
     fit(passes, borders, nnls)
 }
 
-/// [`fit_table`] without borders and with weights: pass `i` is the mean of `counts[i]` passes, and the square of its
-/// relative error counts `counts[i]` times.
+/// Fits a table as [`fit_table`] does, without borders and with weights. Pass `i` is the mean of `counts[i]` passes, so
+/// the square of its relative error counts `counts[i]` times.
 pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> MeasuredSpec {
     fit(passes, &[], |a, b| {
         let weights = DVector::from_iterator(counts.len(), counts.iter().map(|&n| (n as f64).sqrt()));
@@ -57,8 +59,8 @@ pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> Measur
         if a.nrows() <= a.ncols() {
             return nnls(&a, &b);
         }
-        // There are thousands of equations for some dozen unknowns. The small triangular system of their QR
-        // factorisation has the same solution.
+        // There are thousands of equations for a few dozen unknowns. Their QR factorisation gives a small triangular
+        // system with the same solution, which is solved instead.
         let mut b = b;
         let qr = a.qr();
         qr.q_tr_mul(&mut b);
@@ -76,7 +78,7 @@ fn fit(
     let most = |size: fn(&PassShape) -> u64| passes.iter().map(|(pass, _)| size(pass)).max().unwrap_or(0);
     let (pairs, context) = (PAIRS.up_to(most(|p| p.pairs)), CONTEXT.up_to(most(|p| p.context)));
     let ramps = |points: &[u64]| points.len().saturating_sub(1);
-    // The columns of the equations: a constant, then the ramps of batched tokens, of pairs and of context.
+    // The equations have these columns: a constant, then the ramps of batched tokens, of pairs and of context.
     let (tokens, attention) = (1 + ramps(&batched), 1 + ramps(&batched) + ramps(&pairs));
     let a = DMatrix::from_fn(passes.len(), attention + ramps(&context), |i, j| {
         let (pass, seconds) = &passes[i];
@@ -97,8 +99,8 @@ fn fit(
     }
 }
 
-/// The (point, height) pairs of a piecewise linear function that is `start` at the first point and rises by `rises[i]`
-/// from point i to the next.
+/// The (point, height) pairs of a piecewise linear function. Its height is `start` at the first point, and rises by
+/// `rises[i]` from point i to point i + 1.
 fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
     let heights = std::iter::once(0.0).chain(rises.iter().copied());
     let mut at = start;
@@ -112,8 +114,8 @@ fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// The height of ramp `at` at `value`: 0 before point `at`, 1 after the next point, and linear between these points.
-/// The first ramp continues below 0, and the last above 1.
+/// The height at `value` of the ramp that begins at point `at`: 0 before this point, 1 after the next point, and linear
+/// between the two. The first ramp continues below 0, and the last ramp continues above 1.
 fn ramp(points: &[u64], at: usize, value: u64) -> f64 {
     let (from, to) = (points[at] as f64, points[at + 1] as f64);
     let share = (value as f64 - from) / (to - from);
@@ -126,7 +128,7 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
     let mut sizes: Vec<u64> = passes.iter().map(|p| p.0.batched).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // Whether the time jumps between `sizes[i]` and `sizes[i + 1]`, because of a captured graph size there.
+    // Whether the time jumps between `sizes[i]` and `sizes[i + 1]`, because a captured graph size lies between them.
     let jumps = |i: usize| borders.iter().any(|&b| (sizes[i]..sizes[i + 1]).contains(&u64::from(b)));
     let last = sizes.len() - 1;
     let mut points: Vec<u64> = Vec::new();
@@ -138,7 +140,7 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
             points.push(size);
             pinned = at_jump || points.len() == 1;
         } else if i == last {
-            // The largest size replaces a last point that is near: the table always ends at the largest size.
+            // The table always ends at the largest size. If the point before is near, the largest size replaces it.
             *points.last_mut().expect("the first size is a point") = size;
         }
     }
@@ -150,8 +152,8 @@ mod tests {
     use super::*;
     use foretoken_sim::LatencyModel;
 
-    /// Seconds on a machine that pads batched tokens to a multiple of 8 (at most 32), and on which a pair costs twice
-    /// as much above 32,768 pairs.
+    /// Seconds of a pass on a test machine. It pads batched tokens to a multiple of 8 (at most 32). Above 32,768
+    /// query-key pairs, a pair costs twice as much.
     fn truth(p: &PassShape) -> f64 {
         let pairs = p.pairs as f64;
         1e-3 * (p.batched.min(32).next_multiple_of(8)) as f64 + 1e-8 * (pairs + (pairs - 32_768.0).max(0.0)) + 2e-3
@@ -177,7 +179,8 @@ mod tests {
         assert!((model.pass(between).as_s() / truth(&between) - 1.0).abs() < 0.01);
     }
 
-    /// On this machine a token of context costs three times as much above 4,096 tokens of context, the size of a cache.
+    /// On this machine the cache holds 4,096 tokens of context. Each further token of context costs three times as
+    /// much.
     #[test]
     fn context_may_cost_more_once_there_is_much_of_it() {
         let truth = |p: &PassShape| {

@@ -1,4 +1,4 @@
-//! Test machines: pass times computed from known costs, and profiles and visits made from them.
+//! Test machines with known pass costs, and profiles and visits (timed passes) that are computed from these costs.
 
 use crate::assess::Timed;
 use crate::measure::Visit;
@@ -18,15 +18,15 @@ pub fn line(shape: &Shape) -> f64 {
     1e-7 * p.context as f64 + 50e-6 * p.batched as f64 + 1e-3
 }
 
-/// Seconds of a pass on a machine that pads the number of tokens to the next power of two (1 ms a token, and 10 ns a
-/// token of context).
+/// Seconds of a pass on a machine that pads the number of tokens to the next power of two. A padded token costs 1 ms, a
+/// token of context 10 ns.
 pub fn steps(shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     1e-8 * p.context as f64 + 1e-3 * p.batched.next_power_of_two() as f64
 }
 
-/// The times of every shape of a model's grid, in two visits of five passes each. Times have relative noise of up to
-/// ±`noise`. Unless `noise` is 0, one time in fifty is ten times too long.
+/// The times of every shape of a model's grid, in two visits of five passes each. The times have relative noise of up
+/// to ±`noise`. If `noise` is above 0, one time in fifty is also ten times too long.
 pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
     let luck = Luck::new(9, Stream::Noise, role as u64);
     let shapes = grid(role, &room(), Density::Full);
@@ -41,7 +41,7 @@ pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
     shapes.into_iter().enumerate().map(|(i, shape)| time(i, shape)).collect()
 }
 
-/// The facts about a model with this name; sizes are arbitrary.
+/// A description of a model with the name `name`; its sizes are arbitrary.
 pub fn model(name: &str) -> ModelInfo {
     ModelInfo {
         name: name.into(),
@@ -53,13 +53,13 @@ pub fn model(name: &str) -> ModelInfo {
     }
 }
 
-/// The profile of a test machine on which a pass takes `cost`, with relative noise of up to `noise`.
+/// The profile of a test machine. A pass takes the time `cost`, with relative noise of up to `noise`.
 pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     let wall = std::time::Duration::from_millis(1500);
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// All planned visits, each of five passes, of a measurement on a test machine on which a pass takes `cost`, with
+/// All planned visits of a measurement on a test machine, with five passes each. A pass takes the time `cost`, with
 /// relative noise of up to `noise`.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);

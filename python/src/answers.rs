@@ -1,4 +1,5 @@
-//! Reads and checks the return values of a Python policy's hooks. Errors use the names that the policy's author knows.
+//! Reads and checks the return values of a Python policy's hooks. Error messages use the Python names of the hooks and
+//! their values.
 
 use foretoken_sim::{Drafts, Growth, MAX_SPEC_LEN, MAX_TREE_TOKENS, Wants};
 use pyo3::buffer::PyBuffer;
@@ -13,7 +14,7 @@ pub enum Answer<T> {
 }
 
 impl Answer<u32> {
-    /// Writes the lengths into `lens`. A length above `most(i)`, the limit of request i, is an error.
+    /// Writes the lengths into `lens`. A length for request i above `most(i)` is an error.
     pub fn into(self, lens: &mut [u32], most: impl Fn(usize) -> u32, what: &str, whose: &str) -> PyResult<()> {
         for (i, len) in lens.iter_mut().enumerate() {
             let given = match &self {
@@ -45,7 +46,7 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// A whole number from 0. Numpy's integers are accepted; `True` is refused.
+/// A whole number, 0 or more. Accepts numpy's integers; refuses `True` and floats.
 fn whole(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     let no = || wrong(format!("it returned {}, and lengths are whole numbers from 0", shown(value)));
     if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>() {
@@ -62,7 +63,7 @@ fn of_batch<T>(n: usize, each: Vec<T>) -> PyResult<Answer<T>> {
     }
 }
 
-/// The values of a sequence. A text, and a value that is no sequence, are refused.
+/// The values of a sequence. Refuses a `str`, and a value that is no sequence.
 fn items<'py>(value: &Bound<'py, PyAny>, expected: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let no = |_| PyTypeError::new_err(format!("it returned {}, and {expected}", shown(value)));
     if value.is_instance_of::<PyString>() {
@@ -71,7 +72,7 @@ fn items<'py>(value: &Bound<'py, PyAny>, expected: &str) -> PyResult<Vec<Bound<'
     value.try_iter().map_err(|_| no(()))?.collect()
 }
 
-/// The lengths of `n` requests: one number for all, or one number each.
+/// Reads the lengths of a batch of `n` requests: one number for all requests, or one number per request.
 pub fn lengths(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<u32>> {
     if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
         return Ok(Answer::All(whole(value)?));
@@ -99,7 +100,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Checks that this limit is not above the maximum that the policy stated in `ever`, its first answer.
+    /// Checks that this limit is not above the maximum in `ever`, the policy's first return value of `limit`.
     pub fn within(&self, ever: &Limit) -> PyResult<()> {
         let limits = [("depth", self.depth, ever.max_depth), ("tree_tokens", self.tree_tokens, ever.max_tree_tokens)];
         match limits.into_iter().find(|(_, now, most)| now > most) {
@@ -112,7 +113,7 @@ impl Limit {
     }
 }
 
-/// Reads what `limit` returned: a number, or a `foretoken.Limit`. More than an engine can draft is refused.
+/// Reads what `limit` returned: a number, or a `foretoken.Limit`. A limit above what an engine can draft is an error.
 pub fn limit(value: Bound<'_, PyAny>) -> PyResult<Limit> {
     let limit = if value.hasattr("max_tree_tokens")? {
         let number_at = |key: &str| whole(&value.getattr(key)?);
@@ -143,8 +144,8 @@ pub struct Proposal {
     pub lengths: Answer<u32>,
 }
 
-/// Reads what `propose` returned for `n` requests: lengths, or a `foretoken.Beam` or `foretoken.Expansion` with its
-/// depths.
+/// Reads what `propose` returned for `n` requests: draft lengths for chains, or for trees a `foretoken.Beam` or a
+/// `foretoken.Expansion`, which hold the depths.
 pub fn propose(value: Bound<'_, PyAny>, n: usize) -> PyResult<Proposal> {
     let growth = if let Some(topk) = value.getattr_opt("topk")? {
         Some(Growth::Beam { topk: at_least_one("topk", whole(&topk)?)? })
@@ -172,11 +173,11 @@ fn at_least_one(what: &str, value: u32) -> PyResult<u32> {
     Err(wrong(format!("{what} is {value}, and it is from 1 to {MAX_TREE_TOKENS}")))
 }
 
-/// Reads what `keep_drafting` returned for `n` requests: one truth value for all, or one each.
+/// Reads what `keep_drafting` returned for `n` requests: one boolean for all requests, or one boolean per request.
 pub fn keep_drafting(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<bool>> {
     const EXPECTED: &str = "keep_drafting says True or False, for all or for each request";
     let truth = |value: &Bound<'_, PyAny>| -> PyResult<Option<bool>> {
-        // Numpy's `bool_` counts as a truth value too.
+        // Numpy's `bool_` is accepted too.
         let named = value.get_type().name()?;
         match named.to_string_lossy().as_ref() {
             "bool" | "bool_" if value.len().is_err() => value.is_truthy().map(Some),
@@ -192,7 +193,8 @@ pub fn keep_drafting(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<bool
     of_batch(n, items(value, EXPECTED)?.iter().map(each).collect::<PyResult<_>>()?)
 }
 
-/// Reads what `max_batch` returned for `n` requests: how many of them, from the first, take part; `None` for all.
+/// Reads what `max_batch` returned: the number of the batch's `n` requests that take part in the step, from the first
+/// on. `None`: all take part.
 pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
     if value.is_none() {
         return Ok(None);
@@ -203,9 +205,9 @@ pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
     }
 }
 
-/// Reads what `select` returned for draft trees and marks the kept nodes in `drafts`. The value has for each request
-/// how many of the best nodes are verified, or a truth value per node; `None` for all nodes. `limit` has the most nodes
-/// that each request may keep.
+/// Reads what `select` returned for draft trees, and marks the nodes to verify in `drafts`. The value has one entry per
+/// request: the number of best nodes to verify, or a boolean per node. A single number holds for all requests; `None`
+/// verifies all nodes. It is an error to verify more nodes of request i than `limit[i]`.
 pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]) -> PyResult<()> {
     if value.is_none() {
         return Ok(());
@@ -248,7 +250,7 @@ pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]
     Ok(())
 }
 
-/// Reads the tuple of names in a policy's `wants`.
+/// Reads `wants`, the tuple of names of the draft data that a policy wants to see.
 pub fn wants(value: &Bound<'_, PyAny>) -> PyResult<Wants> {
     let mut wants = Wants::default();
     let names = match value.extract::<String>() {

@@ -1,5 +1,6 @@
-//! Columns of a batch as numpy arrays that Python owns. The arrays are filled before a hook is called, and the hook
-//! may read them during the call. An array that a hook keeps would change later, so kept references are detected.
+//! Columns of a batch as numpy arrays, which Python owns. The program fills the arrays before it calls a hook, and the
+//! hook may read them during the call. If a hook stored an array, the next call would change its numbers. So the
+//! program counts references and detects an array that a hook stored.
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::intern;
@@ -7,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PySlice;
 
-/// Number of references to an object, the argument of this call included.
+/// Number of references to a Python object. The argument of this call counts as one.
 pub fn holders(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<usize> {
     static COUNT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let count = COUNT.get_or_try_init(py, || py.import("sys")?.getattr("getrefcount").map(Bound::unbind))?;
@@ -23,7 +24,8 @@ pub struct Columns<T: Element> {
     owner: Py<PyAny>,
     /// Write access to the array, taken before the array was made read-only for all other code.
     buffer: PyBuffer<T>,
-    /// For each column, the slice that the hook got in this call. Slices of a slice refer to `owner` as well.
+    /// For each column, the slice that the hook got in this call; `None` if the hook did not read the column. Slices
+    /// that the hook makes of a slice also refer to `owner`.
     seen: Vec<Option<Py<PyAny>>>,
     /// Number of references to `owner` while no hook has a slice.
     alone: usize,
@@ -55,13 +57,13 @@ impl<T: Element + Default> Columns<T> {
         Ok(())
     }
 
-    /// Writes `values` into the first rows of a column.
+    /// Writes `values` into the first rows of a column. [`show`](Self::show) then makes them visible to Python.
     pub fn set(&mut self, column: usize, values: impl Iterator<Item = T>) {
         let size = self.width * self.rows;
         self.filled[column * size..][..size].iter_mut().zip(values).for_each(|(cell, value)| *cell = value);
     }
 
-    /// Copies the written values into the array that Python sees.
+    /// Copies the values that [`set`](Self::set) wrote into the array that Python sees.
     ///
     /// # Errors
     /// Never in practice: the buffer was checked when it was made.
@@ -69,7 +71,7 @@ impl<T: Element + Default> Columns<T> {
         self.buffer.copy_from_slice(py, &self.filled)
     }
 
-    /// The first `n` rows of a column as an array: one dimension, or two if a row has several numbers.
+    /// The first `n` rows of a column as an array. The array has one dimension, or two if a row has several numbers.
     ///
     /// # Errors
     /// If memory runs out.
@@ -87,12 +89,12 @@ impl<T: Element + Default> Columns<T> {
         Ok(self.seen[column].as_ref().expect("just made").clone_ref(py))
     }
 
-    /// Drops the references to slices at the end of a call.
+    /// Drops this object's references to slices, at the end of a call.
     pub fn forget(&mut self) {
         self.seen.iter_mut().for_each(|seen| *seen = None);
     }
 
-    /// Does other code still refer to a slice? Must be called after [`forget`](Self::forget).
+    /// Does any Python code still refer to a slice? Call [`forget`](Self::forget) first.
     ///
     /// # Errors
     /// Never in practice: it only reads a count of references.
@@ -100,7 +102,7 @@ impl<T: Element + Default> Columns<T> {
         Ok(holders(py, self.owner.bind(py))? > self.alone)
     }
 
-    /// Did the hook get a slice in this call?
+    /// Did the hook read a column in this call?
     pub fn is_seen(&self) -> bool {
         self.seen.iter().any(Option::is_some)
     }

@@ -1,5 +1,5 @@
-//! Runs experiments, shards and searches for Python. The functions return the folder of the results; the
-//! Python package reads the results from there.
+//! Runs experiments, shards and searches for Python. The functions return the path of the results folder; the Python
+//! package reads the results from there.
 
 use crate::work::{pool, work};
 use foretoken_capacity::fleet::plan::load as load_fleet;
@@ -19,8 +19,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// An experiment: a file, or a text whose relative paths start at the working directory. Changes are texts `key=value`
-/// in TOML.
+/// An experiment: a file, or a text. Relative paths start at the file's folder, or for a text at the working directory.
+/// `sets` are changes to the experiment as texts `key=value`, with a TOML value.
 #[derive(FromPyObject)]
 pub struct Experiment {
     #[pyo3(item)]
@@ -39,7 +39,7 @@ impl Experiment {
         }
     }
 
-    /// The folder at which relative paths start.
+    /// The folder at which the experiment's relative paths start.
     fn folder(&self) -> &Path {
         self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""))
     }
@@ -49,7 +49,8 @@ impl Experiment {
     }
 }
 
-/// Options of a run: how to treat an existing results folder, threads and figures.
+/// Options of a run: the results folder, the treatment of an existing folder, threads, figures, and the check for
+/// settings without effect.
 #[derive(FromPyObject)]
 pub struct Options {
     #[pyo3(item)]
@@ -86,10 +87,11 @@ impl Options {
     }
 }
 
-/// The results folder, warnings and notes.
+/// (Path of the results folder, warnings, notes).
 type Made = (PathBuf, Vec<String>, Vec<String>);
 
-/// Runs an experiment and returns the folder, warnings and notes.
+/// Runs an experiment. Returns the results folder, warnings and notes. `regret` adds the policy from which regret is
+/// measured.
 #[pyfunction]
 pub fn run(
     py: Python<'_>,
@@ -114,7 +116,8 @@ pub fn run(
     })
 }
 
-/// Searches the highest rate that each policy sustains; returns the folder, warnings and notes.
+/// Searches the capacity of each policy: the highest request rate at which enough requests keep their SLO bounds.
+/// Returns the results folder, warnings and notes.
 #[pyfunction]
 pub fn capacity(
     py: Python<'_>,
@@ -132,7 +135,8 @@ pub fn capacity(
     })
 }
 
-/// Searches the fewest GPUs with which a fleet keeps the bounds; returns the folder, warnings and notes.
+/// Searches the fewest replicas with which a fleet keeps the SLO bounds. Returns the results folder, warnings and
+/// notes.
 #[pyfunction]
 pub fn fleet(py: Python<'_>, experiment: Experiment, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
     let mode = options.mode()?;
@@ -146,8 +150,8 @@ pub fn fleet(py: Python<'_>, experiment: Experiment, options: Options, progress:
     })
 }
 
-/// Prepares a folder for the shards of an experiment. Returns the folder, its number of comparisons, its number of
-/// cells, and whether all cells are done.
+/// Prepares a folder for the shards of an experiment. Returns the folder, the number of comparisons (combinations of
+/// swept values × seeds), the number of cells (runs of one policy each), and whether all cells are done.
 #[pyfunction]
 pub fn begin(
     py: Python<'_>,
@@ -161,7 +165,8 @@ pub fn begin(
     })
 }
 
-/// Runs one shard in a folder that `begin` prepared. Returns the shard's number of cells; 0 if it was complete before.
+/// Runs one shard in a folder that `begin` prepared. Returns the number of the shard's cells; 0 if the shard was
+/// complete already.
 #[pyfunction]
 pub fn shard(
     py: Python<'_>,
@@ -181,7 +186,8 @@ pub fn shard(
     })
 }
 
-/// Merges the finished shards in a folder; returns the folder, warnings and notes.
+/// Merges the finished shards in a folder. Returns the folder, warnings and notes. It is an error if cells are missing,
+/// damaged or failed.
 #[pyfunction]
 pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
     let check_settings = options.check()?;
@@ -216,7 +222,8 @@ pub fn state(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     })
 }
 
-/// Writes the page of a results folder and returns the page's path.
+/// Writes the HTML page of a results folder into the folder `to`, by default into its folder `report`. Returns the
+/// page's path. `baseline` is another results folder to compare with.
 #[pyfunction]
 pub fn report(py: Python<'_>, folder: PathBuf, baseline: Option<PathBuf>, to: Option<PathBuf>) -> PyResult<PathBuf> {
     work(py, &py.None().into_bound(py), |_| {

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
-/// A profile: the times of passes, measured one by one or calibrated to a server.
+/// A profile: the times of draft and target passes, either measured pass by pass or calibrated to a server.
 #[pyclass(frozen, module = "foretoken._native")]
 pub struct Profile(Costs);
 
@@ -28,37 +28,38 @@ impl Profile {
         py.detach(read).map(Profile).map_err(|problem| errors::of(py, &problem))
     }
 
-    /// Seconds of a pass of `model`: `batched` tokens that read `context` tokens of KV, `pairs` query-key pairs.
+    /// Seconds of a pass of `model` ("target" or "draft") with `batched` new tokens, `context` tokens read from KV, and
+    /// `pairs` query-key pairs of attention.
     fn pass_s(&self, model: &str, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
         Ok(self.of(model)?.0.build().pass(PassShape { requests: 0, batched, context, pairs }).as_s())
     }
 
-    /// The linear costs that policies assume for `model`: alpha, gamma, delta in seconds.
+    /// The linear pass costs that policies assume for `model`: (alpha, gamma, delta), in seconds.
     fn line(&self, model: &str) -> PyResult<(f64, f64, f64)> {
         let Coefficients { alpha_s, gamma_s, delta_s } = self.of(model)?.1;
         Ok((alpha_s, gamma_s, delta_s))
     }
 
-    /// How a verify pass counts context: `"once"` or `"per-position"`.
+    /// How often a verify pass reads a request's context: `"once"`, or `"per-position"` (for each verified position).
     #[getter]
     fn context_reads(&self) -> PyResult<String> {
         let word = serde_json::to_value(self.0.reads).ok();
         Ok(word.and_then(|w| w.as_str().map(str::to_owned)).unwrap_or_default())
     }
 
-    /// Relative spread of a target pass's time.
+    /// Coefficient of variation of the time of a target pass.
     #[getter]
     fn noise_cv(&self) -> f64 {
         self.0.noise_cv
     }
 
-    /// Seconds of the host between steps; `None` if the profile does not have them.
+    /// Host time between steps, seconds; `None` if the profile does not have it.
     #[getter]
     fn step_overhead_s(&self) -> Option<f64> {
         self.0.step_overhead_s
     }
 
-    /// Why the profile should not be trusted; `None` if nothing speaks against it.
+    /// The reason not to trust the profile; `None` if there is none.
     #[getter]
     fn distrust(&self) -> Option<String> {
         self.0.distrust.clone()
@@ -75,8 +76,9 @@ impl Profile {
     }
 }
 
-/// A truth table: its header as JSON; family, prompt length and output length of each output; then ranks (one byte
-/// each) and confidences (two bytes each, in 65,535ths) of all positions, output by output.
+/// A truth table: its header as JSON; for each output its text family, prompt length and output length; then for the
+/// positions of all outputs the rank of the target's token in the draft's order (one byte) and the draft's confidence
+/// (two bytes, in 65,535ths).
 type Columns<'py> = (String, Vec<u16>, Vec<u32>, Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Reads a truth table from a file.

@@ -1,6 +1,6 @@
 //! Runs a Python policy as a `SpecPolicy` of the engine. For each hook it fills the arrays that Python sees, calls the
-//! method, checks the return value, and checks that the policy kept no array. Hooks cannot return errors, so an error
-//! is thrown and ends the cell (`foretoken_run::guard`).
+//! Python method, checks the return value, and checks that the policy stored none of the arrays. Hooks cannot return
+//! errors, so an error is thrown as a panic and ends the cell (`foretoken_run::guard`).
 
 use crate::answers::{self, Answer};
 use crate::errors;
@@ -14,7 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::cell::{Cell, OnceCell};
 
-/// The policy object's bound methods; `None` for hooks that it lacks or inherits from the base class.
+/// The policy object's bound methods; `None` for optional hooks that the object lacks or inherits from the base class.
 struct Methods {
     limit: Py<PyAny>,
     propose: Py<PyAny>,
@@ -32,32 +32,34 @@ pub struct Running {
     name: &'static str,
     methods: Methods,
     wants: Wants,
-    /// The policy's first answer to `limit`, which bounds all later answers.
+    /// The policy's first return value of `limit`. No later value may exceed its maximum.
     ever: OnceCell<answers::Limit>,
-    /// The policy's answer to `limit` for the present step, which the engine asks for before it schedules.
+    /// The policy's newest return value of `limit`. The engine calls `limit` before it schedules a step.
     now: Cell<answers::Limit>,
     batch: Lending<Batch>,
     drafts: Lending<views::Drafts>,
     outcome: Lending<Outcome>,
 }
 
-/// Runs a hook. An exception ends the cell.
+/// Runs a hook. A Python exception ends the cell.
 fn hook<T>(policy: &str, name: &str, run: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
     Python::attach(|py| run(py).unwrap_or_else(|e| throw(py, policy, name, &e)))
 }
 
-/// Ends the cell with the exception that a policy raised.
+/// Ends the cell with the Python exception that a policy raised.
 pub fn throw(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> ! {
     let Raised { what, help } = errors::raised(py, policy, hook, error);
     std::panic::resume_unwind(Box::new(Raised { what, help }))
 }
 
-/// Checks after a call that the policy kept nothing that was lent to it.
+/// Checks after a call that the policy stored no reference to the object `lent` or to its arrays. It is an error if it
+/// did.
 fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
     if !lent.is_kept(py)? {
         return Ok(());
     }
-    // An object in a cycle of references is freed only when the garbage collector runs.
+    // An object in a cycle of references is freed only when the garbage collector runs, so the collector runs before
+    // the check fails.
     let gc = py.import("gc")?;
     for generation in [0, 2] {
         gc.call_method1("collect", (generation,))?;
@@ -70,12 +72,13 @@ fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
 }
 
 impl Running {
-    /// Makes a policy from the object that a factory returned. The policy may draft up to `max_draft_len` tokens.
+    /// Makes a policy from the object that a factory returned. `max_draft_len` is the most tokens that the policy may
+    /// draft per request.
     ///
     /// # Errors
     /// If the object lacks a required hook, or a hook fails.
     pub fn new(py: Python<'_>, name: &'static str, object: &Bound<'_, PyAny>, max_draft_len: u32) -> PyResult<Running> {
-        // The base class has every hook, but its hooks do nothing, so they are not called.
+        // The base class has every hook, but its hooks do nothing. So an inherited hook is not called.
         let base = py.import("foretoken.policy")?.getattr("Policy")?;
         let of_base = |hook: &str| base.getattr(hook).ok();
         let kind = object.get_type();
@@ -107,7 +110,7 @@ impl Running {
         };
         let wants = object.getattr_opt("wants")?.map_or(Ok(Wants::default()), |w| answers::wants(&w))?;
         let batch = Batch::lending(py)?;
-        // `others` is 1, because the outcome refers to the drafts too.
+        // `others` is 1, because the outcome object holds a reference to the drafts object.
         let drafts = views::Drafts::lending(py, max_draft_len, wants, 1)?;
         let outcome = Outcome::lending(py, &drafts.object)?;
         let (ever, now) = (OnceCell::new(), Cell::default());

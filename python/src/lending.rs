@@ -1,37 +1,38 @@
-//! Objects that are lent to a hook for one call, and whether the hook kept a reference to one.
+//! Objects that are lent to a Python hook for one call. Detects whether the hook stored a reference to such an object.
 
 use crate::arrays::holders;
 use pyo3::PyClass;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::False;
 
-/// An object that is lent to a hook for one call.
+/// An object that is lent to a Python hook for one call.
 pub trait Lent: PyClass<Frozen = False> {
-    /// Drops the references to its arrays; returns whether an array was read.
+    /// Drops the object's own references to its arrays. Returns whether the hook read an array.
     fn take_back(&mut self) -> bool;
 
-    /// Does other code still refer to one of its arrays?
+    /// Does Python code still refer to one of the object's arrays?
     ///
     /// # Errors
     /// Never in practice: it only reads counts of references.
     fn is_kept(&self, py: Python<'_>) -> PyResult<bool>;
 }
 
-/// A lent object, with its number of references while it is not lent.
+/// An object to lend, and the number of references to it while no hook has it.
 pub struct Lending<T: Lent> {
     pub object: Py<T>,
     alone: usize,
 }
 
 impl<T: Lent> Lending<T> {
-    /// Prepares `object` for lending. `others` is the number of objects that will refer to it while it is not lent.
+    /// Prepares `object` for lending. `others` is the number of references that other objects will hold to it all the
+    /// time.
     pub fn new(py: Python<'_>, object: Py<T>, others: usize) -> PyResult<Lending<T>> {
         let alone = holders(py, object.bind(py).as_any())? + others;
         Ok(Lending { object, alone })
     }
 
-    /// Takes the object back after a call, which drops its own references to its arrays. Does other code still refer to
-    /// the object or to one of the arrays?
+    /// Takes the object back after a call: it drops its own references to its arrays. Returns true if Python code still
+    /// refers to the object or to one of its arrays.
     ///
     /// # Errors
     /// Never in practice: it only reads counts of references.
@@ -42,7 +43,8 @@ impl<T: Lent> Lending<T> {
         Ok(holders(py, self.object.bind(py).as_any())? > self.alone)
     }
 
-    /// Checks again without dropping references, since a hook may have released an array meanwhile.
+    /// As [`is_kept`](Self::is_kept), after it was called: checks again, because garbage collection may have freed an
+    /// array.
     ///
     /// # Errors
     /// Never in practice: it only reads counts of references.

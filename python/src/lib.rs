@@ -1,5 +1,5 @@
-//! The native module `foretoken._native`. Users call the Python package in `python/foretoken/`, whose modules call
-//! these functions.
+//! The native module `foretoken._native`. Users import the Python package in `python/foretoken/`, whose modules call
+//! the functions of this module.
 
 mod answers;
 mod arrays;
@@ -24,7 +24,8 @@ fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| foretoken::main_with(arguments))
 }
 
-/// The decision of each policy on a state, as JSON. Errors call the state `name`.
+/// The decision of each policy in the server state `state` (JSON), as JSON. Error messages call the state `name`.
+/// `explain` adds the candidates that each policy compared.
 #[pyfunction]
 fn decide(py: Python<'_>, name: &str, state: &str, explain: bool) -> PyResult<String> {
     py.detach(|| foretoken::decide(name, state, explain)).map_err(|problem| errors::of(py, &problem))

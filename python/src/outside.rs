@@ -1,5 +1,6 @@
 //! Registers Python policies, so that experiments can name them. An experiment stores a policy's settings and the
-//! digest of its source (`code`). The digest selects the factory, so results of changed code are other results.
+//! digest of its source (`code`). The digest selects the factory. So a policy with changed source counts as another
+//! policy and does not reuse stored results.
 
 use crate::hooks::{Running, throw};
 use crate::passes::{self, PassTimes};
@@ -18,7 +19,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 /// The setting that holds the digest of the policy's source.
 const CODE: &str = "code";
 
-/// The description that Python gave of a policy.
+/// The description that Python gave for a policy.
 #[derive(Clone, Copy)]
 struct Description {
     name: &'static str,
@@ -39,7 +40,7 @@ fn known() -> MutexGuard<'static, HashMap<String, Registered>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A policy's settings: the factory's defaults, replaced by what the experiment gives.
+/// A policy's settings: the factory's defaults, with the experiment's values in place of the defaults that it sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Outside(Map<String, Value>);
@@ -104,7 +105,7 @@ impl Definition for Outside {
 }
 
 impl Outside {
-    /// Calls the factory and makes the policy of one cell.
+    /// Calls the factory with the context and the settings, and makes the policy of one cell (a run of one policy).
     fn start(
         &self,
         py: Python<'_>,
@@ -124,7 +125,7 @@ impl Outside {
     }
 }
 
-/// The context with which a policy is built, as a Python object.
+/// Converts the context with which a policy is built to a Python object.
 fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, PassTimes>) -> PyResult<Bound<'py, PyAny>> {
     let policy = py.import("foretoken.policy")?;
     let model = |c: Coefficients| policy.getattr("Coefficients")?.call1((c.alpha_s, c.gamma_s, c.delta_s));
@@ -141,7 +142,8 @@ fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, Pass
     policy.getattr("Context")?.call1(numbers)
 }
 
-/// Registers a factory under a name; an earlier factory of this name is replaced. `settings` are its defaults as JSON.
+/// Registers a factory under a name, in place of an earlier factory of this name. `settings` are the factory's default
+/// settings as JSON; `code` is the digest of its source.
 ///
 /// # Errors
 /// If the name is invalid or belongs to a built-in policy.
@@ -157,7 +159,7 @@ pub fn register(
     let wrong = |e: String| PyValueError::new_err(e);
     let mut preset: Map<String, Value> = serde_json::from_str(settings).map_err(|e| wrong(e.to_string()))?;
     preset.insert(CODE.to_owned(), Value::String(code.clone()));
-    // The table of policies needs static texts. The few texts are leaked, since they live as long as the process.
+    // The table of policies needs static texts, so the texts are leaked. They are few.
     let kept = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
     let earlier = known().get(&code).map(|k| k.description);
     let description = earlier.filter(|t| t.name == name).unwrap_or_else(|| Description {

@@ -1,7 +1,8 @@
-//! Lets a Python policy time passes before serving starts, as presets with a cost table do.
+//! Lets a Python policy time draft and target passes before serving starts, as the built-in policies with a cost table
+//! do.
 //!
-//! The times are available only while the policy is being made: a running policy cannot read the true costs. A
-//! separate thread answers the requests, since a Python object cannot hold a borrowed profile.
+//! A policy can time passes only while it is made; a running policy cannot read the true costs. A separate thread
+//! computes the times, because a Python object cannot hold a borrowed profile.
 
 use foretoken_policies::PassTimes as Timed;
 use foretoken_sim::{ContextReads, PassShape};
@@ -17,16 +18,16 @@ enum Model {
     Target,
 }
 
-/// Passes that can be timed while a policy is made.
+/// Times passes for a policy while the policy is made. Later calls are errors.
 #[pyclass(frozen, module = "foretoken")]
 pub struct PassTimes {
-    /// How the context of a target pass is counted: `"once"` or `"per-position"`.
+    /// How often a target pass reads a request's context: `"once"`, or `"per-position"` (for each verified position).
     #[pyo3(get)]
     context_reads: &'static str,
     line: Mutex<Option<Line>>,
 }
 
-/// Channels to and from the thread that answers.
+/// Channels to and from the thread that computes the times.
 struct Line {
     ask: Sender<(Model, PassShape)>,
     answer: Receiver<f64>,
@@ -34,13 +35,13 @@ struct Line {
 
 #[pymethods]
 impl PassTimes {
-    /// Seconds of a draft pass.
+    /// Seconds of a draft pass with `batched` new tokens, `context` tokens read from KV, and `pairs` query-key pairs.
     #[pyo3(signature = (batched, context=0, pairs=0))]
     fn draft_s(&self, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
         self.time(Model::Draft, PassShape { requests: 0, batched, context, pairs })
     }
 
-    /// Seconds of a target pass.
+    /// Seconds of a target pass with `batched` new tokens, `context` tokens read from KV, and `pairs` query-key pairs.
     #[pyo3(signature = (batched, context=0, pairs=0))]
     fn target_s(&self, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
         self.time(Model::Target, PassShape { requests: 0, batched, context, pairs })
@@ -62,7 +63,7 @@ impl PassTimes {
     }
 }
 
-/// Closes the channels when dropped, so that the answering thread ends even if `make` fails or panics.
+/// Closes the channels when it is dropped, so that the thread ends even if `make` fails or panics.
 struct Ending<'a, 'py>(&'a Bound<'py, PassTimes>);
 
 impl Drop for Ending<'_, '_> {
@@ -71,7 +72,7 @@ impl Drop for Ending<'_, '_> {
     }
 }
 
-/// Calls `make` with an object that times passes of the profile until `make` returns.
+/// Calls `make` with an object that times passes of `profile`. The object works until `make` returns.
 ///
 /// # Errors
 /// The error of `make`, or memory runs out.

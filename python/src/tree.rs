@@ -1,19 +1,19 @@
-//! A draft tree, as hooks of a policy receive it.
+//! A draft tree, as a Python policy's hooks receive it.
 
 use foretoken_sim::DraftTree;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// A draft tree. Arrays have one entry per node, parents before their children; they are copies.
+/// A draft tree. Each array is a copy with one entry per node, parents before their children.
 #[pyclass(frozen, get_all, module = "foretoken")]
 pub struct Tree {
-    /// Index of each node's parent; −1 below the newest emitted token.
+    /// Index of each node's parent; −1 for a node at depth 1, whose parent is the newest emitted token.
     parent: Py<PyAny>,
     /// Depth of each node, from 1.
     depth: Py<PyAny>,
     /// Rank of each node among its siblings by the draft's probability, from 1.
     rank: Py<PyAny>,
-    /// The draft's probability of each node, given its parent.
+    /// The draft model's probability of each node's token, given its parent.
     confidence: Py<PyAny>,
     /// Product of the confidences from the root to each node.
     score: Py<PyAny>,
@@ -38,7 +38,8 @@ pub fn trees(py: Python<'_>, of: &[DraftTree]) -> PyResult<Py<PyList>> {
     let floats = |values: Vec<f64>| array.call1((values, "float64")).map(Bound::unbind);
     let tree = |tree: &DraftTree| {
         let nodes = tree.nodes();
-        // In the engine's tree, `u32::MAX` stands for the root, which is no node here.
+        // In the engine's tree, the parent `u32::MAX` stands for the root (the newest emitted token), which is not
+        // among the nodes.
         let parent = nodes.iter().map(|n| if n.parent == u32::MAX { -1 } else { i64::from(n.parent) });
         let tree = Tree {
             parent: ints(parent.collect())?,

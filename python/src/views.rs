@@ -1,5 +1,5 @@
-//! The Python objects that hooks of a policy receive. Each object is reused in every call; hooks may read it and its
-//! arrays only during the call.
+//! The Python objects that a policy's hooks receive. Each object is reused in every call. So a hook may read the object
+//! and its arrays only during the call.
 
 use crate::arrays::Columns;
 use crate::lending::{Lending, Lent};
@@ -11,7 +11,7 @@ use pyo3::types::PyList;
 /// Number of requests for which arrays have room at first.
 const ROWS: usize = 16;
 
-/// Prompt chunks that are computed in a pass, as sums over the chunks.
+/// The prompt chunks that one pass computes, as sums over the chunks.
 #[pyclass(frozen, get_all, module = "foretoken")]
 #[derive(Clone, Copy, Default)]
 pub struct Chunks {
@@ -50,7 +50,7 @@ pub struct Batch {
     /// Prompt chunks that the first draft pass computes.
     #[pyo3(get)]
     draft_prefill: Chunks,
-    /// Does the draft compute all catch-up tokens in every step?
+    /// Does the draft model process all catch-up tokens in every step, also if it drafts nothing?
     #[pyo3(get)]
     always_extend: bool,
     /// Requests in the running list, prefilling ones included.
@@ -88,7 +88,7 @@ impl Batch {
         self.counts.view(py, 2, self.len)
     }
 
-    /// The most tokens that each request may draft now.
+    /// The most tokens that each request may draft in this step.
     #[getter]
     fn limit(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 3, self.len)
@@ -106,7 +106,7 @@ impl Batch {
         self.counts.view(py, 5, self.len)
     }
 
-    /// Each request's own TPOT limit in seconds; infinity if it has none.
+    /// Each request's own TPOT bound, seconds; infinity if it has none.
     #[getter]
     fn slo_tpot_s(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.bounds.view(py, 0, self.len)
@@ -127,7 +127,7 @@ impl Lent for Batch {
 }
 
 impl Batch {
-    /// Makes a batch object that is filled for each call.
+    /// Makes a batch object, which [`fill`](Self::fill) fills before each call.
     ///
     /// # Errors
     /// If numpy is missing.
@@ -173,7 +173,7 @@ impl Batch {
 /// The drafts of this step.
 #[pyclass(module = "foretoken")]
 pub struct Drafts {
-    /// Number of draft passes so far.
+    /// Number of draft passes in this step so far.
     #[pyo3(get)]
     passes: u32,
     /// The draft tree of each request; `None` if chains are drafted.
@@ -199,22 +199,22 @@ impl Drafts {
         self.lens.view(py, 0, self.len)
     }
 
-    /// The draft's probability of each token, one row per request, NaN where none was drafted; `None` if `wants` lacks
-    /// it, or if trees are drafted.
+    /// The draft model's probability of each drafted token, one row per request; NaN where no token was drafted. `None`
+    /// if `wants` lacks `confidence`, or if trees are drafted.
     #[getter]
     fn confidence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 0, self.wants.confidence)
     }
 
-    /// The entropy of the draft's distribution at each token, in nats, one row per request, NaN where none was drafted;
-    /// `None` if `wants` lacks it, or if trees are drafted.
+    /// The entropy of the draft model's distribution at each drafted token, nats, one row per request; NaN where no
+    /// token was drafted. `None` if `wants` lacks `entropy`, or if trees are drafted.
     #[getter]
     fn entropy(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 1, self.wants.entropy)
     }
 
-    /// KL(target ‖ draft) in nats at each verified position up to and with the first rejected one, NaN elsewhere. Known
-    /// only in `observe`, NaN before; `None` if `wants` lacks it, or if trees are drafted.
+    /// KL(target ‖ draft), nats, at each verified position up to and including the first rejected one; NaN elsewhere.
+    /// Known only in `observe`; NaN in other hooks. `None` if `wants` lacks `divergence`, or if trees are drafted.
     #[getter]
     fn divergence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 2, self.wants.divergence)
@@ -236,7 +236,7 @@ impl Lent for Drafts {
 
 impl Drafts {
     /// Makes a drafts object with room for `depth` tokens per request. `others` is the number of objects that will
-    /// refer to it.
+    /// refer to the drafts object.
     ///
     /// # Errors
     /// If numpy is missing.
@@ -259,8 +259,8 @@ impl Drafts {
         if wanted && self.in_chains { self.said.view(py, column, self.len).map(Some) } else { Ok(None) }
     }
 
-    /// Fills the object with the drafts of `n` requests. `accepted`: accepted tokens of each request once they are
-    /// verified, else `None`.
+    /// Fills the object with the drafts of `n` requests. `accepted` is the number of accepted tokens of each request;
+    /// `None` before they are verified.
     ///
     /// # Errors
     /// If memory runs out.
@@ -280,7 +280,7 @@ impl Drafts {
         let depth = self.depth;
         let cells = || (0..n).flat_map(move |i| (0..depth).map(move |j| (i, j)));
         let drafted = |i: usize, j: usize| j < of.draft_len[i] as usize;
-        // The divergence is known up to the first rejected token.
+        // The divergence is known for verified positions up to and including the first rejected one.
         let known = |i: usize, j: usize| accepted.is_some_and(|a| j <= a[i] as usize && j < of.verify_len[i] as usize);
         if self.wants.confidence {
             let at = |(i, j)| if drafted(i, j) { of.confidence(i, j) } else { f64::NAN };
@@ -358,7 +358,7 @@ impl Lent for Outcome {
 }
 
 impl Outcome {
-    /// Makes an outcome object that is filled for each call and refers to `drafts`.
+    /// Makes an outcome object that refers to `drafts`. [`fill`](Self::fill) fills it before each call.
     ///
     /// # Errors
     /// If numpy is missing.
@@ -368,7 +368,7 @@ impl Outcome {
         Lending::new(py, Py::new(py, Outcome { drafts, draft_time: 0.0, verify_time: 0.0, len: 0, counts })?, 0)
     }
 
-    /// Fills the object with an outcome; `drafts` is filled separately.
+    /// Fills the object with an outcome, except `drafts`, which is filled separately.
     ///
     /// # Errors
     /// If memory runs out.

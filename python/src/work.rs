@@ -11,14 +11,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often progress is reported and Ctrl-C is checked.
+/// Time between two progress reports and between two checks for Ctrl-C.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Held by the running job. A process runs one job at a time, because it stores only one exception of a hook.
+/// The running job holds this lock. A process runs one job at a time, because it stores only one exception of a hook.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs `job` on a thread of its own and waits; only one job of a process runs at a time. `progress` is called with
-/// the count so far and the total; `None` for no reports.
+/// Runs `job` on a thread of its own and waits for it. A process runs only one job at a time. `progress` is called with
+/// (number of finished pieces, number of all pieces); Python's `None` for no reports.
 ///
 /// # Errors
 /// The error of `job`; `KeyboardInterrupt` after Ctrl-C, or what `progress` raised, once the job has ended in order.
@@ -36,7 +36,7 @@ pub fn work<T: Send>(
         scope.spawn(move || {
             let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             errors::begin();
-            // If the receiver is gone, the result is dropped.
+            // Sending fails if the receiver is gone; then the result is dropped.
             let _ = done.send(guarded("the run", || job(&of_the_job)).and_then(|result| result));
         });
         loop {

@@ -1,10 +1,10 @@
-//! The largest values that a server's numbers can plausibly have. A number above its bound stays in the recording and
-//! is reported as a finding, but is not used.
+//! The largest values that a server's numbers can plausibly have. A number above its bound stays in the recording. It
+//! is not used, and a finding reports it.
 
 use crate::recording::{Ended, Event, Recording};
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// Most tokens of a prompt or a context; a server's larger number counts as impossible.
+/// Most tokens of a prompt or a context. A larger number from a server counts as impossible.
 pub const MOST_TOKENS: u32 = 1 << 24;
 /// Most requests in one step; a larger number counts as impossible.
 pub const MOST_REQUESTS: u32 = 1 << 16;
@@ -12,29 +12,31 @@ pub const MOST_REQUESTS: u32 = 1 << 16;
 pub const MOST_BLOCKS: u32 = 1 << 24;
 /// Most tokens of one KV block; a larger number counts as impossible.
 pub const MOST_BLOCK_SIZE: u32 = 1 << 16;
-/// Largest growth of a counter; more counts as impossible. Above 2⁵³ a double no longer holds every whole number.
+/// Largest growth of a counter during a run; a larger growth counts as impossible. Above 2⁵³, a double cannot hold
+/// every whole number.
 pub const MOST_COUNT: u64 = 1 << 53;
-/// Longest time in a server's metrics of a request, seconds (30 days); a longer one counts as impossible.
+/// Longest time in a server's metrics of a request, in seconds (30 days). A longer time counts as impossible.
 pub const LONGEST_S: f64 = 30.0 * 86_400.0;
 
-/// The server's count `n` of an answer's tokens; `None` if it exceeds the `asked` tokens.
+/// The server's count `n` of an answer's tokens; `None` if `n` exceeds `asked`, the number of requested tokens.
 pub fn answer_tokens(n: u32, asked: u32) -> Option<u32> {
     (n <= asked).then_some(n)
 }
 
-/// The server's count `n` of a prompt's tokens; `None` if it is not from 1 to [`MOST_TOKENS`].
+/// The server's count `n` of a prompt's tokens; `None` if `n` is not from 1 to [`MOST_TOKENS`].
 pub fn prompt_tokens(n: u32) -> Option<u32> {
     (1..=MOST_TOKENS).contains(&n).then_some(n)
 }
 
-/// The server's `max_model_len`, tokens. `None` if the server does not state one, if it is not from 1 to
-/// [`MOST_TOKENS`], or if the server answered a longer request.
+/// The server's `max_model_len`, in tokens. `None` if the server does not state it, if the stated value is not from 1
+/// to [`MOST_TOKENS`], or if the server answered a longer request.
 pub fn max_model_len(recording: &Recording) -> Option<u32> {
     let said = recording.head.server.max_model_len.and_then(prompt_tokens)?;
     (said >= longest_answer(recording)).then_some(said)
 }
 
-/// Prompt plus answer tokens of the longest request that was answered, by the server's plausible counts; 0 without any.
+/// Largest number of prompt plus answer tokens of an answered request, by the server's counts. Impossible counts are
+/// taken as 0. 0 if no request was answered.
 pub(crate) fn longest_answer(recording: &Recording) -> u32 {
     let tokens = |event: &Event| match event {
         Event::Ended {
@@ -54,8 +56,8 @@ pub(crate) fn whole(x: f64, most: u32) -> Option<u32> {
     (x >= 0.0 && x <= f64::from(most) && x.fract() == 0.0).then_some(x as u32)
 }
 
-/// `x` as the number of drafts in a round; `None` if it is not a whole number from 0 to the most that Foretoken
-/// allows.
+/// `x` as the number of drafts in a round; `None` if `x` is not a whole number from 0 to the longest draft that
+/// Foretoken allows.
 pub(crate) fn drafts(x: f64) -> Option<u32> {
     whole(x, MAX_SPEC_LEN)
 }

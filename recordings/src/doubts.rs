@@ -1,4 +1,4 @@
-//! Messages about numbers of a server that cannot be true.
+//! Messages about numbers that a server reported and that cannot be true.
 
 use crate::bounds::{MOST_TOKENS, answer_tokens, longest_answer, max_model_len, prompt_tokens};
 use crate::metrics::Metrics;
@@ -7,7 +7,7 @@ use crate::request::{ServerMetrics, rounds};
 use crate::step_log::{LoggedStep, is_step};
 use crate::steps::started_before;
 
-/// One message for each kind of number that the server stated and that cannot be true.
+/// The messages: one for each kind of number that the server reported and that cannot be true.
 pub fn doubts(recording: &Recording, metrics: &Metrics) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(n) = recording.head.server.max_model_len.filter(|n| prompt_tokens(*n).is_none()) {

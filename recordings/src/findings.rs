@@ -10,10 +10,11 @@ use crate::steps::{PlacedStep, written_twice};
 use foretoken_sim::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// If the 99th percentile of the send delay is above this (10 ms), arrivals differ from the workload's.
+/// If the 99th percentile of the delay of sending is above this (10 ms), a note says that arrivals differ from the
+/// workload's.
 const LATE: Time = Time(10_000_000_000);
 
-/// All notes on a run, most serious first.
+/// All notes on a run, the most serious first.
 pub fn findings(recording: &Recording, run: &ObservedRun) -> Vec<String> {
     let mut all = Vec::new();
     ended(recording, run, &mut all);
@@ -40,7 +41,7 @@ fn ended(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
 }
 
 fn answers(answers: &[Answer], all: &mut Vec<String>) {
-    // Groups equal failures: how many there were, and the first message.
+    // Equal failures, grouped: how many there were, and the first message.
     let mut refused: BTreeMap<u16, (usize, &str, Option<f64>)> = BTreeMap::new();
     let mut failed: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let (mut short, mut silent) = (0, 0);
@@ -82,8 +83,8 @@ fn answers(answers: &[Answer], all: &mut Vec<String>) {
     token_counts(answers, all);
 }
 
-/// Notes on answers whose number of tokens differs from the server's usage or exceeds the number asked for, and on
-/// answers without token ids.
+/// Notes on answers whose number of tokens differs from the server's usage, on answers with more tokens than were asked
+/// for, and on answers without token ids.
 fn token_counts(answers: &[Answer], all: &mut Vec<String>) {
     let finished = || answers.iter().filter(|a| a.finished() && a.counted && !a.chunks.is_empty());
     let other =
@@ -132,7 +133,7 @@ fn sending(recording: &Recording, answers: &[Answer], all: &mut Vec<String>) {
 }
 
 /// 99th percentile of the delay between a request's due time and its sending. `None` in a closed loop, where requests
-/// have no due time. Requests that were sent more than once are left out.
+/// have no due time. Requests that were sent again are left out.
 pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
     if recording.head.clients.is_some() {
         return None;
@@ -155,11 +156,11 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
         ));
     }
     let drafted: u64 = run.run.totals.drafted;
-    // If the server reports no rounds, acceptance is unknown.
+    // Only with known rounds: without reported rounds, acceptance is unknown.
     if run.run.totals.rounds() > 0 && run.run.totals.accepted() == 0 {
         all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
     }
-    // A step emits at most one token more than it has drafts.
+    // A step emits at most one token more than it has drafts for the request.
     let most = lengths.last().copied().unwrap_or(0).max(largest_of(run)) + 1;
     let chunks = run.answers.iter().filter(|a| a.counted).flat_map(|a| a.chunks.iter().skip(1));
     let (large, n) = chunks.fold((0u64, 0u64), |(l, n), c| (l + u64::from(c.1 > most), n + 1));
@@ -200,7 +201,7 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     }
     foreign_requests(run, all);
     step_times(run, all);
-    // The steps' prompt tokens should equal the tokens of the answered prompts, apart from prefix-cache hits.
+    // Apart from hits in the prefix cache, the steps' prompt tokens should equal the tokens of the answered prompts.
     let prompts: u64 = run.steps.iter().map(|s| s.logged.context_tokens).sum();
     let asked: u64 = run.answers.iter().filter(|a| !a.chunks.is_empty()).map(|a| u64::from(a.prompt_len())).sum();
     let cached = run.metrics.prefix_hits.unwrap_or(0);
@@ -219,11 +220,12 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// The sum of all step times may exceed the time span that holds the steps by this factor: two steps may be in flight,
-/// and log lines may be late.
+/// The sum of all step times may exceed the time from the first to the last step by this factor. Two steps may be in
+/// flight, and log lines may be late.
 const OVERLAP: f64 = 3.0;
 
-/// Notes that all steps take no time, or that their times together exceed the time span that holds them too far.
+/// Adds a note if all steps take no time, or if the sum of their times is more than [`OVERLAP`] times the time from the
+/// first to the last step.
 fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
     let [first, .., last] = run.steps.as_slice() else { return };
     let together: f64 = run.steps.iter().map(|s| s.logged.elapsed_s).sum();
@@ -240,8 +242,8 @@ fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
 /// The log line of a step may be written this long (50 ms) before or after the client sees the step's tokens.
 const APART: Time = Time(50_000_000_000);
 
-/// Finds signs of another client or another server's log: steps with more requests than this client had in flight, and
-/// answered requests without a step.
+/// Adds notes on signs of another client, or of another server's log. The signs are steps with more requests than this
+/// client had in flight, and answered requests without a step.
 fn foreign_requests(run: &ObservedRun, all: &mut Vec<String>) {
     let until = |a: &Answer| a.ended.as_ref().map_or(Time::MAX, |(at, _)| *at + APART);
     let mut changes: Vec<(Time, i64)> =

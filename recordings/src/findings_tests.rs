@@ -158,13 +158,14 @@ fn a_prompt_length_that_the_server_counts_otherwise_is_reported() {
     only(&r, "1 prompts have another length for the server");
 }
 
-/// The recording with `policy` as the policy that the experiment states.
+/// The recording, with `policy` as the policy that the experiment states for the server.
 fn of_policy(mut recording: Recording, policy: &str) -> Recording {
     recording.head.policy = policy.into();
     recording
 }
 
-/// The recording with draft rounds in the server's metrics of its request. `drafted` and `accepted` are JSON lists.
+/// The recording, with rounds of drafting in the server's metrics of its only request. `drafted` and `accepted` are
+/// JSON lists.
 fn with_rounds(mut recording: Recording, drafted: &str, accepted: &str) -> Recording {
     for event in &mut recording.events {
         if let Event::Ended { how: Ended::Finished { metrics, .. }, .. } = event {

@@ -1,5 +1,5 @@
 //! Reads what real servers report: recordings of observed runs, and files of vLLM, SGLang and their benchmarks. This
-//! crate uses no network; `foretoken observe` makes the recordings.
+//! crate uses no network. `foretoken observe` makes the recordings.
 
 pub mod bounds;
 mod doubts;

@@ -1,8 +1,8 @@
 //! What a server's `/metrics` reported during a run: the growth of counters, and the engine's configuration.
 //!
-//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). vLLM does not export
-//! drafted tokens by position. The acceptance probability at each position therefore follows from the counters only if
-//! all rounds have one length.
+//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). vLLM does not export the
+//! number of drafted tokens by position. So the counters give the acceptance probability at each position only if all
+//! rounds have one length.
 
 use crate::bounds::{MOST_BLOCK_SIZE, MOST_BLOCKS, MOST_COUNT};
 use crate::recording::{Event, Recording, Sample};
@@ -10,7 +10,8 @@ use foretoken_sim::MAX_SPEC_LEN;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Metrics of a run. A field is `None` if the server does not export it, or if its value cannot be true.
+/// Metrics of a run; counters have their growth during the run. A field is `None` if the server does not export it, or
+/// if its value cannot be true.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
     /// Number of rounds of drafting during the run.
@@ -31,7 +32,7 @@ pub struct Metrics {
     pub num_gpu_blocks: Option<u32>,
     /// Tokens in a block.
     pub block_size: Option<u32>,
-    /// Did a counter fall during the run? Then the server was restarted, and the growth of counters is unknown.
+    /// True if a counter fell during the run. The server was then restarted, and the growth of counters is unknown.
     pub reset: bool,
     /// One message per value that cannot be true. The value itself is treated as missing.
     pub doubts: Vec<String>,
@@ -98,8 +99,8 @@ impl Metrics {
         metrics
     }
 
-    /// Sets counters with impossible values to `None`, and adds messages about them to `doubts`. If one counter of
-    /// drafting cannot be true, all of them are left out, with one message.
+    /// Sets counters with impossible values to `None` and adds messages about them to `doubts`. If one of the counters
+    /// of drafting cannot be true, all counters of drafting are removed, with one message.
     fn leave_out_what_cannot_be(&mut self, most_rounds: u64) {
         let counters = [
             ("preemptions", &mut self.preemptions),
@@ -115,7 +116,8 @@ impl Metrics {
         let rounds = self.drafts.unwrap_or(0);
         let drafted = self.draft_tokens.unwrap_or(0);
         let accepted = self.accepted_tokens.unwrap_or(0).max(self.accepted_per_pos.iter().copied().max().unwrap_or(0));
-        // Each round emits one token besides the accepted drafts, so the answers' lengths bound the number of rounds.
+        // Each round emits one token in addition to the accepted drafts, so the lengths of the answers limit the number
+        // of rounds.
         let doubt = if rounds > most_rounds {
             format!("{rounds} rounds of drafting, where the requests that were sent have at most {most_rounds}")
         } else if drafted > rounds * u64::from(MAX_SPEC_LEN) {
@@ -130,8 +132,9 @@ impl Metrics {
         self.accepted_per_pos.clear();
     }
 
-    /// `[j]`: rounds that accepted j tokens, j from 0 to K. `None` if the mean round did not draft K tokens, if there
-    /// were no rounds, if a counter fell, or if the counters are missing.
+    /// `[j]`: number of rounds that accepted j tokens, for j from 0 to K. K is the number of positions that the server
+    /// exports. `None` if the mean round did not draft K tokens, if there were no rounds, if a counter fell, or if the
+    /// counters are missing.
     pub fn rounds_of_one_length(&self) -> Option<Vec<u64>> {
         let (drafts, tokens) = (self.drafts?, self.draft_tokens?);
         let k = self.accepted_per_pos.len() as u64;
@@ -143,8 +146,8 @@ impl Metrics {
     }
 }
 
-/// Upper bound on the server's rounds of drafting during a run: two for each requested token, plus 10,000, since the
-/// server may also serve other clients.
+/// Upper bound on the number of rounds that the server drafted during the run: two for each requested token, and 10,000
+/// more, because the server may serve other clients too.
 fn most_rounds(recording: &Recording) -> u64 {
     const BESIDES: u64 = 10_000;
     let sent = recording.events.iter().filter_map(|event| match event {

@@ -13,7 +13,7 @@ pub struct Answer {
     pub request: u32,
     /// The request as it was planned.
     pub asked: Asked,
-    /// When the request was sent; the last time, if it was sent more than once.
+    /// When the request was sent. If it was sent more than once, the last time.
     pub sent: Time,
     /// How often the request was sent again.
     pub retries: u32,
@@ -21,10 +21,10 @@ pub struct Answer {
     pub chunks: Vec<(Time, u32)>,
     /// Ids of the answer's tokens; empty if the server does not send ids.
     pub ids: Vec<u32>,
-    /// Did the server report each chunk's number of tokens? If `false`, the answer's total is spread evenly over the
-    /// chunks, or each chunk counts as one token if the total is not known either.
+    /// True if the server reported each chunk's number of tokens. If false, the answer's total is spread evenly over
+    /// the chunks. If the total is not known either, each chunk counts as one token.
     pub counted: bool,
-    /// When and how the answer ended; `None` if the recording ends before.
+    /// When and how the answer ended; `None` if the recording ends before the answer.
     pub ended: Option<(Time, Ended)>,
     /// The request's rounds of drafting; `None` if the server does not report them.
     pub rounds: Option<Rounds>,
@@ -51,12 +51,12 @@ pub struct ServerTimes {
 }
 
 impl Answer {
-    /// Number of tokens that came.
+    /// Number of tokens in the chunks that were read.
     pub fn tokens(&self) -> u32 {
         self.chunks.iter().map(|c| c.1).sum()
     }
 
-    /// Did the answer end normally, without refusal or failure?
+    /// True if the answer ended normally, without refusal or failure.
     pub fn finished(&self) -> bool {
         matches!(self.ended, Some((_, Ended::Finished { .. })))
     }
@@ -78,26 +78,26 @@ impl Answer {
         }
     }
 
-    /// How long after its due time the request was sent. Not meaningful in a closed loop: there the due time is 0, and
-    /// this is the time of sending.
+    /// The delay between the request's due time and its sending. In a closed loop it means nothing: the due time is 0
+    /// there, so this is the time of sending.
     pub fn late(&self) -> Time {
         self.sent.saturating_sub(self.asked.due)
     }
 
-    /// Are the output positions of all rounds known? They are if every step but the first had drafts. Otherwise
-    /// `rounds` lacks a step, and it is unknown at which output position each later round began.
+    /// True if the output positions of all rounds are known. This needs drafts in every step but the first. If a step
+    /// had no drafts, it is not in `rounds`, and the output positions at which later rounds began are unknown.
     pub fn rounds_are_whole(&self) -> bool {
         let Some(rounds) = &self.rounds else { return false };
         let emitted: u32 = rounds.accepted.iter().map(|a| a + 1).sum();
-        // The last round may accept drafts beyond the answer's end, which are not emitted.
+        // The last round may accept drafts beyond the answer's end. These are not emitted.
         let last = rounds.accepted.last().copied().unwrap_or(0);
         let tokens = self.tokens();
         tokens > 0 && 1 + emitted >= tokens && emitted < tokens + last
     }
 }
 
-/// vLLM's metrics of a request, sent with the completion (`--enable-per-request-metrics`,
-/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33). Each value is checked by itself, so that a bad value
+/// vLLM's metrics of a request, which come with the completion (`--enable-per-request-metrics`,
+/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33). Each value is checked separately, so that a bad value
 /// does not discard the others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -108,7 +108,7 @@ pub(crate) struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Parses the JSON that a server sent; all values are missing if it sent none.
+    /// Parses the JSON that a server sent. If there is none, or it cannot be read, all values are missing.
     pub(crate) fn read(text: Option<&str>) -> ServerMetrics {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
@@ -146,11 +146,11 @@ pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Round
     }
 }
 
-/// The requests that were sent, with their answers, by ascending number. If a request was sent again, only its last
-/// attempt counts.
+/// The requests that were sent, with their answers, sorted by index. If a request was sent again, only its last attempt
+/// is included.
 pub fn answers(recording: &Recording) -> Vec<Answer> {
     let mut answers: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
-    // Tokens that each answer has so far, for servers that report running totals.
+    // For servers that report running totals: the number of tokens that each answer has so far.
     let mut so_far = vec![0u32; answers.len()];
     for event in &recording.events {
         match event {
@@ -220,7 +220,7 @@ fn end(answer: &mut Answer, at: Time, how: &Ended) {
     answer.ended = Some((at, how.clone()));
 }
 
-/// Spreads `total` tokens evenly over chunks of unknown size; earlier chunks get the remainder.
+/// Spreads `total` tokens evenly over the chunks. The earlier chunks get one token more if there is a remainder.
 fn spread(chunks: &mut [(Time, u32)], total: u32) {
     let n = chunks.len() as u32;
     for (chunk, i) in chunks.iter_mut().zip(0..) {

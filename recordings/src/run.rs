@@ -1,9 +1,9 @@
 //! Converts a recording to the form of simulated and live runs, as far as the server's reports allow. Tables, figures
 //! and pages are made from this form.
 //!
-//! A request's arrival is when it was sent, and its tokens have the times at which the client read them. The time of
-//! first scheduling, accepted drafts and the content of steps come from the server's per-request metrics and step log,
-//! if it has them.
+//! A request arrives when it was sent. Its tokens have the times at which the client read them. If the server has
+//! per-request metrics and a step log, the time of first scheduling, the accepted drafts and the content of steps come
+//! from them.
 
 use crate::metrics::Metrics;
 use crate::recording::{Ended, Recording};
@@ -15,7 +15,7 @@ use foretoken_sim::{Ending, MAX_SPEC_LEN, Outcome, Request, RequestRecords, Run,
 /// An observed run.
 #[derive(Debug)]
 pub struct ObservedRun {
-    /// The requests that were sent: arrivals, categories, and the lengths that their answers really had.
+    /// The requests that were sent: their arrivals, their categories, and the actual lengths of their answers.
     pub workload: Workload,
     /// The workload's requests with their answers, in order.
     pub answers: Vec<Answer>,
@@ -74,8 +74,8 @@ impl ObservedRun {
     }
 }
 
-/// The requests that were sent, as a workload. A finished answer has its actual length; any other has the length that
-/// was asked for.
+/// The requests that were sent, as a workload. If an answer finished, the request has its actual length; otherwise the
+/// requested length.
 fn workload(recording: &Recording, answers: &[Answer]) -> Workload {
     let request = |a: &Answer| Request {
         category: a.asked.category,
@@ -93,7 +93,7 @@ fn records(answers: &[Answer]) -> RequestRecords {
         r.emitted[i] = a.tokens();
         if let Some(&(first, _)) = a.chunks.first() {
             r.first_token[i] = first;
-            // The server's queue time, if it reports one. Otherwise waiting counts as part of the first pass.
+            // The server's queue time, if the server reports it. Otherwise the wait counts as part of the first pass.
             let queued = a.times.queue_s.map_or(Time::ZERO, Time::from_s);
             r.first_scheduled[i] = (a.sent + queued).min(first);
         }
@@ -119,7 +119,8 @@ fn records(answers: &[Answer]) -> RequestRecords {
     r
 }
 
-/// The record of a step from its log line. The log does not say how many drafts were accepted, so this is estimated.
+/// The record of a step from its log line. The log does not say how many drafts were accepted, so their number is
+/// estimated.
 fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> StepRecord {
     let s = &step.logged;
     let drafts = s.generation_tokens.saturating_sub(u64::from(s.generation_requests)) as u32;
@@ -142,8 +143,9 @@ fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> S
     }
 }
 
-/// Estimates load over time and the totals if there is no step log. Each chunk of an answer but the first counts as a
-/// step of its request that began at the chunk before; the first chunk counts as the request's prefill.
+/// Estimates the load over time and the totals of a run without a step log. The first chunk of an answer counts as the
+/// request's prefill. Each later chunk counts as one step of the request; the step began when the previous chunk was
+/// read.
 fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
     let mut spans: Vec<(Time, Time, u32)> = Vec::new();
     for a in answers {
@@ -173,7 +175,8 @@ fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
     totals.busy = busy(answers);
 }
 
-/// Total time during which at least one request was in flight, from its sending to its answer's last chunk.
+/// Total time during which at least one request was in flight. A request is in flight from its sending to the last
+/// chunk of its answer.
 fn busy(answers: &[Answer]) -> Time {
     let ends = |a: &Answer| Some((a.sent, a.chunks.last()?.0));
     let mut spans: Vec<(Time, Time)> = answers.iter().filter_map(ends).collect();
@@ -186,9 +189,9 @@ fn busy(answers: &[Answer]) -> Time {
     sum
 }
 
-/// Counts the rounds in `totals` by their drafted and accepted tokens: from each request's rounds if the server reports
-/// them, else from the server's counters by position. Sets the totals of drafted and verified tokens to match. If no
-/// request has rounds, the request-steps beyond the counted rounds count as rounds without drafts.
+/// Counts the rounds in `totals` by their numbers of drafted and accepted tokens. The rounds come from the requests if
+/// the server reports them there, else from the server's counters by position. The totals of drafted and verified
+/// tokens are set to match. If no request has rounds, the remaining steps of requests count as rounds without drafts.
 fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     let most = MAX_SPEC_LEN as usize;
     let with_rounds: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();
@@ -207,7 +210,7 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
         table.iter().enumerate().flat_map(|(d, row)| row.iter().enumerate().map(move |(a, n)| f(d, a) as u64 * n)).sum()
     };
     let drafted: u64 = sum(|d, _| d);
-    // If the server reports no rounds, the totals keep the number of verified tokens from the step log.
+    // If the server reports no rounds, the totals keep the number of verified tokens that comes from the step log.
     if drafted > 0 {
         (totals.drafted, totals.verified) = (drafted, drafted);
     }
@@ -239,7 +242,7 @@ mod tests {
             assert_eq!((run.answers.len(), recording.head.clients), (12, Some(3)));
             assert_eq!(recording.head.server.version.as_deref(), Some("0.32.0"));
             assert!(run.answers.iter().all(|a| a.finished() && a.counted && a.tokens() == a.asked.output_len));
-            // Every token came from a logged step, and every prompt was computed in one.
+            // A logged step emitted every token, and a logged step computed every prompt.
             let tokens: u32 = run.answers.iter().map(Answer::tokens).sum();
             assert_eq!(run.steps.iter().map(|s| s.emitted).sum::<u32>(), tokens, "{name}");
             let prompts: u64 = run.answers.iter().map(|a| u64::from(a.prompt_len())).sum();

@@ -4,7 +4,7 @@ use crate::run::ObservedRun;
 use foretoken_sim::config::Version;
 use std::collections::BTreeMap;
 
-/// How many tokens a server drafted.
+/// How many tokens a server drafted per round.
 #[derive(Clone, Debug, PartialEq)]
 enum Drafted {
     /// Number of rounds by drafts per round. An empty map means that nothing was drafted.
@@ -13,7 +13,8 @@ enum Drafted {
     Mean(f64),
 }
 
-/// A message if the run's drafts contradict the policy `label` that the experiment states; else `None`.
+/// A message if the run's drafts contradict `label`, the policy that the experiment states; else `None`. If the policy
+/// drafts and nothing in the run shows drafts, there is a message too.
 pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     if label.is_empty() {
         return None;
@@ -24,7 +25,7 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
         "autoregressive" => Some(0),
         _ => label.strip_prefix("fixed-").and_then(|k| k.parse::<u32>().ok()),
     };
-    // Prompts alone do not show whether the server drafts.
+    // Prompts alone do not show whether the server drafts; a second chunk of an answer does.
     let decoded = run.answers.iter().any(|a| a.chunks.len() > 1);
     match (drafted(run), length) {
         (None, Some(0)) => None,
@@ -51,8 +52,9 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     }
 }
 
-/// What a run drafted, from its rounds (without the last one of each answer, which may be shorter), else from the
-/// server's counters, else from the step log. `None` if none of these exist.
+/// How many tokens a run drafted per round. The source is the rounds of the answers, else the server's counters, else
+/// the step log. The last round of each answer is left out, because it may be shorter. `None` if the run has none of
+/// these.
 fn drafted(run: &ObservedRun) -> Option<Drafted> {
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
@@ -70,7 +72,7 @@ fn drafted(run: &ObservedRun) -> Option<Drafted> {
         let drafts = s.generation_tokens / u64::from(s.generation_requests);
         *lengths.entry(drafts.saturating_sub(1) as u32).or_default() += 1;
     }
-    // vLLM exports the preemption counter always, but drafting counters only if it drafts.
+    // vLLM always exports the counter of preemptions, but exports the counters of drafting only if it drafts.
     let counts = m.preemptions.is_some();
     (counts || !lengths.is_empty()).then_some(Drafted::Lengths(lengths))
 }
@@ -91,8 +93,8 @@ pub fn series(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// A message if the server's release differs from `engine.version` or is not known to Foretoken; `None` if they agree
-/// or the server states no version.
+/// A message if the server's release differs from `engine.version`, or if Foretoken does not know the server's release.
+/// `None` if they agree, or if the server reports no version.
 pub fn release(stated: Version, server: Option<&str>) -> Option<String> {
     let server = server?;
     let stated_name = stated.name();

@@ -1,11 +1,11 @@
 //! Parses vLLM's step log (`--enable-logging-iteration-details`), which has one line per step, written by
 //! `v1/metrics/loggers.py` of 0.32 and 0.33.
 //!
-//! A line counts requests without output yet (context requests: prompts and their chunks) and requests with output
-//! (generation requests), and the tokens scheduled for each kind, drafts to verify included. Elapsed is the time from
-//! handing the step to the worker until its output, drafting included; with asynchronous scheduling it is only the
-//! rest of this time for which the engine had to wait. The line starts with the time at which the server's front end
-//! wrote it, after the step.
+//! A line counts two kinds of requests: requests without output yet (context requests: prompts and their chunks) and
+//! requests with output (generation requests). It also counts the tokens that were scheduled for each kind, drafts to
+//! verify included. The elapsed time goes from handing the step to the worker until its output and includes drafting.
+//! With asynchronous scheduling, it is only the part of this time for which the engine had to wait. The line starts
+//! with the time at which the server's front end wrote the line, after the step.
 
 use crate::bounds::{LONGEST_S, MOST_COUNT, MOST_REQUESTS, MOST_TOKENS};
 use foretoken_sim::MAX_SPEC_LEN;
@@ -26,14 +26,14 @@ pub struct LoggedStep {
     pub generation_requests: u32,
     /// Tokens of the requests with output: one per request plus the drafts to verify.
     pub generation_tokens: u64,
-    /// Elapsed time of the step, seconds.
+    /// Time of the worker for the step, in seconds.
     pub elapsed_s: f64,
     /// Share of the KV cache in use, from 0 to 1.
     pub kv_usage: f64,
 }
 
 impl LoggedStep {
-    /// Parses a line of a log. `None` if the line is not about a step, or about a dummy step.
+    /// Parses a line of a log. `None` if the line is not about a step, or if the step is a dummy step.
     ///
     /// # Errors
     /// If the line describes a step that cannot exist; the text says why.
@@ -49,7 +49,7 @@ impl LoggedStep {
         }
         let (iteration, rest) = step.strip_prefix("Iteration(")?.split_once("): ")?;
         let mut parts = rest.split(", ");
-        // A number of more than 64 bits is read as the largest one, which `possible` then refuses.
+        // A number of more than 64 bits is read as the largest 64-bit number, which `possible` then refuses.
         let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
             true => Some(digits.parse::<u64>().unwrap_or(u64::MAX)),
             false => None,
@@ -111,7 +111,7 @@ fn written(before: &str) -> Option<f64> {
     first.parse::<f64>().ok().filter(|s| s.is_finite() && *s > 1e9)
 }
 
-/// Is this a line about a step? `observe` keeps only such lines.
+/// True if the line is about a step. `observe` keeps only such lines.
 pub fn is_step(line: &str) -> bool {
     line.contains("Iteration(") && line.contains("iteration elapsed time")
 }

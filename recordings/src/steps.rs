@@ -14,27 +14,28 @@ pub struct PlacedStep {
     pub start: Time,
     /// When the step's line was written.
     pub end: Time,
-    /// Tokens that were read after this step's line was written, or up to 2 ms before, and not yet counted for the next
-    /// step.
+    /// Number of tokens that the client read from 2 ms before this step's line was written until 2 ms before the next
+    /// step's line was written.
     pub emitted: u32,
     /// Tokens among `emitted` that are the first of their answer.
     pub first_tokens: u32,
 }
 
 impl PlacedStep {
-    /// Estimated accepted drafts: the emitted tokens beyond one per request.
+    /// Estimate of the accepted drafts: the emitted tokens beyond one per decoding request, without first tokens. It is
+    /// at most the number of drafts.
     pub fn accepted(&self) -> u32 {
         let drafts = self.logged.generation_tokens.saturating_sub(u64::from(self.logged.generation_requests)) as u32;
         self.emitted.saturating_sub(self.first_tokens).saturating_sub(self.logged.generation_requests).min(drafts)
     }
 }
 
-/// A step's log line may be written up to this long (2 ms) after the client reads the step's tokens.
+/// The log line of a step may be written up to this long (2 ms) after the client has read the step's tokens.
 const ON_ITS_WAY: Time = Time(2_000_000_000);
 
-/// The logged steps from the run's start on, in order, each once and with the tokens that it emitted; without steps
-/// that cannot be true. Empty unless the log's times have microseconds (`--step-log` with the shipped logging
-/// configuration).
+/// The logged steps from the run's start on, in order, each with the number of tokens that it emitted. A step that the
+/// log has twice is included once. Steps that cannot be true are left out. Empty unless the log's times have
+/// microseconds (`--step-log` with the shipped logging configuration).
 pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     let started = recording.head.started_unix_us as f64 / 1e6;
     let placed = |logged: LoggedStep| {
@@ -50,7 +51,7 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     if written_twice(recording) {
         steps.dedup_by(|b, a| same_step(&a.logged, &b.logged));
     }
-    // A late line makes its step seem to begin late or end late. Steps do not overlap, so a step begins no earlier than
+    // If a line is late, its step seems to begin or end late. Steps do not overlap, so a step begins no earlier than
     // the step before it ended.
     for i in 1..steps.len() {
         steps[i].start = steps[i].start.max(steps[i - 1].end.min(steps[i].end));
@@ -62,7 +63,7 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
 /// A step that is in flight when the run starts takes at most this long, seconds.
 const IN_FLIGHT_S: f64 = 10.0;
 
-/// Did the step begin long before the run? Then its elapsed time is wrong.
+/// True if the step seems to have begun long before the run. Its elapsed time is then wrong.
 pub(crate) fn started_before(recording: &Recording, step: &LoggedStep) -> bool {
     let end = step.written_unix_s.map(|s| s - recording.head.started_unix_us as f64 / 1e6);
     end.is_some_and(|end| end >= 0.0 && step.elapsed_s > end + IN_FLIGHT_S)
@@ -71,7 +72,7 @@ pub(crate) fn started_before(recording: &Recording, step: &LoggedStep) -> bool {
 /// Two lines of one step, written by two handlers of a logger, lie at most this many seconds apart.
 const TWICE_S: f64 = 1e-3;
 
-/// Do two lines of the log describe one step?
+/// True if two lines of the log describe the same step.
 fn same_step(a: &LoggedStep, b: &LoggedStep) -> bool {
     let near = match (a.written_unix_s, b.written_unix_s) {
         (Some(a), Some(b)) => (a - b).abs() <= TWICE_S,
@@ -80,14 +81,15 @@ fn same_step(a: &LoggedStep, b: &LoggedStep) -> bool {
     near && LoggedStep { written_unix_s: a.written_unix_s, ..*b } == *a
 }
 
-/// Does the log have each step twice or more often? (Engines that run in parallel would give only a few equal pairs.)
+/// True if the log has each step twice or more often. Engines that run in parallel would give only a few equal pairs of
+/// lines.
 pub fn written_twice(recording: &Recording) -> bool {
     let all: Vec<LoggedStep> = logged(recording).collect();
     let again = all.windows(2).filter(|pair| same_step(&pair[0], &pair[1])).count();
     all.len() >= 4 && again * 5 >= all.len() * 2
 }
 
-/// The log's steps, without those that cannot be true.
+/// The steps of the log, without those that cannot be true.
 fn logged(recording: &Recording) -> impl Iterator<Item = LoggedStep> {
     let lines = recording.events.iter().filter_map(|e| match e {
         Event::Log { lines, .. } => Some(lines),
@@ -96,7 +98,8 @@ fn logged(recording: &Recording) -> impl Iterator<Item = LoggedStep> {
     lines.flatten().filter_map(|line| LoggedStep::read(line).ok().flatten())
 }
 
-/// Index of the step whose tokens were read at `at`; `None` before the first step.
+/// Index of the step whose tokens were read at `at`: the last step whose line was written by then, or up to 2 ms later.
+/// `None` before the first step.
 pub fn step_of(steps: &[PlacedStep], at: Time) -> Option<usize> {
     steps.partition_point(|s| s.end <= at + ON_ITS_WAY).checked_sub(1)
 }
@@ -135,7 +138,8 @@ mod tests {
         let asked = vec![Asked { prompt_len: 9, output_len: 5, ..Asked::default() }; 2];
         let head = Head { started_unix_us: STARTED, asked, ..Head::default() };
         let chunk = |request, at, n| Event::Chunk { request, at: ms(at), tokens: Tokens::Ids(vec![7; n]) };
-        // A step before the run; two steps whose times overlap; tokens read shortly before the line of their step.
+        // The log has a step before the run, two steps whose times overlap, and tokens that were read shortly before
+        // the line of their step.
         let lines = vec![line(-5.0, 9.0, (1, 1)), line(20.0, 12.0, (1, 4)), line(35.0, 20.0, (2, 8)), "else".into()];
         let events = vec![
             Event::Sent { request: 0, at: ms(0.0), attempt: 0 },

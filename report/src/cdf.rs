@@ -1,5 +1,5 @@
-//! The distribution of a latency as a bounded number of points, so that a figure over a million requests stays
-//! small and the records need not stay in memory.
+//! The distribution of a latency, stored as at most 512 points. So a figure over a million requests stays small, and
+//! the request records need not stay in memory.
 
 use foretoken_sim::RequestRecords;
 use foretoken_sim::metrics::quantile_sorted;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// The most values that a [`Cdf`] holds.
 const POINTS: usize = 512;
 
-/// Equally likely values of a latency in seconds, ascending: every sample while there are at most 512 of them,
-/// beyond that the quantiles at the middles of 512 equal shares.
+/// The distribution of a latency: values with equal weights, ascending. With at most 512 samples the values are the
+/// samples. With more, they are 512 quantiles, each at the middle of one of 512 equal shares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cdf {
     /// The latencies, seconds, ascending.
@@ -50,9 +50,9 @@ impl Cdf {
         Cdf::of((0..records.len()).filter(|&i| records.finished(i)).filter_map(latency).collect())
     }
 
-    /// Pools several distributions into one cumulative curve, each weighted by its number of samples. Returns points
-    /// (value in seconds, share of samples at or below the value), ascending; the last share is 1. Empty without
-    /// samples.
+    /// Pools several distributions into one cumulative curve, in which each sample has the same weight. Returns points
+    /// (value in seconds, share of samples at or below the value), ascending; the last share is 1. Empty if there are
+    /// no samples.
     pub fn mixture(parts: &[&Cdf]) -> Vec<(f64, f64)> {
         let total: f64 = parts.iter().map(|c| c.samples as f64).sum();
         let weigh = |c: &Cdf| {
@@ -66,7 +66,7 @@ impl Cdf {
             below += step.1;
             step.1 = below;
         }
-        // The weights sum to 1 up to rounding; the last step is 1 by definition.
+        // Rounding may give a last share other than 1, so it is set to 1.
         if let Some(last) = steps.last_mut() {
             last.1 = 1.0;
         }

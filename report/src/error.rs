@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// A result file that could not be written or read. Nothing half-written is left under its final name.
+/// A result file that could not be written or read. After a failed write, no half-written file has the final name.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The file system refused the write, for example because the disk is full or the folder is missing.
+    /// The operating system refused the write, for example because the disk is full or the folder is missing.
     #[error("cannot write {}: {cause}", path.display())]
     Write {
         /// The final path of the file.
@@ -32,7 +32,7 @@ pub enum ReportError {
     /// Cells of one report differ in their swept settings.
     #[error("cell {cell} does not have the swept settings of the first cell ({expected})")]
     SweepMismatch {
-        /// The cell whose swept settings differ.
+        /// The cell (policy, swept values, seed) that has other swept settings than the first cell.
         cell: String,
         /// The paths of the first cell's swept settings.
         expected: String,

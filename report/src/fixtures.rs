@@ -1,4 +1,4 @@
-//! Cells made up for the tests. Their numbers come from a keyed hash; nothing is simulated.
+//! Made-up cells for tests. Their numbers come from a keyed hash; nothing is simulated.
 
 use crate::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept};
 use foretoken_sim::metrics::{CalibrationBin, Series, Slo, Totals};
@@ -33,7 +33,7 @@ const MARKERS: [Marker; 8] = [
     Marker::Ring,
 ];
 
-/// A number in [0, 1) fixed by its key (SplitMix64's finaliser).
+/// A number in [0, 1) that depends only on the arguments (SplitMix64's finaliser).
 fn unit(seed: u64, stream: u64, index: u64) -> f64 {
     let mut z = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index.wrapping_mul(0xd1b5_4a32_d192_ed03);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,8 +41,8 @@ fn unit(seed: u64, stream: u64, index: u64) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Records of `n` requests at `rate` requests a second. Queueing and the time per output token grow with `rate`; the
-/// time per output token is also divided by `fast`. The last request is rejected.
+/// Records of `n` requests at `rate` requests per second. Waiting time and time per output token grow with `rate`; the
+/// time per output token is divided by `fast`. The last request is rejected.
 pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     let mut r = RequestRecords::new(n);
     let mut now = 0.0;
@@ -67,7 +67,7 @@ pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     r
 }
 
-/// Steps of 0.45 s, one every half second over `seconds`, with a load that rises and falls.
+/// Records of steps of 0.45 s, one every 0.5 s, for `seconds` seconds. The load rises and falls over time.
 fn steps(seconds: f64, fast: f64, draft: u32, rate: f64, seed: u64) -> Vec<StepRecord> {
     let step = |i: u64| {
         let start = i as f64 * 0.5;
@@ -124,7 +124,7 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
     Cell { speedup, series, lengths: totals.lengths.rows(), calibration: calibration(policy, seed), ..cell }
 }
 
-/// Bins of confidence of the policies that look at confidences, empty for the others; the draft is slightly
+/// Bins of confidence for a policy that looks at confidences; empty for other policies. The draft is slightly
 /// overconfident.
 fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
     let bin = |i: u64| {
@@ -135,8 +135,8 @@ fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
     if (6..10).contains(&policy) { (0..20).map(bin).collect() } else { Vec::new() }
 }
 
-/// A report of the first `policies` of [`POLICIES`] at swept rates and schedulers (both may be empty: not swept), with
-/// seeds 1 to `seeds` and `requests` requests a run.
+/// A report of the first `policies` of [`POLICIES`] at the swept `rates` and `schedulers` (an empty list is not swept),
+/// with the seeds 1 to `seeds` and `requests` requests per run.
 pub fn report(policies: usize, rates: &[f64], schedulers: &[&str], seeds: u64, requests: usize) -> Report {
     let optional = |n: usize| if n == 0 { vec![None] } else { (0..n).map(Some).collect() };
     let mut cells = Vec::new();

@@ -1,7 +1,8 @@
-//! Results as files: Parquet tables, SVG figures and HTML pages of finished cells.
+//! Writes results as files: Parquet tables, SVG figures and HTML pages of finished cells.
 //!
-//! The only crate that knows Parquet and plotters. It draws and writes the cells that it is given; it must never run
-//! or re-compute a simulation, read a clock, or print. The same cells in the same order give the same bytes.
+//! This is the only crate that depends on parquet and plotters. It draws and writes the cells that it is given. It must
+//! never run a simulation or compute its results anew, read a clock, or print. The same cells in the same order give
+//! the same bytes.
 
 mod cdf;
 mod error;

@@ -1,4 +1,4 @@
-//! The contents of a report: plain data, made by the crate that ran the cells.
+//! The contents of a report as plain data. The crate that ran the cells makes them.
 
 use crate::Cdf;
 pub use foretoken_policies::{Dash, Look, Marker};
@@ -7,20 +7,20 @@ use foretoken_sim::{RequestRecords, Summary};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// Where the numbers of a report come from. Every figure names it.
+/// Where the numbers of a report come from. Every figure names the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Predicted on the event clock.
+    /// Simulated.
     Simulated,
-    /// Predicted on the event clock, with costs of passes that were measured.
+    /// Simulated, with measured costs of passes.
     Profiled,
     /// Measured on hardware while serving.
     Live,
-    /// Measured by a client, on a server that was observed.
+    /// Measured by a client that sent requests to a server.
     Observed,
-    /// Predicted on the event clock, with recorded acceptance.
+    /// Simulated, with recorded acceptance.
     Recorded,
-    /// Predicted on the event clock, with measured costs and recorded acceptance.
+    /// Simulated, with measured costs of passes and recorded acceptance.
     ProfiledRecorded,
 }
 
@@ -60,16 +60,16 @@ pub struct Swept {
     pub path: String,
     /// The swept value as text.
     pub value: String,
-    /// The swept value as a number; `None` if it is a text, a table or not finite.
+    /// The swept value as a number; `None` if it is not a number or not finite.
     pub number: Option<f64>,
 }
 
-/// Identifies a cell: one run of one policy.
+/// Identifies a cell (one run of one policy).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
-    /// The policy's display label, unique in a report.
+    /// The policy's label in tables and figures, unique in a report.
     pub policy: String,
-    /// The swept settings; every cell of a report has the same paths in the same order.
+    /// The swept settings. All cells of a report have the same paths in the same order.
     pub sweep: Vec<Swept>,
     /// The seed of the run's random draws.
     pub seed: u64,
@@ -86,14 +86,14 @@ impl fmt::Display for Key {
 /// The role of a policy in a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// A policy that is compared with the others.
+    /// A policy of the comparison that a server can run, except the baseline.
     #[default]
     Contender,
-    /// Autoregressive decoding, which speedups refer to.
+    /// Autoregressive decoding: speedups are ratios to its latency.
     Baseline,
-    /// The oracle that regret is measured against; it sees which drafts will be accepted.
+    /// The oracle against which regret is measured. It sees which drafts will be accepted.
     Bound,
-    /// A policy, other than a `Bound`, that sees which drafts will be accepted.
+    /// Another policy that sees which drafts will be accepted.
     Oracle,
 }
 
@@ -104,7 +104,7 @@ impl Role {
     }
 }
 
-/// A cell before it has results: its key, and facts on its policy and its bound.
+/// A cell without results: its key, and facts on its policy and its TPOT bound.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Identifies the cell among all others.
@@ -113,20 +113,20 @@ pub struct Entry {
     pub look: Look,
     /// The role of the cell's policy in the comparison.
     pub role: Role,
-    /// Does the policy choose lengths without looking at the requests? Then the gain of a length is the gain for any
-    /// request, not only for the requests that the length was chosen for.
+    /// Does the policy choose draft lengths without looking at the requests? Then the goodput of a length holds for any
+    /// request, and not only for requests for which the policy chose this length.
     pub blind: bool,
-    /// Does the cell's policy draft trees? oracle-goodput drafts chains, so that it does not bound such a policy.
+    /// Does the cell's policy draft trees? Then `oracle-goodput`, which drafts chains, is no bound for it.
     pub trees: bool,
-    /// Does the cell's policy stop speculating where it expects a step to miss the TPOT bound?
+    /// Does the cell's policy stop drafting in steps that it expects to miss the TPOT bound?
     pub stops_for_slo: bool,
     /// Was the cell added as the baseline, because the experiment does not list it? Then figures leave the cell out.
     pub implied: bool,
-    /// How the run's TPOT bound was scaled from an autoregressive run; `None` if it was not.
+    /// How the run's TPOT bound was scaled from an autoregressive run; `None` if the bound was not scaled.
     pub bound: Option<ScaledBound>,
 }
 
-/// A TPOT bound that was scaled from the autoregressive run of the same seed at some swept values.
+/// A TPOT bound that was scaled from the autoregressive run with the same seed, at the swept values `from`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaledBound {
     /// The swept values of the autoregressive run.
@@ -144,18 +144,18 @@ pub struct Cell {
     pub entry: Entry,
     /// The numbers of the run.
     pub summary: Summary,
-    /// Mean E2E of autoregressive / mean E2E of this policy, with equal swept values and seed; `None` without such a
-    /// run.
+    /// Mean E2E of autoregressive decoding / mean E2E of this policy, at the same swept values and seed. `None` if one
+    /// of the two runs is missing or finished no request.
     pub speedup: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the bound (an oracle), minus 1, with equal swept values and seed; `None`
-    /// without such a run.
+    /// Mean E2E of this policy / mean E2E of the bound (an oracle), minus 1, at the same swept values and seed. `None`
+    /// if one of the two runs is missing or finished no request.
     pub regret: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of this policy in the other results that are compared, minus 1; `None` if no
-    /// other results are compared.
+    /// Mean E2E in this run / mean E2E of the same cell in other results, minus 1. `None` if no other results are
+    /// compared, or they lack the cell.
     pub change: Option<f64>,
-    /// Was the baseline of the speedup overloaded?
+    /// Was the autoregressive run, to which the speedup refers, overloaded?
     pub over_overload: bool,
-    /// Was the run that the bound is scaled from overloaded?
+    /// Was the autoregressive run from which the TPOT bound is scaled overloaded?
     pub bound_of_overload: bool,
     /// Batch size and tokens in bins of time.
     pub series: Series,
@@ -165,15 +165,16 @@ pub struct Cell {
     pub tpot: Cdf,
     /// End-to-end latencies of the run's finished requests.
     pub e2e: Cdf,
-    /// Sums over the steps with one draft length and a batch size in one bucket; a row for each such pair, and for
-    /// steps with and without prompts.
+    /// Sums over the steps with one draft length and with a batch size in one bucket. There are separate rows for steps
+    /// with and without prompts.
     pub lengths: Vec<LengthRow>,
-    /// Confidences against accepted shares; empty when the policy does not look at confidences.
+    /// Counts by the draft's confidence: drafts and right drafts. Empty if the policy does not look at confidences.
     pub calibration: Vec<CalibrationBin>,
 }
 
 impl Cell {
-    /// Drops the data that only figures need, to save memory. The remaining data suffice to check claims of papers.
+    /// Drops the distributions, the series, the lengths and the calibration, to save memory. The comparison of policies
+    /// does not need them; figures, claims of papers and questions do.
     pub fn forget_curves(&mut self) {
         self.series = Series::default();
         (self.ttft, self.tpot, self.e2e) = Default::default();
@@ -199,7 +200,7 @@ impl Cell {
         }
     }
 
-    /// Adds the distributions of a run's latencies.
+    /// Adds the distributions of TTFT, TPOT and E2E.
     pub fn with_latencies(mut self, records: &RequestRecords) -> Cell {
         (self.ttft, self.tpot, self.e2e) = (Cdf::ttft(records), Cdf::tpot(records), Cdf::e2e(records));
         self
@@ -210,16 +211,16 @@ impl Cell {
         &self.entry.key
     }
 
-    /// Is the SLO attainment 90 % by definition, because the bound is the run's own P90 TPOT? False if requests have
-    /// bounds of their own.
+    /// Is the SLO attainment 90 % by definition? It is for an autoregressive run whose only bound is its own P90 TPOT.
+    /// False if requests have bounds of their own.
     pub fn attains_by_definition(&self) -> bool {
         let own = |b: &ScaledBound| b.alone && b.scale == 1.0 && b.from == self.key().sweep;
         let attains = self.summary.slo_attainment.is_some_and(|share| (share - 0.9).abs() < 0.01);
         self.entry.role == Role::Baseline && attains && self.entry.bound.as_ref().is_some_and(own)
     }
 
-    /// Does the cell's policy stop speculating for a TPOT bound that was scaled from a run at other swept values? Then
-    /// the cell's numbers also show the effect of that bound on the policy.
+    /// Does the policy stop drafting for a TPOT bound that was scaled from a run at other swept values? Then the cell's
+    /// numbers also show how the policy reacts to that bound.
     pub fn stops_for_a_bound_of_another_load(&self) -> bool {
         self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }
@@ -230,9 +231,9 @@ impl Cell {
     }
 }
 
-/// Sets the speedup of every cell over the baseline, and the regret against the oracle, which are cells with the same
-/// swept values and seed. Also marks a cell if its baseline, or the run that its TPOT bound is scaled from, was
-/// overloaded.
+/// Sets the speedup over the baseline and the regret against the oracle for every cell. Both compare with the cell of
+/// the same swept values and seed. Also marks cells whose baseline was overloaded, and cells whose TPOT bound is scaled
+/// from an overloaded run.
 pub fn relate(cells: &mut [Cell]) {
     // All cells sweep the same settings, so the values identify a combination.
     let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);
@@ -260,7 +261,7 @@ pub fn relate(cells: &mut [Cell]) {
     }
 }
 
-/// The cells of one results folder, with the name and the source for its tables and figures.
+/// The cells of one results folder, with the name and the source that tables and figures show.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The name of the experiment.

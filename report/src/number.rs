@@ -1,6 +1,6 @@
 //! Formats numbers for figures and tables.
 
-/// A number with a fixed count of decimals. Zero has no sign.
+/// A number with `decimals` decimals. If it is rounded to zero, it has no minus sign.
 pub fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {

@@ -1,9 +1,9 @@
-//! A file that appears under its final name only when it is complete.
+//! Writes a file so that it has its final name only when it is complete.
 //!
-//! The file is written as `NAME.partial` in the same folder and then renamed. The name is fixed, not random: a run that
-//! is killed leaves at most this one file behind, and the run that resumes it overwrites the file. A pipe or a device
-//! cannot be replaced by renaming, so it is written directly. If the path is a link, the file to which it points is
-//! replaced.
+//! The file is written as `NAME.partial` in the same folder and then renamed. The partial name is always the same. So a
+//! run that is killed leaves at most this one partial file, and the run that resumes it overwrites the file. A pipe or
+//! a device cannot be replaced by renaming, so it is written directly. If the path is a link, the file to which the
+//! link points is replaced.
 
 use crate::ReportError;
 use std::collections::BTreeSet;
@@ -15,14 +15,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static PARTIAL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    // The set of names stays valid even if a thread panicked while it held the lock.
+    // The set of paths stays valid even if a thread panicked while it held the lock.
     PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A writer to a file that gets its final name when it is complete. If the writer is dropped without
-/// [`Staged::commit`], its partial file is removed, and an earlier file of this name stays.
+/// Writes a file that gets its final name when it is complete. If the writer is dropped before [`Staged::commit`], the
+/// partial file is removed, and an earlier file with the final name stays.
 pub struct Staged {
-    // The open file; `None` once it is complete. It is closed before the partial file is removed on drop.
+    // The open file; `None` once the file is complete. On drop, the file is closed before the partial file is removed.
     out: Option<BufWriter<std::fs::File>>,
     /// The `.partial` file; `None` if bytes go directly to a pipe or a device.
     partial: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Starts writing the file that will be at `path`. Its folder must exist.
+    /// Starts writing the file that gets the path `path` when it is complete. The folder must exist.
     ///
     /// # Errors
     /// The folder is missing or not writable.
@@ -58,12 +58,14 @@ impl Staged {
     /// Gives the complete file its final name, in place of any earlier file.
     ///
     /// # Errors
-    /// The last bytes cannot be written (disk full), or the file cannot be renamed; nothing is left then.
+    /// The last bytes cannot be written (disk full), or the file cannot be renamed. Then the partial file is removed,
+    /// and an earlier file stays.
     pub fn commit(mut self) -> Result<(), ReportError> {
         self.complete()
     }
 
-    /// As [`Staged::commit`], for a writer inside of another object. Nothing can be written after it.
+    /// As [`Staged::commit`], for a writer that is inside another object and cannot be moved out. Nothing can be
+    /// written afterwards.
     ///
     /// # Errors
     /// As [`Staged::commit`].
@@ -71,7 +73,7 @@ impl Staged {
         let out = self.out.take().expect("a file is completed once");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
         drop(file);
-        // The lock is held so that no other thread removes the file before it is renamed.
+        // Holds the lock, so that no other thread removes the partial file before it is renamed.
         let mut all = partial_files();
         if let Some(partial) = &self.partial {
             std::fs::rename(partial, &self.path).map_err(ReportError::write(&self.path))?;
@@ -80,8 +82,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Removes every half-written file of this process, which is about to end: no file is begun or completed after
-    /// this.
+    /// Removes every partial file of this process, which is about to end. Afterwards, no thread can begin or complete a
+    /// file.
     pub fn abandon_all() {
         let all = partial_files();
         all.iter().for_each(|partial| drop(std::fs::remove_file(partial)));
@@ -111,8 +113,8 @@ impl Write for Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // After a successful rename there is nothing to remove; otherwise the half-written bytes are dropped
-        // unflushed.
+        // After a successful rename there is nothing to remove. Otherwise the buffered bytes are dropped without
+        // writing them.
         if let Some(out) = self.out.take() {
             drop(out.into_parts());
         }
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.txt"]);
     }
 
-    /// Writing to a pipe, a device or a link does not replace it.
+    /// A pipe, a device or a link is written through and not replaced.
     #[cfg(unix)]
     #[test]
     fn replaces_no_pipe_device_or_link() {

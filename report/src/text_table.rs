@@ -4,7 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 use std::ops::RangeBounds;
 
-/// A table without lines. The columns in `numbers` are aligned to the right.
+/// A table without lines. The columns with indices in `numbers` are aligned to the right.
 pub fn plain_table<H, R, C>(header: H, rows: R, numbers: impl RangeBounds<usize>) -> Table
 where
     H: IntoIterator<Item: Into<Cell>>,
@@ -22,7 +22,7 @@ where
     table
 }
 
-/// A table with one space in front of each column, and none behind.
+/// Sets the padding of all columns: one space before each column, and none after it.
 pub fn narrow(mut table: Table) -> Table {
     table.column_iter_mut().for_each(|column| {
         column.set_padding((1, 0));
@@ -30,7 +30,7 @@ pub fn narrow(mut table: Table) -> Table {
     table
 }
 
-/// The lines of a table, without spaces at their ends.
+/// The text of a table, without spaces at the ends of lines.
 pub fn table_lines(table: &Table) -> String {
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }

@@ -1,26 +1,28 @@
-//! Why a policy is slower or faster than plain decoding: the difference of the mean end-to-end latencies, split into
-//! the parts of requests' lives (docs/model.md 14.1).
+//! Why a policy is slower or faster than plain (autoregressive) decoding. The difference of the mean end-to-end
+//! latencies is split into the parts of which a request's latency consists, such as waiting or draft passes
+//! (docs/model.md 14.1).
 
 use crate::Cell;
 use foretoken_sim::metrics::{Interval, Lived, PARTS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A policy compared with plain decoding. The numbers are means over seeds of the difference in each seed.
+/// A policy compared with plain decoding. Each number is the mean over seeds of the difference with one seed, with its
+/// interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Why {
-    /// Mean E2E of the policy − mean E2E of autoregressive, seconds.
+    /// Mean E2E of the policy − mean E2E of plain decoding, seconds.
     pub difference_s: Interval,
-    /// The difference as a share of the mean E2E of autoregressive.
+    /// The difference as a share of the mean E2E of plain decoding; negative if the policy is faster.
     pub share: f64,
-    /// The difference of each part, seconds, by the part's name. They sum to the whole difference.
+    /// The difference in each part of the latency, seconds, by the part's name. The differences sum to `difference_s`.
     pub parts_s: BTreeMap<String, Interval>,
-    /// A sentence on why the policy is slower or faster, with the part that differs most in this direction.
+    /// A sentence that says whether the policy is slower or faster, and names the part that contributes most.
     pub mostly: String,
 }
 
-/// The texts for each part of a life, in the order of the table: key, heading, explanation, and what a sentence says if
-/// the part is longer, and if it is shorter, than with plain decoding.
+/// For each part of the latency, in the order of the table: (key, heading, explanation, text for a sentence if the part
+/// is longer than with plain decoding, text if it is shorter).
 pub const WORDS: [(&str, &str, &str, &str, &str); 8] = [
     (
         "plain",
@@ -69,8 +71,9 @@ pub const WORDS: [(&str, &str, &str, &str, &str); 8] = [
 ];
 
 impl Why {
-    /// Compares the cells of a policy, one per seed, with the autoregressive cells of these seeds. `None` if one of
-    /// them is missing, did not record the parts of lives (a run on a device), or finished no request.
+    /// Compares the cells of a policy, one per seed, with the cells of plain decoding with the same seeds. `None` if a
+    /// cell of plain decoding is missing, or if a run did not record the parts of latencies or finished no request.
+    /// Runs on a device do not record them.
     pub fn of(own: &[&Cell], plain: &[&Cell]) -> Option<Why> {
         let pair = |own: &&Cell| {
             let plain = plain.iter().find(|plain| plain.key().seed == own.key().seed)?;
@@ -98,7 +101,7 @@ impl Why {
         self.parts_s.get(key).map_or(0.0, |part| part.mean)
     }
 
-    /// Says in a sentence why `policy` is slower or faster, with the largest part in that direction.
+    /// A sentence that says whether `policy` is slower or faster, and names the part that contributes most.
     fn sentence(&self, policy: &str) -> String {
         let difference = self.difference_s.mean;
         let (sign, how) = if difference > 0.0 { (1.0, "slower") } else { (-1.0, "faster") };
@@ -150,7 +153,7 @@ mod tests {
                 },
             ),
         ];
-        // The order of the seeds does not matter.
+        // The cells of plain decoding may be in another order of seeds.
         let (own, plain) = ([&own[0], &own[1]], [&plain[1], &plain[0]]);
         let why = Why::of(&own, &plain).unwrap();
         let sum: f64 = why.parts_s.values().map(|part| part.mean).sum();

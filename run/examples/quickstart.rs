@@ -1,7 +1,7 @@
-//! How a program of your own runs an experiment: `cargo run --release -p foretoken-run --example quickstart`.
+//! Shows how another program runs an experiment: `cargo run --release -p foretoken-run --example quickstart`.
 //!
-//! Reads the quickstart with one seed, runs it into a temporary folder, and prints the fastest policy that a server can
-//! run and its speedup.
+//! Reads the quickstart experiment with one seed, runs it into a temporary folder, and prints the fastest policy that a
+//! server can run, with its speedup.
 
 use foretoken_run::cells::Mode;
 use foretoken_run::compare::PolicyResult;

@@ -1,12 +1,12 @@
-//! Progress of long work: a bar on the terminal, and counts for a program that shows the progress itself.
+//! Progress of long work: a bar on the terminal, and counts for a program that shows the progress in its own way.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of finished pieces of work (such as cells) and of all pieces, and whether this crate draws the bar. Clones
-/// share the counts.
+/// The number of finished pieces of work (such as cells), the number of all pieces, and whether the bar on the terminal
+/// is off. Clones share these numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<Numbers>);
 
@@ -18,26 +18,27 @@ struct Numbers {
 }
 
 impl Counts {
-    /// Turns the bar on the terminal off, because the calling program draws one itself.
+    /// Turns the bar on the terminal off, because the calling program shows the progress itself.
     pub fn draw_elsewhere(&self) {
         self.0.elsewhere.store(true, Ordering::Relaxed);
     }
 
-    /// (Number of finished pieces, number of all pieces) of the work that began last.
+    /// (Number of finished pieces, number of all pieces) of the work that was begun last.
     pub fn so_far(&self) -> (u64, u64) {
         (self.0.done.load(Ordering::Relaxed), self.0.of.load(Ordering::Relaxed))
     }
 }
 
-/// A progress bar. It is drawn only if stderr is a terminal and [`Counts`] do not turn it off; the counts are kept
-/// always.
+/// A progress bar. It is drawn only if stderr is a terminal and [`Counts`] does not turn it off. The counts are updated
+/// in any case.
 pub struct Bar {
     drawn: ProgressBar,
     counts: Counts,
 }
 
 impl Bar {
-    /// Starts a bar at 0 of `of` pieces of work; `pieces` is their name in the plural. `counts` gets the same numbers.
+    /// Starts a bar with no finished piece of `of` pieces. `pieces` is the name of the pieces in the plural, such as
+    /// "cells". The bar also sets `counts`.
     pub fn new(of: u64, pieces: &str, counts: &Counts) -> Bar {
         counts.0.done.store(0, Ordering::Relaxed);
         counts.0.of.store(of, Ordering::Relaxed);
@@ -55,7 +56,7 @@ impl Bar {
         self.drawn.inc(pieces);
     }
 
-    /// Sets the bar to `done` finished pieces of `of` pieces in all.
+    /// Sets the number of finished pieces to `done` and the number of all pieces to `of`.
     pub fn is_at(&self, done: u64, of: u64) {
         self.counts.0.done.store(done, Ordering::Relaxed);
         self.counts.0.of.store(of, Ordering::Relaxed);
@@ -63,12 +64,12 @@ impl Bar {
         self.drawn.set_position(done);
     }
 
-    /// Shows `what` behind the bar, for example the policy that ran last.
+    /// Shows `what` after the bar, for example the policy that ran last.
     pub fn say(&self, what: String) {
         self.drawn.set_message(what);
     }
 
-    /// Removes the bar.
+    /// Removes the bar from the terminal.
     pub fn finish(&self) {
         self.drawn.finish_and_clear();
     }

@@ -1,5 +1,5 @@
-//! What policies believe about costs: a linear model of draft and target passes, and the passes that policies may time
-//! before serving starts. The settings `belief.*` of an experiment can make both wrong on purpose.
+//! What policies believe about costs: a linear model of draft and target passes, and the pass times that policies may
+//! measure before serving starts. The settings `belief.*` of an experiment can make both wrong on purpose.
 
 use foretoken_policies::{Belief, PassTimes};
 use foretoken_sim::{Coefficients, ContextReads, Draws, LatencyModel, Luck, PassShape, Stream};
@@ -7,24 +7,25 @@ use foretoken_spec::experiment::{BeliefSpec, Hardware, Tables};
 use foretoken_spec::problem::{Problem, Result};
 use rand_distr::{Distribution, LogNormal};
 
-/// What policies believe about costs in a run. Random errors of the belief follow from the run's seed.
+/// What policies believe about costs in a run. The random errors of the belief depend on the run's seed.
 pub struct Believed {
     /// The linear model: α, γ, δ of target and draft.
     pub linear: Belief,
-    /// Number of steps after which a policy learns the outcome of a step.
+    /// A policy learns the outcome of a step this number of steps late.
     pub staleness_steps: u32,
     tables: Tables,
     scale_target: f64,
     scale_draft: f64,
     noise_cv: f64,
     luck: Luck,
-    /// Costs (draft, target) of another machine on which cost tables are profiled; `None`: on the true machine.
+    /// Costs (draft, target) of the machine to which the belief is fitted, if it is another machine
+    /// (`belief.fitted_to`). Cost tables are then measured on that machine. `None`: on the simulated machine.
     elsewhere: Option<(Box<dyn LatencyModel>, Box<dyn LatencyModel>)>,
 }
 
 impl Believed {
-    /// Makes the belief that the `[belief]` table describes, with the random errors of `seed`. Adds to `notes` if the
-    /// linear fit is bad.
+    /// Makes the belief that the `[belief]` table describes. `seed` decides its random errors. Adds a warning to
+    /// `notes` if a line fits the true costs badly.
     ///
     /// # Errors
     /// The table gives no coefficients for a model, and no linear cost fits its true costs (see
@@ -56,8 +57,9 @@ impl Believed {
         })
     }
 
-    /// The passes that policies may time before serving starts. `draft` and `target` are the machine's true costs (not
-    /// used if the belief is fitted to another machine); `reads` says how the machine's verify pass counts context.
+    /// The pass times that policies may measure before serving starts. `draft` and `target` are the simulated machine's
+    /// true costs; they are not used if the belief is fitted to another machine. `reads` says how the true verify pass
+    /// reads context.
     pub fn profile<'a>(
         &'a self,
         draft: &'a dyn LatencyModel,
@@ -69,19 +71,20 @@ impl Believed {
     }
 }
 
-/// Gives pass times for the cost tables of policies, before serving starts: by the linear belief, or timed (true costs
-/// × scale × random error), as `belief.tables` says.
+/// Gives pass times for the cost tables of policies, before serving starts. `belief.tables` chooses between the linear
+/// belief and measured times (true costs × scale × random error).
 pub struct Profile<'a> {
     believed: &'a Believed,
     draft: &'a dyn LatencyModel,
     target: &'a dyn LatencyModel,
-    /// Does the true target count context once per request, or once per verified position?
+    /// Does the true target read context once per request, or once per verified position?
     reads: ContextReads,
 }
 
 impl Profile<'_> {
     fn time(&self, costs: &dyn LatencyModel, shape: PassShape, scale: f64, model: u64) -> f64 {
-        // The error follows from the shape: a pass that is timed twice gets one error both times.
+        // The random error depends only on the pass's shape, so a pass that is timed twice has the same error both
+        // times.
         let key = shape.batched << 32 ^ shape.context;
         costs.pass(shape).as_s() * scale * error(self.believed.noise_cv, self.believed.luck.narrow(model).bits(key))
     }
@@ -110,8 +113,8 @@ impl PassTimes for Profile<'_> {
     }
 }
 
-/// The coefficients times `scale`. Each is also multiplied by its own random factor of mean 1 and coefficient of
-/// variation `cv`. `model` is 0 for the target and 1 for the draft.
+/// The coefficients × `scale` × random factors. Each coefficient has a factor of its own, with mean 1 and coefficient
+/// of variation `cv`. `model` is 0 for the target and 1 for the draft.
 fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coefficients {
     let luck = Luck::new(seed, Stream::Belief, 1 + model);
     let distorted = |value: f64, which: u64| value * scale * error(cv, luck.bits(which));
@@ -122,7 +125,7 @@ fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coeffic
     }
 }
 
-/// A log-normal factor with mean 1 and coefficient of variation `cv`, drawn from `key`.
+/// A random log-normal factor with mean 1 and coefficient of variation `cv`, which depends on `key` only.
 fn error(cv: f64, key: u64) -> f64 {
     if cv == 0.0 {
         return 1.0;
@@ -132,7 +135,8 @@ fn error(cv: f64, key: u64) -> f64 {
     law.sample(&mut Draws::new(key, Stream::Belief, 0))
 }
 
-/// The `given` coefficients. If they are `None`, fits a line to the true costs, and adds to `notes` if the fit is bad.
+/// Returns the coefficients `given`. If they are `None`, fits a line to the true costs `truth`, and adds a warning to
+/// `notes` if the fit is bad.
 fn believe(
     given: Option<Coefficients>,
     truth: &dyn LatencyModel,
@@ -177,7 +181,7 @@ mod tests {
         assert_eq!(noisy, wrong(c, 1.0, 0.3, 1, 0));
     }
 
-    /// `context_reads` of timed passes is the machine's; `context_reads` of the linear belief is the belief's.
+    /// Timed passes read context as the machine does; the linear belief reads context as `belief.context_reads` says.
     #[test]
     fn timed_and_believed_passes_count_context_each_in_their_own_way() {
         let linear = "{ linear = { alpha_s = 1e-6, gamma_s = 1e-5, delta_s = 1e-3 } }";

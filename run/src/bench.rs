@@ -1,4 +1,4 @@
-//! Times how fast this program simulates an experiment: the engine alone, one run at a time, in wall time.
+//! Measures how fast this program simulates an experiment: the wall time of one run at a time, without output.
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -11,13 +11,13 @@ use std::time::Instant;
 /// Wall times of repeated simulations with one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timed {
-    /// The swept values as `name=value`, with spaces between.
+    /// The swept values, each as `name=value`, separated by spaces.
     pub sweep: String,
     /// The policy's label.
     pub policy: String,
-    /// Request-steps of one run: the sum over steps of the requests that decode.
+    /// Request-steps of one run: the number of decoding requests, summed over steps.
     pub request_steps: u64,
-    /// Median wall time of the repeats, seconds; the upper median of an even number.
+    /// Median wall time of the repeats, seconds. For an even number of repeats, the larger of the two middle values.
     pub median_s: f64,
     /// Wall time of the fastest repeat, seconds.
     pub min_s: f64,
@@ -25,7 +25,8 @@ pub struct Timed {
     pub max_s: f64,
 }
 
-/// Times every listed policy under every combination of swept values with the first seed, `repeats` runs each.
+/// Times every policy that the experiment lists, under every combination of swept values, with the first seed. Each is
+/// run `repeats` times, and at least once.
 ///
 /// # Errors
 /// A variant of the plan cannot be built.

@@ -1,8 +1,8 @@
-//! Chooses the autoregressive run from which a TPOT bound is scaled, in an experiment with swept settings.
+//! Chooses the autoregressive run from which a TPOT bound is scaled, if the experiment sweeps settings.
 //!
-//! A bound should not change with the load, so the run at one load gives the bound of all loads. If each load's own run
-//! gave its bound, as in the AdaSpec paper, the bound would grow with the queue, and autoregressive would keep the
-//! bound for 90 % of the requests at every load.
+//! A bound should not change with the load, so the run at one load gives the bound for all loads. In the AdaSpec paper,
+//! each load has a bound of its own, scaled from the run at that load. Such a bound grows with the queue, and
+//! autoregressive decoding keeps it for 90 % of the requests at every load.
 
 use crate::plan::{Plan, choice, picks};
 use foretoken_spec::document::{Choice, Path};
@@ -38,8 +38,8 @@ pub fn check(plan: &Plan) -> Result<()> {
 }
 
 impl Plan {
-    /// The variant whose autoregressive run, with the same seed, gives the TPOT bound of `variant`; `None` if no bound
-    /// is scaled.
+    /// The index of the variant whose autoregressive run gives the TPOT bound of variant `variant`, with the same seed.
+    /// `None` if no bound is scaled.
     pub fn bound_from(&self, variant: usize) -> Option<usize> {
         let own = &self.variants[variant];
         own.experiment.slo.adaspec_scale?;
@@ -54,12 +54,12 @@ impl Plan {
             _ => self.lowest(c),
         });
         let wanted: Vec<&Choice> = wanted.collect();
-        // Sweeps make all combinations of values, so one variant has exactly the wanted values.
+        // Sweeps make all combinations of values, so exactly one variant has the wanted values.
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 
-    /// The choice with the lowest value in the sweep of `own`'s setting, if this setting changes the load and all its
-    /// values are numbers; otherwise `own`.
+    /// If the setting of `own` changes the load and all its values are numbers, the choice with the setting's lowest
+    /// value; otherwise `own`.
     fn lowest<'a>(&'a self, own: &'a Choice) -> &'a Choice {
         let numbers = || values(self, &own.path).map(|c| c.number.filter(|n| n.is_finite()));
         if !is_load(&own.path) || numbers().any(|n| n.is_none()) {
@@ -73,7 +73,7 @@ fn values<'a>(plan: &'a Plan, path: &'a str) -> impl Iterator<Item = &'a Choice>
     plan.variants.iter().filter_map(move |v| choice(v, path))
 }
 
-/// Does the setting with this path change the load (how fast requests arrive)?
+/// Does the setting with this path change how fast requests arrive?
 fn is_load(path: &str) -> bool {
     path.starts_with("workload.arrivals.") || path.ends_with(".rate-scale") || path.ends_with(".thin.keep")
 }

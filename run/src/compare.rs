@@ -1,6 +1,6 @@
-//! Compares policies. The values of each seed are paired with the baseline's and the oracle's values of that seed, then
-//! averaged with 95 % intervals (Student t over seeds, docs/model.md 14). This module only computes from the summaries
-//! of runs; it runs nothing.
+//! Compares policies. Each seed's numbers are paired with the baseline's and the oracle's numbers of the same seed,
+//! then averaged over seeds with 95 % intervals (Student t, docs/model.md 14). This module computes from summaries of
+//! runs; it runs nothing.
 
 use crate::arena::Scenario;
 use crate::host_band::HostBand;
@@ -17,12 +17,12 @@ use serde::Serialize;
 /// The comparison of all policies of an experiment, as the table and `--format json` show it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Which part of a live or observed run the numbers cover; absent if they cover the whole run.
+    /// The part of a live or observed run that the numbers cover; absent if they cover the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// The result in one paragraph, as the page shows it.
+    /// The main result in one paragraph, as on the HTML page.
     pub headline: String,
-    /// For which models, hardware, load and bounds the results hold, as text.
+    /// A line that says for which models, hardware, load and bounds the results hold.
     pub scope: String,
     /// The experiment's name.
     pub name: String,
@@ -30,15 +30,15 @@ pub struct Comparison {
     pub source: String,
     /// The version of Foretoken that made the comparison.
     pub version: String,
-    /// The seeds; there is one run of each policy per seed.
+    /// The seeds; each policy has one run per seed.
     pub seeds: Vec<u64>,
     /// One result per combination of swept values.
     pub variants: Vec<VariantResult>,
     /// Warnings about the experiment's inputs, policies and engine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How measured host time would change the speedup of the fastest policy; absent if the run counts host time, or
-    /// its costs were measured.
+    /// How measured host time would change the speedup of the fastest policy. Absent if the run counts host time, or if
+    /// the costs were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_band: Option<HostBand>,
     /// Settings that changed no number of the run; absent if none was found.
@@ -50,7 +50,7 @@ pub struct Comparison {
     /// The answer to the experiment's question; absent for an experiment without a question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<Answer>,
-    /// The numbers for the arena's table, seed by seed; absent for an experiment that is no scenario of the arena.
+    /// The numbers of each policy and seed for the arena's table; absent if the experiment is no scenario of the arena.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arena: Option<Scenario>,
 }
@@ -64,7 +64,7 @@ pub struct VariantResult {
     pub requests: u64,
     /// Number of requests that arrived with each seed.
     pub requests_by_seed: Vec<u64>,
-    /// The SLO bounds with each seed.
+    /// The SLO bounds, one entry per seed.
     pub slo: Vec<Slo>,
     /// The autoregressive run from which the TPOT bound is scaled; absent if the bound is not scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,58 +86,60 @@ pub struct ScaledFrom {
     pub sweep: Vec<Choice>,
     /// The bound divided by the P90 TPOT of the autoregressive run.
     pub scale: f64,
-    /// Seeds in which the autoregressive run was overloaded: there the bound measures the length of the queue.
+    /// Seeds with which the autoregressive run was overloaded. With these seeds the bound measures the length of the
+    /// queue.
     pub overloaded_seeds: Vec<u64>,
 }
 
-/// The overload of a policy: in some seeds its queue grew as long as requests arrived. Numbers are means over these
-/// seeds.
+/// The overload of a policy: with some seeds its queue grew as long as requests arrived. The numbers are means over
+/// these seeds.
 #[derive(Clone, Debug, Serialize)]
 pub struct FellBehind {
-    /// The seeds in which the policy was overloaded.
+    /// The seeds with which the policy was overloaded.
     pub seeds: Vec<u64>,
-    /// Requests that arrived per second.
+    /// Requests per second that arrived.
     pub offered_req_s: f64,
-    /// Requests that finished per second, until the last arrival.
+    /// Requests per second that finished, until the last arrival.
     pub completed_req_s: f64,
     /// Number of requests that waited at the last arrival.
     pub waiting_at_end: f64,
 }
 
-/// A policy's numbers, each as mean over seeds and 95 % interval. A number that does not exist (no draft was made, no
-/// bound is set) is absent.
+/// A policy's numbers, each as mean over seeds and 95 % interval. A number is absent if it does not exist with some
+/// seed (for example, no draft was made or no bound is set).
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyResult {
     /// The policy's label in tables and figures.
     pub policy: String,
     /// Was the policy added as the baseline, because the experiment does not list it?
     pub implied: bool,
-    /// Does the policy see the hidden truth (which drafts will be accepted, or true costs), which no server can?
+    /// Does the policy see the hidden truth (which drafts will be accepted, or true costs)? No server can.
     pub sees_hidden_truth: bool,
-    /// Does the policy stop speculating in a step that would exceed the TPOT bound? The legend explains this.
+    /// Does the policy stop drafting in steps that it expects to miss the TPOT bound? The table's legend explains this.
     #[serde(skip)]
     pub stops_for_slo: bool,
-    /// The overload of the policy: its latencies grow with the length of the run. Absent if no seed was overloaded.
+    /// The overload of the policy; its latencies depend on the length of the run. Absent if the policy was not
+    /// overloaded with any seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<FellBehind>,
-    /// Was autoregressive overloaded in some seed? Then the speedup grows with the length of the run.
+    /// Was autoregressive decoding overloaded with some seed? Then the speedup depends on the length of the run.
     pub speedup_over_overload: bool,
-    /// Is the attainment 90 % by definition, because the bound is the P90 TPOT of this run itself?
+    /// Is the SLO attainment 90 % by definition, because the only bound is the P90 TPOT of this run itself?
     pub attains_by_definition: bool,
     /// Mean end-to-end latency of finished requests, seconds.
     pub e2e_mean_s: Option<Interval>,
-    /// Mean E2E of autoregressive / mean E2E of this policy, per seed.
+    /// Mean E2E of autoregressive decoding / mean E2E of this policy, with the same seed.
     pub speedup: Option<RatioInterval>,
-    /// The parts of the difference in E2E to autoregressive; absent for autoregressive itself, and where the parts are
-    /// not known.
+    /// The difference in E2E to autoregressive decoding, split into parts. Absent for autoregressive decoding itself,
+    /// and if the runs did not record the parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
-    /// Mean E2E of this policy / mean E2E of oracle-goodput − 1, per seed; absent if the experiment does not list
-    /// oracle-goodput.
+    /// Mean E2E of this policy / mean E2E of `oracle-goodput` with the same seed, − 1. Absent if the experiment does
+    /// not list `oracle-goodput`.
     pub regret_to_oracle_goodput: Option<RatioInterval>,
-    /// Does the policy draft trees? Then oracle-goodput, which drafts chains, is no bound for it.
+    /// Does the policy draft trees? Then `oracle-goodput`, which drafts chains, is no bound for it.
     pub drafts_trees: bool,
-    /// Does the policy stop speculating for a TPOT bound that is scaled from a run at another load?
+    /// Does the policy stop drafting for a TPOT bound that is scaled from a run at another load?
     pub stops_for_a_bound_of_another_load: bool,
     /// Mean time to first token, seconds.
     pub ttft_mean_s: Option<Interval>,
@@ -149,13 +151,13 @@ pub struct PolicyResult {
     pub tpot_p99_s: Option<Interval>,
     /// Share of requests (0 to 1) that met every bound of `[slo]`.
     pub slo_attainment: Option<Interval>,
-    /// Requests per second that met every bound of `[slo]`.
+    /// Requests per second that finished and met every bound of `[slo]`.
     pub slo_goodput_req_s: Option<Interval>,
     /// Output tokens of finished requests per second.
     pub token_goodput_tok_s: Option<Interval>,
     /// Accepted draft tokens / drafted tokens.
     pub acceptance_rate: Option<Interval>,
-    /// 1 + accepted draft tokens / rounds of drafts.
+    /// 1 + accepted draft tokens / number of rounds with drafts.
     pub mean_acceptance_length: Option<Interval>,
     /// Mean number of drafted tokens of a decoding request in a step.
     pub draft_len: Option<Interval>,
@@ -170,9 +172,9 @@ pub struct PolicyResult {
 }
 
 impl Comparison {
-    /// Compares the `cells` of a plan. The headline, the warnings and all fields that may be absent are left for the
-    /// caller to fill in. `cells` and `usable_blocks` (KV blocks that a cell's requests could use) are in the order of
-    /// the plan.
+    /// Compares the `cells` of a plan. Leaves the headline, the warnings and all optional fields empty; the caller
+    /// fills them in. `usable_blocks` has the number of KV blocks that requests could use, for each cell. `cells` and
+    /// `usable_blocks` are in the order of the plan.
     pub fn of(plan: &Plan, cells: &[Cell], usable_blocks: &[u32]) -> Comparison {
         let size = plan.seeds.len() * plan.policies.len();
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));
@@ -279,13 +281,14 @@ fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
     })
 }
 
-/// The mean over seeds and its 95 % interval. `None` if a seed lacks the value, because means over different seeds
-/// cannot be compared.
+/// The mean over seeds and its 95 % interval. `None` if the value is missing with some seed, because means over
+/// different seeds cannot be compared.
 fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
 }
 
-/// The mean over seeds, with its 95 % interval, of a ratio of two runs with one seed; `None` if a seed lacks the ratio.
+/// The mean over seeds and its 95 % interval of a ratio of two runs with the same seed. `None` if the ratio is missing
+/// with some seed.
 fn ratio_over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<RatioInterval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| RatioInterval::of(&v))
 }

@@ -1,4 +1,4 @@
-//! Runs a plan until its folder has complete results. Cells that are already in the folder are not run again.
+//! Runs a plan until its folder has complete results. Does not run cells again that are already stored in the folder.
 
 use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
@@ -12,29 +12,29 @@ use rayon::ThreadPool;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// Name of the file with the comparison as text, with the main columns of its tables.
+/// Name of the file with the comparison as text; its tables have the main columns only.
 pub const REPORT_TEXT: &str = "report.txt";
-/// Name of the file with the comparison as text, with all columns of its tables.
+/// Name of the file with the comparison as text; its tables have all columns.
 pub const REPORT_WIDE: &str = "report-wide.txt";
 /// Name of the file with the comparison as JSON.
 pub const REPORT_JSON: &str = "report.json";
 
-/// Options for making results.
+/// How to make results.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// What to do with a folder that is not empty.
     pub mode: Mode,
     /// Make the figures and the HTML page?
     pub figures: bool,
-    /// Which settings are tried, to see whether they have any effect.
+    /// Which settings to leave out or change on trial, to find settings without effect.
     pub check_settings: Check,
 }
 
 /// The results that this call made.
 pub struct Made {
-    /// The comparison, and a digest of each cell's results.
+    /// The comparison, and the digest of each cell's results.
     pub results: Assembled,
-    /// Lines on settings that changed no number of the run.
+    /// Lines about settings that changed no number of the run.
     pub notes: Vec<String>,
     /// The simulator's speed in this call.
     pub speed: Speed,
@@ -44,18 +44,19 @@ pub struct Made {
 pub struct Complete {
     /// The folder, which holds complete results.
     pub folder: Folder,
-    /// Results that this call made; `None` if the folder was complete before.
+    /// The results that this call made; `None` if the folder was complete already.
     pub made: Option<Made>,
     /// Path of the HTML page; `None` if this call did not make the page.
     pub page: Option<PathBuf>,
 }
 
-/// Runs a plan into the folder at `path`, on the threads of `pool`, and makes tables, figures, comparison and page,
-/// until the folder has complete results. If `work` is interrupted, the run stops with an error, and finished cells
-/// stay in the folder.
+/// Runs a plan into the folder at `path`, on the threads of `pool`, and makes tables, figures, the comparison and the
+/// HTML page. If the folder is complete already, only makes a missing page. If `work` is interrupted, returns an error;
+/// finished cells stay in the folder.
 ///
 /// # Errors
-/// The experiment is wrong (found before anything runs), a cell cannot be run or stored, or the run is interrupted.
+/// The experiment is wrong (mostly found before a cell runs), a cell cannot be run or stored, or the run is
+/// interrupted.
 pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &Work) -> Result<Complete> {
     let (folder, complete) = Folder::open(path, plan, how.mode)?;
     if complete {
@@ -70,7 +71,7 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
             folder.abandon();
         }
     })?;
-    // While tables are written, the first signal ends the program at once. --resume makes the tables again.
+    // From here on, the first signal ends the program at once; --resume then makes the tables again.
     drop(watch);
     work.interrupt.check()?;
     let (results, notes) = put_together(plan, &folder, how, pool, work)?;
@@ -79,9 +80,9 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
 }
 
-/// Makes all results from finished cells but the manifest and the page: tables, figures and the comparison. For the
-/// comparison it tries settings (as `how` says) and host times in further runs. Also returns lines on settings that
-/// changed no number.
+/// Makes the results from finished cells, except the manifest and the HTML page: tables, figures and the comparison.
+/// Also runs the trials that find settings without effect (as `how` says), and the fastest policy with host time.
+/// Returns the results, and lines about settings that changed no number.
 ///
 /// # Errors
 /// A cell's file is missing or damaged, a file cannot be written, or the run is interrupted.
@@ -106,10 +107,10 @@ pub fn put_together(
     Ok((results, notes))
 }
 
-/// Reads fields of the comparison from `report.json` of the folder `path`. `T` has the fields that the caller needs.
+/// Reads fields of the comparison from `report.json` in the folder `path`. `T` has the fields that the caller needs.
 ///
 /// # Errors
-/// The file cannot be read, or lacks the fields (another version may have written it).
+/// The file cannot be read, or lacks one of the fields (another version may have written the file).
 pub fn kept_report<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let path = path.join(REPORT_JSON);
     let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;

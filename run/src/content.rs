@@ -1,5 +1,5 @@
-//! Checks on the content of requests: whether requests have the categories that a policy names, and whether acceptance
-//! was measured on the trace that gives the lengths.
+//! Checks the content of requests: whether they have the categories that a policy names, and whether acceptance belongs
+//! to the trace that gives the lengths.
 
 use crate::plan::Variant;
 use foretoken_policies::PolicySpec;
@@ -9,8 +9,8 @@ use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 
-/// A note that the lengths come from a real trace and the acceptance is assumed. `None` if the lengths are drawn, if
-/// the acceptance was recorded, or if it was `calibrated` together with these requests.
+/// A note that the lengths come from a real trace, but acceptance is assumed. `None` if the lengths do not come from a
+/// trace, if the acceptance was recorded, or if it was calibrated to these requests (`calibrated`).
 pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
     let workload = &experiment.workload;
     let file = match (&workload.arrivals, &workload.lengths) {
@@ -40,10 +40,10 @@ pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
     ))
 }
 
-/// Checks that every category that a policy names is one of the requests' `categories`.
+/// Checks that every category that `policy` names is one of the requests' `categories`.
 ///
 /// # Errors
-/// The policy names another category. The error points at policy number `index` of the file.
+/// The policy names another category. The error points at entry number `index` of the file's `policies`.
 pub fn check_categories(variant: &Variant, index: usize, policy: &PolicySpec, categories: &[String]) -> Result<()> {
     let named = policy.definition().names_categories();
     let Some(unknown) = named.into_iter().find(|name| !categories.iter().any(|category| category == name)) else {

@@ -1,5 +1,5 @@
-//! An experiment's results as one table with a row for each combination of swept values and policy: CSV for programs,
-//! Markdown and LaTeX for papers. The table is made from `report.json` in the results folder.
+//! An experiment's results as one table, with a row for each policy at each combination of swept values: CSV for
+//! programs, Markdown and LaTeX for papers. The numbers come from `report.json` in the results folder.
 
 use crate::complete::kept_report;
 use foretoken_spec::problem::{Problem, Result};
@@ -7,19 +7,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// The format in which the table is written.
+/// The format of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Programs: all digits, in seconds and shares, with both ends of each 95 % interval.
+    /// CSV, for programs: all digits, in seconds and shares, with both ends of each 95 % interval.
     Csv,
-    /// Readers of Markdown.
+    /// A Markdown table.
     Markdown,
-    /// Readers of a paper: a `tabular` with the rules of `booktabs`.
+    /// A LaTeX `tabular` with the rules of the package `booktabs`.
     Latex,
 }
 
-/// A column of the table: the number's key in the report, the column's heading, the factor from the report's unit to
-/// the heading's unit, and the number of decimals.
+/// A column of the table: the number's key in the report, the heading, the factor from the report's unit to the
+/// heading's unit, and the number of decimals.
 struct Number {
     key: &'static str,
     heading: &'static str,
@@ -82,7 +82,8 @@ struct Measured {
     ends: Option<(f64, f64)>,
 }
 
-/// The table of the results in `folder`, as text. `show_implied`: show the row of a baseline that the program added?
+/// The table of the results in `folder`, as text. `show_implied`: include the row of a baseline that the experiment
+/// does not list?
 ///
 /// # Errors
 /// The folder has no report, or the report cannot be read.
@@ -106,8 +107,8 @@ pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<St
     }
 }
 
-/// A policy's number. The report gives it as a count, as a mean with half the width of its interval, or as a mean with
-/// both ends of its interval.
+/// A number of a policy; `None` if the policy lacks it. In the report the number is a count, or a mean with half the
+/// width of its interval, or a mean with both ends of its interval.
 fn measured(policy: &Map<String, Value>, number: &Number) -> Option<Measured> {
     let value = policy.get(number.key)?;
     if let Some(count) = value.as_f64() {
@@ -126,7 +127,7 @@ fn name_of(policy: &Map<String, Value>) -> &str {
 fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> Result<String> {
     let failed = |e: csv::Error| Problem::failed(format!("the table cannot be written as CSV: {e}"));
     let text = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
-    // Counts have no interval.
+    // Counts have no interval, so they get no columns for its ends.
     let has_ends = |n: &&Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.ends.is_some()));
     let columns: Vec<(&Number, bool)> = numbers.iter().map(|n| (*n, has_ends(n))).collect();
     let mut table = csv::Writer::from_writer(Vec::new());
@@ -156,7 +157,7 @@ fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Ma
     String::from_utf8(bytes).map_err(|e| Problem::failed(e.to_string()))
 }
 
-/// A number in the heading's unit. If it has an interval, `between` and half the interval's width follow.
+/// A number in the heading's unit. If the number has an interval, `between` and half the width of the interval follow.
 fn shown(m: Measured, n: &Number, between: &str) -> String {
     let digits = n.digits;
     let mean = format!("{:.digits$}", m.mean * n.factor);
@@ -166,8 +167,7 @@ fn shown(m: Measured, n: &Number, between: &str) -> String {
     }
 }
 
-/// A note on the table: where the numbers come from, that half the width of an interval follows each mean (with several
-/// seeds), and for what the results hold.
+/// A note below the table: where the numbers come from, the kind of interval, and for what the results hold.
 fn note(report: &Report) -> String {
     let seeds = match report.seeds.len() {
         1 => "one seed".to_owned(),
@@ -230,8 +230,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Writes a report.json with two loads. At each: an implied baseline, a policy with measured values, and a policy
-    /// `none` that has counts only.
+    /// Writes a report.json with two loads. Each load has an implied baseline, a policy with measured values, and a
+    /// policy `none` that has only counts.
     fn folder(at: &Path) {
         let policies = |e2e: f64| {
             json!([

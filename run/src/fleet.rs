@@ -1,4 +1,4 @@
-//! Runs a setting with several replicas behind a router. Each replica has an engine, hardware and a policy.
+//! Runs a setting on several replicas behind a router. Each replica has its own engine, hardware and policy.
 
 use crate::load::is_autoregressive;
 use crate::plan::Variant;
@@ -16,20 +16,20 @@ use std::sync::atomic::AtomicBool;
 /// The replicas of a fleet and their router.
 pub struct Replicas {
     spec: FleetSpec,
-    /// The servers of the kinds of replicas that state an engine or hardware, by index in `fleet.replicas`. All other
-    /// kinds use the experiment's server.
+    /// The servers of those kinds of replicas that state an engine or hardware of their own, by index in
+    /// `fleet.replicas`. All other kinds use the experiment's server.
     own: BTreeMap<usize, Server>,
-    /// The policy of each kind; `None` for a kind that uses the compared policy.
+    /// The policy of each kind of replicas; `None` for a kind that runs the compared policy.
     policies: Vec<Option<PolicySpec>>,
-    /// The kind of each replica, as an index in `fleet.replicas`.
+    /// For each replica its kind, as an index in `fleet.replicas`.
     kind_of: Vec<usize>,
     /// The SLO bound on time to first token, seconds; infinity for none.
     ttft_s: f64,
 }
 
 impl Replicas {
-    /// Builds the fleet of a variant; `None` if the variant has no `[fleet]`. `server` serves the kinds that state no
-    /// engine or hardware. Warnings about beliefs are added to `belief_notes`.
+    /// Builds the fleet of a variant; `None` if the variant has no `[fleet]`. `server` is the server of the kinds that
+    /// state no engine or hardware of their own. Adds warnings about policies' beliefs to `belief_notes`.
     ///
     /// # Errors
     /// A kind's server cannot be built, its engine would not start, or the router compares prefixes in KV blocks and
@@ -74,13 +74,13 @@ impl Replicas {
         Ok(Some(Replicas { spec, own, policies, kind_of, ttft_s }))
     }
 
-    /// Sets the number of replicas, in a fleet with one kind of replicas.
+    /// Sets the number of replicas. The fleet must have only one kind of replicas.
     pub(crate) fn set_number(&mut self, replicas: u32) {
         self.kind_of = vec![0; replicas as usize];
     }
 
-    /// The policy that a replica runs when `policy` is compared: its kind's own policy, else `policy`. When the
-    /// autoregressive policy is compared, no replica drafts.
+    /// The policy that a replica runs in a run of the compared policy `policy`: its kind's own policy if it has one,
+    /// else `policy`. If `policy` is autoregressive decoding, all replicas run it, so that the baseline drafts nowhere.
     fn policy<'p>(&'p self, replica: usize, policy: &'p PolicySpec) -> &'p PolicySpec {
         match &self.policies[self.kind_of[replica]] {
             Some(own) if !is_autoregressive(policy) => own,
@@ -88,9 +88,9 @@ impl Replicas {
         }
     }
 
-    /// Runs the fleet. `server` serves the kinds that state no engine or hardware. `slo_tpot_s` is the bound on time
-    /// per output token, seconds; infinity for none. `lives`: record the parts of each request's latency? With a
-    /// `patience` the run ends as soon as it is certain whether enough requests keep their bounds.
+    /// Runs the fleet. `server` is the server of the kinds that state no engine or hardware of their own. `slo_tpot_s`
+    /// is the bound on time per output token, seconds; infinity for none. `lives`: record the parts of each request's
+    /// latency? With a `patience`, the run ends as soon as it is certain whether enough requests keep their bounds.
     pub(crate) fn run(
         &self,
         server: &Server,
@@ -117,7 +117,8 @@ impl Replicas {
                 let requests = (workload, arrivals);
                 let simulation = servers[r].simulation(requests, config, &models[r], slo_tpot_s, interrupt);
                 let seed = noise_seed(servers[r].seed, r);
-                // The table of steps has no column for the replica, so it is written for a single replica only.
+                // The table of steps has no column for the replica, so steps are recorded only if there is a single
+                // replica.
                 let keep_steps = simulation.keep_steps && servers.len() == 1;
                 Simulation { keep_lives: lives, seed, keep_steps, ..simulation }.replica(speculation)
             })
@@ -145,8 +146,8 @@ impl Replicas {
     }
 }
 
-/// The seed of a replica's noise of pass times. The first replica has the run's seed, so that a fleet of one gives the
-/// same run as no fleet.
+/// The seed of the random noise in a replica's pass times. The first replica has the run's seed, so that a fleet with
+/// one replica gives the same run as an experiment without a fleet.
 fn noise_seed(seed: u64, replica: usize) -> u64 {
     if replica == 0 { seed } else { Luck::new(seed, Stream::Replica, replica as u64).bits(0) }
 }

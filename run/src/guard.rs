@@ -1,24 +1,24 @@
-//! Turns a panic in a run into an error, so that a mistake in one policy fails one cell and not the whole program.
+//! Turns a panic in a run into an error, so that a mistake in one policy makes one cell fail and not the whole program.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The error of a policy written in Python. It is thrown with [`std::panic::resume_unwind`], because a policy's hooks
-/// cannot return errors.
+/// An error that a policy written in Python raised. It is thrown as a panic with [`std::panic::resume_unwind`], because
+/// a policy's hooks cannot return errors.
 pub struct Raised {
-    /// The text of Python's traceback.
+    /// The name of the hook and Python's traceback, as text.
     pub what: String,
     /// A hint for the user on how to repair the policy.
     pub help: String,
 }
 
-/// Calls `run` and turns a panic into an error. `policy` is the label for the error message.
+/// Calls `run` and turns a panic into an error. The error message begins with `policy`, the policy's label.
 ///
 /// # Errors
 /// The policy panicked.
 pub fn guarded<T>(policy: &str, run: impl FnOnce() -> T) -> Result<T> {
-    // A run owns everything that it changes, so a panic leaves no half-changed state behind.
+    // A run owns all data that it changes. So after a panic no half-changed data remain.
     catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| problem(policy, &*thrown))
 }
 

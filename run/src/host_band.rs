@@ -1,9 +1,9 @@
-//! Host time measured on a real server, to warn in experiments that count no host time.
+//! The host time of a real server. It is used to warn if an experiment counts no host time.
 //!
-//! A roofline counts the time of the device only. One GPU has been measured completely enough to judge that
-//! (`experiments/validation/gh200/README.md`), and there host time decides whether speculation pays. A roofline alone
-//! advises speculation in all five rows of the measured grid; in three rows speculation costs 35 to 59 % of the
-//! throughput.
+//! A roofline counts only the device's time. Only one GPU was measured completely enough to show the effect
+//! (`experiments/validation/gh200/README.md`): there, host time decides whether speculation pays. A roofline alone
+//! predicts that speculation pays in all five rows of the measured grid. In the measurements, speculation costs 35 to
+//! 59 % of the throughput in three of these rows.
 
 use crate::plan::{Plan, Variant};
 use foretoken_hardware::LatencySpec;
@@ -11,11 +11,11 @@ use foretoken_sim::HostLaw;
 use foretoken_sim::host::{SpeculatingSeconds, WithoutGraph};
 use serde::{Deserialize, Serialize};
 
-/// The server whose host time [`measured`] gives.
+/// The server that was measured for [`measured`].
 pub const SOURCE: &str = "SGLang, EAGLE-3, Llama-3.1-8B on a GH200";
 
-/// The host time of the server [`SOURCE`], as `foretoken calibrate` fits it to the measured rows with 0 and 3 drafts;
-/// rounded.
+/// The host time of the server [`SOURCE`]. `foretoken calibrate` fitted it to the measured rows with 0 and 3 drafts;
+/// the numbers are rounded.
 pub fn measured() -> HostLaw {
     HostLaw {
         speculating: SpeculatingSeconds { step_s: 0.96e-3, request_s: 230e-6, token_s: 0.0 },
@@ -24,8 +24,8 @@ pub fn measured() -> HostLaw {
     }
 }
 
-/// Does the plan, in any variant, take the target's costs from a roofline and count no host time? False for measured
-/// runs. Then host time might change the answer whether drafts pay.
+/// Does some variant of the plan take the target's costs from a roofline and count no host time? Then host time might
+/// change whether drafts pay. False for live and observed runs.
 pub fn is_left_out(plan: &Plan) -> bool {
     plan.measured.is_none() && plan.variants.iter().any(leaves_out)
 }
@@ -37,16 +37,16 @@ pub fn leaves_out(variant: &Variant) -> bool {
     no_host && matches!(e.hardware.target, LatencySpec::Roofline(_))
 }
 
-/// What host time would change, for the statement beside the headline of a run that counts no host time.
+/// How host time would change the result of a run that counts none. The report says so next to the headline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostBand {
     /// Name of the server from which the host time is taken.
     pub source: String,
-    /// The fastest policy that drafts, with its speedups; `None` if it was not tried.
+    /// The fastest policy that drafts, with its speedups. `None` if it was not simulated with host time.
     pub tried: Option<Tried>,
 }
 
-/// The speedup of one policy, simulated without host time and with host time.
+/// The speedups of one policy without and with host time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
     /// The policy's label.
@@ -60,7 +60,7 @@ pub struct Tried {
 }
 
 impl HostBand {
-    /// The statement as text.
+    /// The text for the report.
     pub fn in_words(&self) -> String {
         let source = &self.source;
         let begin = "Costs are a roofline, and no host time is counted ([engine.host])";

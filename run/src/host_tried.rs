@@ -1,4 +1,4 @@
-//! Simulates the fastest policy with the host time of a measured server, if the run counts no host time.
+//! Simulates the fastest policy with the host time of a measured server, if the experiment counts no host time.
 
 use crate::cells::play;
 use crate::compare::{Comparison, PolicyResult};
@@ -10,9 +10,9 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
-/// Simulates the fastest policy of the first variant with the first seed, with and without the host time of a measured
-/// server. `None` if every variant counts host time, or no policy drafts. If only the first variant counts it, the
-/// result has no speedups.
+/// Simulates the fastest drafting policy of the first variant with the first seed, without host time and with the host
+/// time of a measured server. `None` if every variant counts host time, if the run was measured, or if no policy
+/// drafts. If only later variants leave host time out, the result has no speedups.
 ///
 /// # Errors
 /// The setting cannot be built, or the work is interrupted.

@@ -1,14 +1,14 @@
-//! Stops work in order on Ctrl-C or SIGTERM, and says which results remain and how to continue.
+//! Stops work in an orderly way on Ctrl-C or SIGTERM, and says which results remain and how to continue.
 //!
-//! Work that can stop in order holds a [`Watch`] and looks at a flag. Then the first signal sets the flag, and the
-//! second one ends the program at once. Without a watch the first signal ends the program. The signal handler is the
-//! program's; this file has no global state.
+//! Work that can stop in an orderly way holds a [`Watch`] and looks at a flag. Then the first signal sets the flag, and
+//! the second signal ends the program at once. If no work holds a watch, the first signal ends the program. The program
+//! installs the signal handler; this file has no global state.
 
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The handle by which one run is asked to stop. All clones are one handle.
+/// The handle by which one run is asked to stop. All clones share one flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<State>);
 
@@ -16,7 +16,7 @@ pub struct Interrupt(Arc<State>);
 struct State {
     asked: Arc<AtomicBool>,
     watches: AtomicUsize,
-    /// Texts for the error: which results remain after an interrupt, and how to continue.
+    /// Texts for the error after an interrupt: (which results remain, how to continue).
     kept: Mutex<Option<(&'static str, &'static str)>>,
 }
 
@@ -26,26 +26,26 @@ impl Interrupt {
         self.0.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the flag for a signal. Returns true if the program must end now, because the flag was set before or no work
-    /// watches it.
+    /// Sets the flag because of a signal. Returns true if the program must end now: the flag was set already, or no
+    /// work holds a watch.
     pub fn signalled(&self) -> bool {
         let was_set = self.0.asked.swap(true, Ordering::Relaxed);
         was_set || self.0.watches.load(Ordering::Relaxed) == 0
     }
 
-    /// The flag, which is true once the work must stop.
+    /// The flag. It is true once the work must stop.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.0.asked
     }
 
-    /// Declares that work looks at the [`flag`](Self::flag) until the guard is dropped, so that the first signal does
+    /// Declares that work looks at the [`flag`](Self::flag). Until the returned guard is dropped, the first signal does
     /// not end the program.
     pub fn watch(&self) -> Watch {
         self.0.watches.fetch_add(1, Ordering::Relaxed);
         Watch(self.clone())
     }
 
-    /// Sets the texts for the error of an interrupt: `what` results remain, and `how` to continue.
+    /// Sets the texts for the error after an interrupt: `what` says which results remain, `how` says how to continue.
     pub fn keeps(&self, what: &'static str, how: &'static str) {
         *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, how));
     }
@@ -58,13 +58,13 @@ impl Interrupt {
         }
     }
 
-    /// Replaces the bare error of an interrupt by [`Self::problem`], which says which results remain. Returns other
-    /// errors unchanged.
+    /// If `wrong` is the error [`problem`] of an inner function, returns [`Self::problem`], which says which results
+    /// remain. Returns any other error unchanged.
     pub fn with_what_is_kept(&self, wrong: Box<Problem>) -> Box<Problem> {
         if wrong.exit == Exit::Interrupted && wrong.message() == BARE { self.problem() } else { wrong }
     }
 
-    /// Checks whether the work must stop.
+    /// Returns an error if the work must stop.
     ///
     /// # Errors
     /// The flag is set.
@@ -73,7 +73,7 @@ impl Interrupt {
     }
 }
 
-/// Guard: while it lives, the first signal sets the flag and does not end the program.
+/// A guard. As long as it lives, the first signal sets the flag and does not end the program.
 pub struct Watch(Interrupt);
 
 impl Drop for Watch {
@@ -85,8 +85,8 @@ impl Drop for Watch {
 /// The message of [`problem`].
 const BARE: &str = "interrupted";
 
-/// The error of an inner function that saw the flag. It does not say which results remain;
-/// [`Interrupt::with_what_is_kept`] adds that.
+/// The error of an inner function that stopped because of the flag. It does not say which results remain;
+/// [`Interrupt::with_what_is_kept`] adds this.
 pub fn problem() -> Box<Problem> {
     Problem::new(Exit::Interrupted, BARE)
 }

@@ -1,4 +1,5 @@
-//! Writes the results of live or observed runs of a plan: tables, comparison, manifest and page, as for simulated runs.
+//! Writes the results of the live or observed runs of a plan: tables, comparison, manifest and HTML page, as for
+//! simulated runs.
 
 use crate::cells::{Assembled, Folder, Speed, assemble};
 use crate::complete::keep_report;
@@ -7,15 +8,15 @@ use crate::report;
 use foretoken_spec::problem::Result;
 use std::path::PathBuf;
 
-/// The live or observed runs whose results are written.
+/// The live or observed runs whose results are to be written.
 pub struct RunsMade<'a> {
-    /// Number of finished runs. They are the first ones in the plan's order.
+    /// Number of finished runs. They are the first cells in the order of the plan.
     pub cells: usize,
-    /// Are these all runs of the plan?
+    /// Are all runs of the plan finished?
     pub whole: bool,
     /// A note on runs that are missing or cut short; `None` if there are none.
     pub partial: Option<String>,
-    /// Number of runs and how long they took, for the manifest.
+    /// Number of runs and the time that they took, for the manifest.
     pub speed: &'a Speed,
     /// Make the figures and the HTML page?
     pub figures: bool,
@@ -23,13 +24,14 @@ pub struct RunsMade<'a> {
 
 /// What [`keep`] returns: the results that it wrote, and the path of their page.
 pub struct Kept {
-    /// The comparison; `None` if too few runs ended for one.
+    /// The comparison; `None` if no run is finished.
     pub results: Option<Assembled>,
     /// Path of the HTML page; `None` if it was not made.
     pub page: Option<PathBuf>,
 }
 
-/// Writes the results into `folder`, which has the runs' stored cells. Shortens `plan` to the runs that were made.
+/// Writes the results into `folder`, in which the finished runs are stored as cells. Reduces `plan` to finished runs
+/// (see [`Plan::shorten`]).
 ///
 /// # Errors
 /// A file cannot be read or written.

@@ -1,10 +1,10 @@
-//! Runs experiments. A file becomes a plan ([`plan`]), which lists the cells: one policy, one combination of swept
-//! values and one seed each. A cell runs on the simulator ([`setting`]). The cells run in parallel, and a run that was
-//! stopped can be resumed ([`cells`]). The results are compared ([`compare`]) and written into a folder
-//! ([`complete`]). The program `foretoken` prints them. Other programs can run an experiment too
-//! (`examples/quickstart.rs`).
+//! Runs experiments. A file becomes a plan ([`plan`]), which lists the cells; a cell is one policy with one combination
+//! of swept values and one seed. The simulator runs a cell ([`setting`]). Cells run in parallel, and a run that was
+//! stopped can be resumed ([`cells`]). The results are compared ([`compare`]) and written into a folder ([`complete`]).
+//! The program `foretoken` prints the results. Other programs can run experiments too (`examples/quickstart.rs`).
 
-// This `eprintln!` replaces std's. It escapes control characters, because messages name files, keys and labels.
+// This macro `eprintln!` replaces std's. It escapes control characters, because messages contain names of files, keys
+// and labels.
 #[macro_use(eprintln)]
 extern crate foretoken_spec;
 

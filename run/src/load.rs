@@ -24,8 +24,8 @@ impl Plan {
         Plan::of(read_document(file, sets)?, file.parent().unwrap_or(FilePath::new("")))
     }
 
-    /// Reads an experiment from a text and applies the overrides `sets`. Error messages call the text `name`; relative
-    /// paths in it start at `folder`.
+    /// Reads an experiment from a text and applies the overrides `sets`. Error messages call the text `name`. Relative
+    /// paths in the text start at `folder`.
     ///
     /// # Errors
     /// The text is not TOML, an override is not `path=value` or has no place in the text, or the experiment is wrong
@@ -34,8 +34,9 @@ impl Plan {
         Plan::of(parse_document(name, text, sets)?, folder)
     }
 
-    /// The plan of a document for `foretoken observe`; relative paths in it start at `folder`. If `[hardware]` or
-    /// `[acceptance]` is missing, costs of zero and acceptance 0 are filled in, because a server's are not known.
+    /// The plan of a document for `foretoken observe`. Relative paths in the document start at `folder`. If
+    /// `[hardware]` or `[acceptance]` is missing, fills in costs of zero or acceptance 0, because a server's costs and
+    /// acceptance are not known.
     ///
     /// # Errors
     /// The errors of [`of`](Plan::of) and of [`observed`](Plan::observed).
@@ -55,7 +56,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan with the policy `oracle-goodput`, from which regret is measured. The policy is added if it is missing.
+    /// The plan with the policy `oracle-goodput`, against which regret is measured. Adds this policy if it is missing.
     ///
     /// # Errors
     /// The experiment is wrong with the added policy (see [`Plan::of`]).
@@ -68,7 +69,7 @@ impl Plan {
         Plan::of(document, &self.folder)
     }
 
-    /// The plan with the costs of the file `profile` in place of the experiment's own costs.
+    /// The plan with the costs of the file `profile`; the experiment's own costs are removed.
     ///
     /// # Errors
     /// The errors of [`of`](Plan::of), with the profile's costs.
@@ -83,7 +84,7 @@ impl Plan {
         Plan::of(document, folder)
     }
 
-    /// The plan of a document; relative paths in the document start at `folder`.
+    /// Makes the plan of a document. Relative paths in the document start at `folder`.
     ///
     /// # Errors
     /// A setting is unknown, missing or out of range; a sweep is malformed; a file that the experiment names cannot be
@@ -92,8 +93,8 @@ impl Plan {
         Plan::build(document, folder, true, BTreeMap::new())
     }
 
-    /// The plan of a results folder, from the folder's `experiment.toml`. Traces and other input files are not read, so
-    /// they may be gone.
+    /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces and other input
+    /// files, so they may be missing.
     ///
     /// # Errors
     /// The folder has no readable `experiment.toml`, or the experiment in it is wrong (see [`Plan::of`]).
@@ -105,8 +106,8 @@ impl Plan {
         Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
-    /// The plan of this plan's variant number `variant` alone, after `change` has changed the variant's document.
-    /// Claims and questions are left out, because they are about all variants.
+    /// The plan of only variant number `variant` of this plan, after `change` has changed the variant's document.
+    /// Leaves out claims, questions and the arena's table, because they are about all variants.
     ///
     /// # Errors
     /// `change` returns an error, or the changed experiment is wrong (see [`Plan::of`]).
@@ -122,8 +123,8 @@ impl Plan {
         Plan::build(document, &self.folder, true, self.inputs.clone())
     }
 
-    /// Makes a plan. `with_files`: resolve paths and compute digests of input files? `inputs`: digests that were
-    /// computed before, by path.
+    /// Makes a plan. `with_files`: resolve paths and compute the digests of input files? `inputs` are digests that are
+    /// known already, by path.
     fn build(
         mut document: Document,
         folder: &FilePath,
@@ -153,7 +154,7 @@ impl Plan {
                 variant.filled.check_policy(&whole, i, policy)?;
             }
             if variant.filled.only.as_ref().is_some_and(|only| !only.contains(&0)) {
-                // The profile cannot predict autoregressive decoding, so there is no baseline.
+                // The profile cannot predict autoregressive decoding, so no baseline is added.
                 policies.retain(|p| !p.implied);
                 baseline = 0;
                 if variant.experiment.slo.adaspec_scale.is_some() {
@@ -187,7 +188,7 @@ impl Plan {
     }
 }
 
-/// Reads the variants of a document, and collects the files that they name.
+/// Reads the variants of a document, and collects the files to which they refer.
 struct Files<'a> {
     /// The folder at which relative paths start.
     folder: &'a FilePath,
@@ -198,8 +199,8 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Makes the variant of a document without sweeps. Also returns the experiment with the paths as the file gives
-    /// them.
+    /// Makes the variant of a document without sweeps. Also returns the experiment with the paths as they are in the
+    /// file.
     fn variant(&mut self, mut picked: Picked, choices: Vec<Choice>) -> Result<(Variant, Experiment)> {
         let mut filled = Filled::default();
         let asked = picked.document();
@@ -241,7 +242,7 @@ impl Files<'_> {
         Ok((Variant { choices, experiment, picked, derived, filled, kinds }, as_given))
     }
 
-    /// A variant for each kind of replica that states an engine or hardware, by index in `fleet.replicas`.
+    /// A variant for each kind of replica that states an engine or hardware of its own, by index in `fleet.replicas`.
     fn kinds(&mut self, asked: &Document, experiment: &Experiment) -> Result<BTreeMap<usize, Variant>> {
         let kinds = experiment.fleet.iter().flat_map(|fleet| fleet.replicas.kinds()).enumerate();
         let mut variants = BTreeMap::new();
@@ -268,8 +269,8 @@ pub fn read_document(file: &FilePath, sets: &[String]) -> Result<Document> {
     parse_document(&file.display().to_string(), &text, sets)
 }
 
-/// Reads an experiment from a text and applies the overrides `sets`. Does not check the settings. Errors call the text
-/// `name`.
+/// Reads an experiment from a text and applies the overrides `sets`. Does not check the settings. Error messages call
+/// the text `name`.
 ///
 /// # Errors
 /// The text is not TOML, or an override is not `path=value`.
@@ -279,7 +280,7 @@ pub fn parse_document(name: &str, text: &str, sets: &[String]) -> Result<Documen
     Ok(document)
 }
 
-/// The paths of all files in an experiment: traces, prompts, tables. Models and the profile are not among them.
+/// The paths of all files in an experiment: traces, prompts, tables. Leaves out models and the profile.
 fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
     let Experiment { workload, acceptance, live, observe, .. } = experiment;
     let texts = [
@@ -289,7 +290,7 @@ fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
     workload.paths_mut().into_iter().chain(texts.into_iter().flatten()).chain(acceptance.source.path_mut())
 }
 
-/// Replaces each policy `{ sglang-json = "FILE" }` by the policy that this file of SGLang describes.
+/// Replaces each policy `{ sglang-json = "FILE" }` by the policy that FILE, a settings file of SGLang, describes.
 fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
     for i in 0.. {
         let at = Path::of(&format!("policies[{i}]"));
@@ -307,7 +308,7 @@ fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
     Ok(())
 }
 
-/// The key of a policy that is read from SGLang's `adaptive_spec.json`.
+/// The key of a policy that is read from an `adaptive_spec.json` of SGLang.
 const SGLANG_JSON: &str = "sglang-json";
 
 impl Derived {
@@ -319,8 +320,8 @@ impl Derived {
     }
 }
 
-/// The policies to compare, and the index of the autoregressive baseline. If `asked` lacks the baseline, it is added in
-/// front.
+/// The policies to compare, and the index of the autoregressive baseline. If `asked` does not list the baseline, adds
+/// it in front.
 fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
     let mut entrants: Vec<Entrant> = asked.iter().map(|spec| Entrant { spec: spec.clone(), implied: false }).collect();
     match asked.iter().position(is_autoregressive) {
@@ -332,8 +333,8 @@ fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
     }
 }
 
-/// The experiment as TOML, with every default written out and sweeps put back in their places. Settings that were
-/// derived from the hardware or filled in from a profile are left out.
+/// The experiment as TOML, with every default written out and the sweeps in their places. Leaves out settings that were
+/// derived from the hardware or filled in from a profile.
 fn resolve(
     experiment: &Experiment,
     derived: Derived,
@@ -358,8 +359,8 @@ fn resolve(
     Ok(value)
 }
 
-/// Replaces each `${NAME}` in a path of the experiment by the environment variable `NAME`. An empty path and a variable
-/// that is not set are errors.
+/// Replaces each `${NAME}` in a path of the experiment by the value of the environment variable `NAME`. It is an error
+/// if the path is empty or the variable is not set.
 pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
     if given.is_empty() {
         let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
@@ -384,7 +385,7 @@ pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
 }
 
 fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
-    // The trace reader has the better message for a file that cannot be opened: it says what to do.
+    // If the file cannot be opened, the error comes from the trace reader, because its message says what to do.
     let unreadable = || match foretoken_traces::read(&TraceSpec::new(path), None) {
         Err(e @ TraceError::File { .. }) => {
             let problem = trace_problem(document, &e);

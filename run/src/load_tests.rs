@@ -1,4 +1,4 @@
-//! Tests that an experiment gives the same plan after it was written and read back, and what goes into a plan.
+//! Tests that an experiment gives the same plan after it was written and read back, and tests the contents of plans.
 
 use super::*;
 use crate::plan::to_toml;
@@ -7,11 +7,11 @@ fn shipped(name: &str) -> PathBuf {
     FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../experiments").join(name)
 }
 
-/// The experiment that is written beside the results gives an equal plan when it is read.
+/// The experiment is written beside the results. Read back, it gives an equal plan.
 #[test]
 fn resolving_is_idempotent() {
     for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
-        // The sweeps are given in another order than the one in which they are written to the file.
+        // These sweeps are in another order than the one in which they are written to the file.
         let sets =
             ["workload.requests={ sweep = [50, 20] }", "engine.max_num_seqs={ sweep = [16, 64] }", "slo.ttft_s=0.5"];
         let sets = sets.map(str::to_owned);
@@ -29,8 +29,8 @@ fn resolving_is_idempotent() {
     }
 }
 
-/// The sweep that comes first in the text varies slowest, also after the text was written back in alphabetical order.
-/// Another order of the sweeps gives another digest.
+/// The first sweep of the text varies slowest, also after the text was written back in alphabetical order. Another
+/// order of sweeps gives another digest.
 #[test]
 fn variants_keep_their_order() {
     let text = r#"name = "two"
@@ -58,8 +58,7 @@ fn variants_keep_their_order() {
         let again = plan_of(&again);
         assert_eq!((values(&again), again.digest()), (values(&plan), plan.digest()));
     }
-    // Another order of sweeps must give another digest. Else a resumed run would take finished cells for cells with
-    // other swept values.
+    // With the same digest, a resumed run would take finished cells for cells with other swept values.
     let other = plan_of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
     assert_eq!(values(&other)[1], ["8", "6.0"]);
     assert_ne!(other.digest(), plan.digest());

@@ -4,7 +4,7 @@ use foretoken_profiler::DeviceInfo;
 use foretoken_spec::problem::{Problem, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The description of the processor for a profile; `threads` is the number of threads in use.
+/// Describes the processor, for a profile. `threads` is the number of threads in use.
 pub fn processor(threads: u32) -> DeviceInfo {
     DeviceInfo {
         kind: "cpu".to_owned(),
@@ -22,16 +22,16 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// Upper limit of started threads. It is above the number of cores of any machine.
+/// The most threads that are started. No machine has that many cores.
 const MOST_THREADS: usize = 1024;
 
-/// Number of threads to start: `wanted`, or one per core; at least 1, at most 1024, and not more than
-/// `pieces`, the number of pieces of work.
+/// Number of threads to start: `wanted`, else the number of cores. It is from 1 to 1024, and not more than `pieces`,
+/// the number of pieces of work.
 pub fn threads(wanted: Option<usize>, pieces: usize) -> usize {
     wanted.unwrap_or_else(|| cores() as usize).min(pieces).clamp(1, MOST_THREADS)
 }
 
-/// Starts a pool of threads; [`threads`] gives their number.
+/// Starts a pool of [`threads`] threads.
 ///
 /// # Errors
 /// The system cannot start the threads.
@@ -40,14 +40,15 @@ pub fn pool(wanted: Option<usize>, pieces: usize) -> Result<ThreadPool> {
     pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))
 }
 
-/// The processor's name on Linux. `None` on other systems, where reading the name would need a library.
+/// The processor's name on Linux. `None` on other systems, on which reading the name would need a library.
 fn name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The processor's vector instructions by which the CPU device chooses its kernels.
+/// Names of the processor's vector instructions. The CPU device chooses its kernels by them. Empty on other processors
+/// than x86-64.
 #[cfg(target_arch = "x86_64")]
 fn features() -> Vec<String> {
     let all = [

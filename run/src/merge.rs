@@ -1,5 +1,5 @@
-//! Runs the shards of a run and merges them: lists finished and missing cells, and makes the same results as a run on
-//! one machine.
+//! Runs shards (parts of a run) and merges them. Lists finished and missing cells, and makes the same results as a run
+//! on one machine.
 
 use crate::cells::{
     EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, Shard, Speed, Store, Timing, comparison, ids, key,
@@ -24,10 +24,10 @@ pub struct State {
     pub shards: Vec<Part>,
     /// The cells that failed, in the order of the plan.
     pub failures: Vec<Failure>,
-    /// The cells whose files are damaged, and the cells of complete shards whose files are missing, in the order of the
-    /// plan.
+    /// The cells with damaged files, and the cells that are missing although their shard is complete; in the order of
+    /// the plan.
     pub damaged: Vec<Damaged>,
-    /// The commands that run the missing cells, one per shard.
+    /// For each unfinished shard, the command that runs its missing cells.
     pub commands: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct Damaged {
 pub struct Part {
     /// The shard's name, as `I/N`.
     pub shard: String,
-    /// Did any command start to run the shard?
+    /// Did a command begin the shard?
     pub begun: bool,
     /// Number of the shard's cells.
     pub cells: usize,
@@ -145,8 +145,8 @@ impl State {
 }
 
 impl Part {
-    /// The command line that runs the shard's missing cells. The experiment is the file that the first shard wrote into
-    /// the folder.
+    /// The command line that runs the shard's missing cells. It names the experiment's file that the first shard wrote
+    /// into the folder.
     fn command(&self, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
@@ -155,7 +155,7 @@ impl Part {
     }
 }
 
-/// A path quoted for a shell, if it needs quotes.
+/// The path, quoted for a shell if it needs quotes.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !path.is_empty() && path.chars().all(plain) {
@@ -167,13 +167,13 @@ fn quoted(path: &str) -> String {
 
 const FEW: usize = 8;
 
-/// The progress of the run whose shards share the folder at `path`.
+/// The progress of the run that shards share in the folder at `path`.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs.
 pub fn state(path: &Path) -> Result<State> {
     let (folder, manifest) = shared(path)?;
-    // Traces may be missing on this machine, so the plan is read without them.
+    // Reads the plan without traces, which may be missing on this machine.
     State::of(&Plan::of_results(folder.path())?, &folder, &manifest)
 }
 
@@ -181,13 +181,13 @@ pub fn state(path: &Path) -> Result<State> {
 pub enum Merged {
     /// The folder has complete results.
     Complete(Box<Complete>),
-    /// Cells are missing, damaged or failed; the error says what to do.
+    /// Cells are missing, damaged or failed. The error says so, with a hint.
     Missing(State, Box<Problem>),
 }
 
-/// Makes complete results from the shards in the folder at `path`. They equal the results of a run on one machine but
-/// for the manifest's timing: the engine time is the sum over shards, the wall time is that of the longest shard. If
-/// the folder is complete already, only removes what complete results do not need.
+/// Makes complete results from the shards in the folder at `path`. The results equal the results of a run on one
+/// machine, except the manifest's timing: the engine time is the sum over shards, the wall time is that of the longest
+/// shard. If the folder is complete already, only removes the folders that complete results do not need.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs; another merge is running; a trace is missing or changed; a
@@ -251,12 +251,12 @@ fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     Ok((folder, manifest))
 }
 
-/// Runs one shard of a plan in the folder at `path`. `goes_on`: continue a shard that was begun before? `again`: run
-/// cells that failed before once more?
+/// Runs one shard of a plan in the folder at `path`. `goes_on`: may the call continue a shard that was begun before?
+/// `again`: run cells again that failed before?
 ///
 /// # Errors
 /// The folder or the shard is not usable (see [`Marks::begin`]); the run is interrupted; a cell cannot be stored; or
-/// cells failed. Failed cells are reported after all other cells are finished.
+/// cells failed. The error for failed cells comes after all other cells are finished.
 pub fn run_shard(
     plan: &Plan,
     path: &Path,

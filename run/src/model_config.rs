@@ -1,6 +1,7 @@
-//! Reads `model = { config = "FILE" }`: the shape of a model from a Hugging Face `config.json`.
+//! Reads a model's shape from a Hugging Face `config.json`: `model = { config = "FILE" }`.
 //!
-//! The shape replaces the file in the experiment, so that the experiment beside the results does not need the file.
+//! The shape replaces the name of the file in the experiment. So the experiment that is stored with the results does
+//! not need the file.
 
 use foretoken_hardware::config::{self, ReadConfig};
 use foretoken_hardware::models::{ConfigFile, ModelShape};
@@ -9,11 +10,11 @@ use foretoken_spec::problem::Result;
 use foretoken_spec::text;
 use std::path::Path as FilePath;
 
-/// The file name for standard input.
+/// This name of a file stands for standard input.
 const STDIN: &str = "-";
 
-/// Replaces every `{ config = "FILE" }` of a roofline's model, swept ones included, by the model's shape. Returns
-/// warnings, one sentence each, on what the files say and the simulator does not model. Relative paths start at
+/// Replaces every `{ config = "FILE" }` in the `model` of a roofline by the model's shape, also in a sweep. Returns
+/// warnings, one sentence each, about entries of the files that the simulator does not model. Relative paths start at
 /// `folder`.
 ///
 /// # Errors
@@ -34,8 +35,8 @@ pub fn read_configs(document: &mut Document, folder: &FilePath) -> Result<Vec<St
     Ok(warnings)
 }
 
-/// Reads the file that the table at `path` names, and puts the model's shape in the table's place. `stdin` stores the
-/// text of standard input, because it can be read only once.
+/// Reads the file that the table at `path` names, and replaces the table by the model's shape. `stdin` stores the text
+/// of standard input, which can be read only once.
 fn read_one(
     document: &mut Document,
     path: &Path,
@@ -85,8 +86,8 @@ fn put(document: &mut Document, path: &Path, given: &str, shape: &ModelShape) ->
     document.replace(path, given, &value.to_string())
 }
 
-/// The name for a model that is read from `file`: the folder's name for a `config.json`, else the file's name without
-/// its ending, or `model` for standard input.
+/// The name of a model that is read from `file`: the name of the folder for a `config.json`, `model` for standard
+/// input, else the file's name without its ending.
 fn called(file: &str) -> String {
     let path = FilePath::new(file);
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("model");

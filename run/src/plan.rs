@@ -1,4 +1,4 @@
-//! The plan of an experiment: the checked list of everything that will run. [`crate::load`] makes a plan from a file.
+//! The plan of an experiment: the checked list of all runs. [`crate::load`] makes a plan from a file.
 
 use crate::profiled::Filled;
 use foretoken_hardware::LatencySpec;
@@ -11,7 +11,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path as FilePath, PathBuf};
 
-/// The checked list of everything that will run: every policy with every combination of swept values and every seed.
+/// The checked list of all runs: every policy with every combination of swept values and every seed.
 pub struct Plan {
     /// The experiment's name.
     pub name: String,
@@ -23,28 +23,28 @@ pub struct Plan {
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
-    /// Whether a device or a server gives the numbers; `None` if the experiment is simulated.
+    /// Whether the runs are made on a device or on a server; `None` if they are simulated.
     pub measured: Option<Measured>,
     /// The folder at which the experiment's relative paths start.
     pub(crate) folder: PathBuf,
-    /// The experiment with its overrides, before sweeps were expanded.
+    /// The experiment with its overrides, in which sweeps are not expanded.
     pub(crate) document: Document,
-    /// The experiment with its overrides and all defaults; a plan made from it equals this plan.
+    /// The experiment with its overrides and all defaults. A plan that is made from it equals this plan.
     pub(crate) resolved: toml::Value,
-    /// Files that the experiment names by relative paths: the path in the experiment, and the path on this machine.
+    /// For each relative path of a file in the experiment, the path of the file on this machine.
     pub(crate) relative: BTreeMap<String, PathBuf>,
-    /// The files that the experiment reads: the path in the experiment, and the digest of the file's bytes.
+    /// For each path of a file that the experiment reads, the digest of the file's bytes.
     pub inputs: BTreeMap<String, String>,
-    /// Warnings on what the `config.json` files of models say and the simulator does not model, one sentence each.
+    /// Warnings about entries of models' `config.json` files that the simulator does not model, one sentence each.
     pub(crate) config_warnings: Vec<String>,
 }
 
-/// Where the numbers of an experiment come from that is not simulated.
+/// How the numbers of an experiment are measured, if it is not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// From a device on which our engine runs.
+    /// On a device on which our engine runs (`foretoken live`).
     Live,
-    /// From a server that `foretoken observe` sends requests to.
+    /// On a server to which `foretoken observe` sends requests.
     Observed,
 }
 
@@ -54,18 +54,18 @@ pub struct Variant {
     pub choices: Vec<Choice>,
     /// The experiment with these values, and with the paths of its files resolved.
     pub experiment: Experiment,
-    /// The document with these values, for errors that point into the file.
+    /// The document with these values, for error messages that point into the file.
     pub(crate) picked: Picked,
-    /// Which settings are derived from the hardware, because the file does not give them.
+    /// Which settings of the engine are derived from the hardware, because the file does not give them.
     pub derived: Derived,
     /// Which keys a profile filled in, and warnings about the profile.
     pub filled: Filled,
-    /// A variant for each kind of replica that states an engine or hardware, by index in `fleet.replicas`.
+    /// A variant for each kind of replica that states an engine or hardware of its own, by index in `fleet.replicas`.
     pub kinds: BTreeMap<usize, Variant>,
 }
 
 impl Variant {
-    /// The document with this variant's values in place of sweeps. Each call makes a new one.
+    /// The document with this variant's values in place of sweeps. Each call builds it anew.
     pub fn document(&self) -> Document {
         self.picked.document()
     }
@@ -75,14 +75,15 @@ impl Variant {
         self.experiment.fleet.as_ref().is_some_and(|fleet| fleet.replicas.number() > 1)
     }
 
-    /// Number of GPUs of the target, over all replicas. A replica has a roofline's `tensor_parallel` GPUs, else 1.
+    /// Number of GPUs that run the target, over all replicas. A replica has `tensor_parallel` GPUs if its costs are a
+    /// roofline, else 1.
     pub fn gpus(&self) -> u32 {
         let Some(fleet) = &self.experiment.fleet else { return self.gpus_of_one() };
         let kinds = fleet.replicas.kinds();
         kinds.iter().enumerate().map(|(i, kind)| kind.count * self.kinds.get(&i).unwrap_or(self).gpus_of_one()).sum()
     }
 
-    /// Number of GPUs of the target on one replica.
+    /// Number of GPUs that run the target on one replica of the experiment's own hardware.
     pub fn gpus_of_one(&self) -> u32 {
         match &self.experiment.hardware.target {
             LatencySpec::Roofline(roofline) => roofline.tensor_parallel,
@@ -110,13 +111,13 @@ pub struct Entrant {
 }
 
 impl Plan {
-    /// The value at a path of the resolved experiment, as TOML: the given value, or the default.
+    /// The value at a path of the experiment with all defaults, as TOML; `None` if there is no value.
     pub fn resolved_at(&self, path: &Path) -> Option<String> {
         path.find(&self.resolved).map(ToString::to_string)
     }
 
-    /// The experiment with all defaults as TOML, for a file in the folder `results`: relative paths are rewritten to
-    /// start there.
+    /// The experiment with all defaults as TOML, for a file in the folder `results`. Relative paths are rewritten so
+    /// that they start at `results`.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML.
@@ -125,7 +126,7 @@ impl Plan {
         to_toml(&self.resolved_with(&moved))
     }
 
-    /// The experiment with its overrides and without defaults as TOML, for a file in the folder `results`. The text
+    /// The experiment with its overrides but without defaults as TOML, for a file in the folder `results`. The text
     /// gives the same plan, and shows which settings the user gave.
     ///
     /// # Errors
@@ -137,8 +138,8 @@ impl Plan {
         to_toml(&value)
     }
 
-    /// Digest of everything that decides the results: the experiment, the bytes of its files (not their paths), and the
-    /// version.
+    /// Digest of everything on which the results depend: the experiment, the contents of its files (not their paths),
+    /// and the version.
     pub fn digest(&self) -> String {
         let value = self.resolved_with(&|given| self.inputs.get(given).cloned());
         let mut hasher = blake3::Hasher::new();
@@ -147,7 +148,7 @@ impl Plan {
     }
 
     /// Where the plan's numbers come from: a device, a server, or a simulation with measured or modelled costs and
-    /// acceptance.
+    /// recorded or modelled acceptance.
     pub fn source(&self) -> Source {
         let profiled = self.variants.iter().any(|v| v.experiment.hardware.profile.is_some());
         let replays = |v: &Variant| v.experiment.acceptance.source.is_recorded();
@@ -167,7 +168,7 @@ impl Plan {
         self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
     }
 
-    /// The warnings of the plan's profiles and of its models' files, each once. Warnings about edited profiles come
+    /// The warnings about the plan's profiles and models, without repetitions. Warnings about edited profiles come
     /// first.
     pub fn warnings(&self) -> Vec<&str> {
         let others: BTreeSet<&str> = self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect();
@@ -175,15 +176,15 @@ impl Plan {
         self.edited().into_iter().chain(others).chain(configs).collect()
     }
 
-    /// The experiment with all defaults, after `rename` was applied to the paths of files in it.
+    /// The experiment with all defaults, in which `rename` was applied to the paths of files.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
         rename_paths(&mut value, rename);
         value
     }
 
-    /// Marks the plan as one to observe on a server, and removes the baseline that simulations add. A server runs the
-    /// one policy of the experiment.
+    /// Makes this the plan of runs on a server, and removes the baseline that the experiment does not list. The server
+    /// runs the one policy of the experiment.
     ///
     /// # Errors
     /// There are several policies, the policy is an oracle, or a bound is scaled from an autoregressive run, which the
@@ -214,8 +215,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Reduces the plan to runs among the first `cells` cells: to whole variants. If not even one variant is whole, to
-    /// whole seeds of the first variant, else to its first policies. Returns false if `cells` is 0.
+    /// Reduces the plan to runs that are among its first `cells` cells: to as many whole variants as possible. If not
+    /// one variant is whole, to whole seeds of the first variant; else to the first policies of the first seed. Returns
+    /// false if `cells` is 0.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);
@@ -232,15 +234,16 @@ impl Plan {
         cells > 0
     }
 
-    /// Moves the baseline to the front of the policies, so that it runs first: bounds may be scaled from it, and all
-    /// other policies are compared with it.
+    /// Moves the baseline to the front of the policies, so that it runs first. TPOT bounds may be scaled from it, and
+    /// all other policies are compared with it.
     pub fn baseline_first(&mut self) {
         self.policies[..=self.baseline].rotate_right(1);
         self.baseline = 0;
     }
 
-    /// The default results folder: `results/`, then `prefix` (empty for `foretoken run`), the name without this prefix,
-    /// a hyphen and the first 8 digits of the digest.
+    /// The path of the default results folder: `results/`, then `prefix` (empty for `foretoken run`), the experiment's
+    /// name, a hyphen and the first 8 digits of the digest. If the name begins with `prefix`, the prefix is not
+    /// repeated.
     pub fn usual_folder(&self, prefix: &str) -> PathBuf {
         let name = self.name.strip_prefix(prefix).unwrap_or(&self.name);
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
@@ -256,8 +259,8 @@ pub(crate) fn to_toml(value: &toml::Value) -> Result<String> {
     toml::to_string(value).map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))
 }
 
-/// Applies `rename` to every text in the tables that may name files: workload, live, observe, acceptance, fleet, and
-/// the profile. `rename` returns `None` for a text that is no path of a file.
+/// Applies `rename` to every text of the tables that may contain paths of files: workload, live, observe, acceptance,
+/// fleet, and the profile. `rename` returns `None` for a text that is not such a path.
 fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
     for table in ["workload", "live", "observe", "acceptance", "fleet"] {
         value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
@@ -266,7 +269,8 @@ fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>
     profile.into_iter().for_each(|profile| rename_strings(profile, rename));
 }
 
-/// Adds `sweep_order` if there are several sweeps, because a TOML value does not keep the order of keys in the text.
+/// Adds the key `sweep_order` if there are several sweeps, because a TOML value does not keep the order of keys in the
+/// text.
 pub(crate) fn put_order(value: &mut toml::Value, sweeps: &[(Path, toml::Value)]) {
     let order = sweeps.iter().map(|(path, _)| toml::Value::String(path.to_string())).collect();
     match sweeps.len() {
@@ -284,7 +288,8 @@ fn rename_strings(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<Strin
     }
 }
 
-/// The relative path from a folder to a file. Both must exist. If there is none (another drive), the file's full path.
+/// The relative path from a folder to a file, which must both exist. If there is no relative path (another drive),
+/// returns the file's full path.
 pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     let real = |path: &FilePath| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let (folder, file) = (real(folder), real(file));
@@ -296,13 +301,13 @@ pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     up.chain(file.components().skip(shared)).collect::<PathBuf>().display().to_string()
 }
 
-/// The indices of the variants that `at` picks: those in which each swept setting in `at` has the given value.
+/// The indices of the variants that `at` picks: each swept setting in `at` has the given value in them.
 pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> + use<'p> {
     (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
 }
 
-/// Does the swept setting `path` have the value `value` in a variant? If `value` is a list, one of its values is
-/// enough. A number also names a swept text by its index.
+/// Does the swept setting `path` have the value `value` in variant number `variant`? If `value` is a list, one of its
+/// values suffices. If the swept values are texts, a number is taken as an index.
 pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bool {
     if let toml::Value::Array(values) = value {
         return values.iter().any(|value| picks(plan, variant, path, value));
@@ -317,7 +322,7 @@ pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bo
     })
 }
 
-/// The index, from 0, of a chosen value in the sweep of `path`.
+/// The index, from 0, of the value `chosen` among the values that `path` takes.
 pub fn place(plan: &Plan, path: &str, chosen: &Choice) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     for value in plan.variants.iter().filter_map(|v| choice(v, path)).map(|c| c.value.as_str()) {

@@ -1,8 +1,9 @@
-//! Reads `hardware.profile = "FILE.toml"`: the true costs, and the policies' belief about them, from a profile.
+//! Reads `hardware.profile = "FILE.toml"`. A profile gives the true costs of passes, and the policies' belief about
+//! them.
 //!
-//! The profile's values are put into the document before the experiment is read, so that the rest of the program sees
-//! ordinary latency models and coefficients. When the experiment is written beside its results, these values are left
-//! out.
+//! The profile's values are put into the document before the experiment is read. So the rest of the program sees
+//! ordinary latency models and coefficients. These values are left out when the experiment is written beside its
+//! results.
 
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
@@ -13,18 +14,18 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The keys of an experiment that a profile filled in, and what is known about the profile.
+/// The keys of an experiment that a profile filled in, and facts about the profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
     /// Paths of the keys that the profile filled in.
     pub keys: Vec<Path>,
-    /// The largest passes that were measured, for (target, draft); `None` without a profile.
+    /// The largest passes that the profile measured, for (target, draft); `None` without a profile.
     pub ranges: Option<(Range, Range)>,
     /// A warning about the quality of the profile; `None` if it is good.
     pub warning: Option<String>,
-    /// Why the profile may not be what was measured: it was edited, or it has no seal. `None` if its seal is whole.
+    /// Why the profile may differ from what was measured: it was edited, or it has no seal. `None` if its seal matches.
     pub changed: Option<String>,
-    /// The only draft lengths that the profile can predict; `None` if it can predict all.
+    /// The only draft lengths that the profile can predict; `None` if it can predict all lengths.
     pub only: Option<Vec<u32>>,
     /// Is the profile calibrated to observed runs? Then the experiment that names the profile describes a server.
     pub calibrated: bool,
@@ -37,7 +38,8 @@ pub fn named(document: &Document) -> Option<String> {
     document.text_at(&Path::of(PROFILE))
 }
 
-/// Puts the values of the profile in `file`, which the experiment calls `given`, into the document.
+/// Puts the values of a profile into the document. `file` is the profile's path; `given` is this path as the experiment
+/// gives it.
 ///
 /// # Errors
 /// The file cannot be read or is no profile; `hardware.truth` names no latency model of the profile; the experiment
@@ -75,14 +77,15 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     for (role, (truth, belief_is)) in Role::BOTH.into_iter().zip(&costs.models) {
         put(document, Path::of("hardware").key(role.name()), &as_toml(truth)?)?;
         let belief = Path::of("belief").key(role.name());
-        // The profile's belief is not used if the experiment gives one, or fits one to another machine.
+        // The profile's belief is not used if the experiment gives a belief for this model, or fits the belief to
+        // another machine.
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(belief_is)?)?;
             line_is_ours |= role == Role::Target;
         }
     }
-    // The profile's line for the target was fitted with one way to count context. The belief must count context in that
-    // way, even if the true costs count it in the other.
+    // The profile's line for the target was fitted with one way of counting context. The belief must count context in
+    // the same way, even if the true costs count it differently.
     let reads = Path::of("belief.context_reads");
     if line_is_ours && document.get(&reads).is_none() {
         put(document, reads, &as_toml(&costs.belief_reads)?)?;
@@ -118,11 +121,12 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
 }
 
 impl Filled {
-    /// Refuses a policy that the profile cannot predict. A calibration to runs of one draft length has only the time of
-    /// whole steps with that length, not the separate times of draft passes. Other lengths cannot be predicted from it.
+    /// Refuses a policy that the profile cannot predict. A profile that is calibrated to runs of a single draft length
+    /// has only the time of whole steps with this length, not the separate times of draft passes. So it cannot predict
+    /// other lengths.
     ///
     /// # Errors
-    /// The policy drafts another length, or chooses among several.
+    /// The policy drafts with another length, or chooses among lengths.
     pub fn check_policy(&self, document: &Document, index: usize, policy: &PolicySpec) -> Result<()> {
         let fixed = match policy {
             PolicySpec::Fixed(p) => Some(p.k),
@@ -170,31 +174,33 @@ fn observe_next(only: &[u32]) -> String {
     format!("observe K = {next} next, on the same server, and calibrate on all runs")
 }
 
-/// The costs in a profile, measured or calibrated.
+/// The costs in a profile, which is measured or calibrated.
 pub struct Costs {
     /// For target and draft: (true cost of a pass, coefficients that policies believe).
     pub models: [(LatencySpec, Coefficients); 2],
-    /// Do true costs count the context of a verify pass once per request, or once per position?
+    /// Do the true costs count a verify pass's context once per request, or once per verified position?
     pub reads: ContextReads,
-    /// Does the belief count the context of a verify pass once per request, or once per position?
+    /// Does the belief count a verify pass's context once per request, or once per verified position?
     belief_reads: ContextReads,
     ranges: (Range, Range),
     /// Coefficient of variation of the time of a target pass.
     pub noise_cv: f64,
-    /// Host time between steps, seconds; `None` in a profile of single passes.
+    /// Host time between steps, seconds; `None` for a measured profile, which has only single passes.
     pub step_overhead_s: Option<f64>,
     /// Host time that depends on the requests and tokens of a step.
     pub host: HostLaw,
-    /// Why the profile should not be trusted, or else the first warning of a calibrated profile; `None` if it is good.
+    /// Why the profile should not be trusted. For a calibrated profile without such a reason, its first warning. `None`
+    /// if there is neither.
     pub distrust: Option<String>,
-    /// The observed draft lengths, if draft passes could not be separated from target passes, so that only these
-    /// lengths can be predicted. `None` if all lengths can.
+    /// If draft passes could not be separated from target passes: the observed draft lengths, which are the only
+    /// lengths that can be predicted. `None` if all lengths can be predicted.
     only: Option<Vec<u32>>,
     /// Is the profile calibrated to observed runs?
     calibrated: bool,
 }
 
-/// Reads the costs in a profile's text. A measured profile gives its table. Errors call the profile `name`.
+/// Reads the costs from the text of a profile. A measured profile gives its table of pass times. Error messages call
+/// the profile `name`.
 ///
 /// # Errors
 /// The text is no profile.
@@ -202,7 +208,8 @@ pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
     costs(&Document::parse(name, text)?, name, text, Truth::Table)
 }
 
-/// Reads the costs in a profile's text. `truth` chooses among the latency models of a measured profile.
+/// Reads the costs from the text of a profile. `truth` chooses a latency model of a measured profile; a calibrated
+/// profile has only one.
 fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
     let c = match read_either(name, text)? {
         Either::Calibrated(c) => c,
@@ -240,7 +247,8 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
     })
 }
 
-/// A profile of either kind: passes that were timed one by one, or costs fitted to a server's runs.
+/// A profile of one of two kinds: with passes that were timed one by one, or with costs that were fitted to a server's
+/// runs.
 pub enum Either {
     /// Made by `foretoken profile`, which times passes.
     Measured(Box<Profile>),
@@ -248,7 +256,7 @@ pub enum Either {
     Calibrated(Box<Calibrated>),
 }
 
-/// Reads a profile's text of either kind. Errors call the profile `name`.
+/// Reads the text of a profile of either kind. Error messages call the profile `name`.
 ///
 /// # Errors
 /// The text is a profile of neither kind.
@@ -260,7 +268,7 @@ pub fn read_either(name: &str, text: &str) -> Result<Either> {
     }
 }
 
-/// Reads a calibrated profile's text. Errors call the profile `name`.
+/// Reads the text of a calibrated profile. Error messages call the profile `name`.
 ///
 /// # Errors
 /// The text is not TOML, a key is missing or unknown, or a value is out of range.
@@ -276,7 +284,7 @@ fn calibrated(name: &str, document: &Document) -> Result<Calibrated> {
     Ok(calibrated)
 }
 
-/// Reads a measured profile's text. Errors call the profile `name`.
+/// Reads the text of a measured profile. Error messages call the profile `name`.
 ///
 /// # Errors
 /// The text is not TOML, its schema version is another, a key is missing or unknown, or a value is out of range.
@@ -299,13 +307,14 @@ fn measured(name: &str, document: &Document) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Why the text of a profile may not be what was measured; `None` if its seal is whole. The sentence begins with
+/// Why the text of a profile may differ from what was measured; `None` if its seal matches. The sentence begins with
 /// `name`.
 pub fn changed(name: &str, text: &str) -> Option<String> {
     Profile::changed(text).map(|why| format!("{name}: {why}"))
 }
 
-/// Reads `hardware.truth`. It is read before the rest of the experiment, because it decides which costs are filled in.
+/// Reads `hardware.truth`; the default is the table. It is read before the rest of the experiment, because it decides
+/// which costs are filled in.
 fn truth(document: &Document) -> Result<Truth> {
     let at = Path::of("hardware.truth");
     match (document.get(&at), document.text_at(&at).as_deref()) {
@@ -319,7 +328,7 @@ fn truth(document: &Document) -> Result<Truth> {
     }
 }
 
-/// Reads `hardware.profile_noise`. A value that is no boolean counts as false here; it is refused later, when the
+/// Reads `hardware.profile_noise`. A value that is not a boolean counts as false here; it is refused when the
 /// experiment is read.
 fn wants_noise(document: &Document) -> Result<bool> {
     let node = document.get(&Path::of("hardware.profile_noise"));
@@ -330,7 +339,7 @@ fn as_toml(value: &impl serde::Serialize) -> Result<toml::Value> {
     toml::Value::try_from(value).map_err(|e| Problem::failed(format!("the profile cannot be written as TOML: {e}")))
 }
 
-/// A latency model that records the most tokens and the most context of its passes, to warn of passes beyond the
+/// A latency model that also records the most new tokens and the most context of a pass, to warn of passes beyond the
 /// profile.
 pub struct LargestPass<'a> {
     model: &'a dyn LatencyModel,
@@ -339,12 +348,12 @@ pub struct LargestPass<'a> {
 }
 
 impl<'a> LargestPass<'a> {
-    /// Wraps a model; no pass is recorded yet.
+    /// Wraps `model`. No pass is recorded yet.
     pub fn new(model: &'a dyn LatencyModel) -> LargestPass<'a> {
         LargestPass { model, batched: AtomicU64::new(0), context: AtomicU64::new(0) }
     }
 
-    /// A warning if a pass was larger than the measured `range`; `None` if none was.
+    /// A warning if a pass had more new tokens or more context than the measured `range`; `None` if no pass had.
     pub fn beyond(&self, role: Role, range: &Range) -> Option<String> {
         let (batched, context) = (self.batched.load(Ordering::Relaxed), self.context.load(Ordering::Relaxed));
         let over = [(batched, range.batched, "batched tokens"), (context, range.context, "tokens of context")]

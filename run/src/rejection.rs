@@ -1,18 +1,18 @@
-//! Explains why the engine rejected a request that could never run: the limit, and the key that sets the limit.
+//! Explains why the engine rejected requests that could never run: names the limit, and the key that sets the limit.
 
 use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Version};
 use std::collections::BTreeMap;
 
-/// A limit of the engine that rejected requests exceeded.
+/// A limit of the engine that some rejected requests exceeded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
-    /// A text that says what is too large, and for which limit.
+    /// A text that says what is too large for which limit.
     pub what: String,
     /// A text that says which setting to change.
     pub fix: String,
 }
 
-/// The limits that a run's rejected requests exceeded, each with its number of requests.
+/// The limits that the rejected requests of a run exceeded, with the number of these requests for each limit.
 pub fn limits(run: &Run, config: &EngineConfig) -> BTreeMap<Limit, u64> {
     let mut met = BTreeMap::new();
     for &(_, reason) in &run.rejected {

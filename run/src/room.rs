@@ -1,4 +1,4 @@
-//! Checks that the runs that are in progress at one time fit into memory, before anything large is allocated.
+//! Checks, before anything large is allocated, that all runs that are in progress at the same time fit into memory.
 
 use crate::plan::Variant;
 use foretoken_sim::acceptance::Rates;
@@ -7,27 +7,26 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::limits;
 
-/// Bytes that the engine needs per KV block: references, hash, neighbours in the free queue, position among evicted
-/// blocks.
+/// Bytes that the engine needs per KV block: references, hash, links in the free queue, position among evicted blocks.
 const BLOCK: u64 = 28;
 
-/// A part of a run that takes memory: the key that sets its size, its name, and its bytes.
+/// One part of a run's memory: the key of the setting that decides its size, its name, and its bytes.
 struct Need {
     key: &'static str,
     what: String,
     bytes: u64,
 }
 
-/// Checks that a workload and an engine fit into memory, on all threads at one time.
+/// Checks that runs of this workload and engine fit into memory, on all threads at the same time.
 ///
 /// # Errors
-/// The runs need more memory than the program's limit or than the system grants. The error points at the setting that
-/// needs most.
+/// The runs need more memory than the program's limit allows or the system grants. The error points at the setting with
+/// the largest part.
 pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> Result<()> {
     let at_a_time = rayon::current_num_threads() as u64;
     let needs = needs(variant, workload, config);
     let one_engine = needs.iter().fold(0u64, |sum, need| sum.saturating_add(need.bytes));
-    // Every replica stores a state of every request, since the router may send any request to it.
+    // Every replica stores a state for every request, because the router may send any request to it.
     let replicas = variant.experiment.fleet.as_ref().map_or(1, |fleet| u64::from(fleet.replicas.number()));
     let total = one_engine.saturating_mul(at_a_time).saturating_mul(replicas);
     // The machine's free memory may be less than the program's limit, so the allocation is tried.
@@ -50,14 +49,14 @@ pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> R
 
 fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need; 4] {
     let requests = workload.len() as u64;
-    // Memory for the acceptance of the running requests. For each output token and draft depth there is a bit that says
-    // whether the draft is right, and a bit that says whether the first bit was drawn yet.
+    // Memory for the acceptance of the running requests. Each output token has two bits for each draft depth: whether
+    // the draft is right, and whether the first bit was drawn already.
     let running = requests.min(config.max_num_seqs.into());
     let output = workload.output_len.iter().copied().max().unwrap_or(0).min(config.max_model_len);
     let depths = match &variant.experiment.acceptance.source {
         Rates::ByDepth { rates } => rates.len() as u64,
         Rates::ByCategory(of) => of.depths() as u64,
-        // 10 bits (5 times 2) for each position: the two bits, and a byte.
+        // Each position takes 10 bits (5 times 2): the two bits, and a byte.
         Rates::Suffix(_) => 5,
         Rates::LookupBesideModel(_) => variant.experiment.engine.max_draft_len.into(),
         _ => 1,

@@ -7,7 +7,8 @@ use foretoken_sim::Drafting;
 use foretoken_spec::experiment::{Experiment, SloSpec};
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSpec};
 
-/// The scope line of a plan. A swept setting stands in its place with the first value; the line's end has the range.
+/// The scope line of a plan. A swept setting has its first value in the line; the end of the line has its first and its
+/// last value.
 pub fn of(plan: &Plan) -> String {
     let e = &plan.variants[0].experiment;
     let swept = plan.variants[0].choices.iter().any(|choice| choice.path.to_string().ends_with("rate-scale"));
@@ -16,12 +17,12 @@ pub fn of(plan: &Plan) -> String {
     line(plan, parts)
 }
 
-/// The scope line of a capacity search, which searches for the rate: without rate and bounds.
+/// The scope line of a capacity search. It has no rate, because the rate is searched, and no bounds.
 pub fn of_any_rate(plan: &Plan) -> String {
     line(plan, machine_and_load(&plan.variants[0].experiment, true, false))
 }
 
-/// Joins `parts` to a line, and adds the swept settings and the number of seeds.
+/// Joins `parts` to a line. Adds the swept settings and the number of seeds.
 fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     let variant = &plan.variants[0];
     for choice in &variant.choices {
@@ -42,8 +43,8 @@ fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     parts.join(" · ")
 }
 
-/// The parts of the line about machine, fleet and load of one experiment. `scale_is_swept`: leave the scale of the rate
-/// out, because the end of the line has it. `with_rate`: name the rate of generated arrivals?
+/// The line's parts about machine, fleet and load of one experiment. `scale_is_swept`: leave out the factor of
+/// `rate-scale`, because the end of the line has it. `with_rate`: include the rate of generated arrivals?
 fn machine_and_load(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Vec<String> {
     let mut parts = vec![machine(e)];
     if let Some(fleet) = &e.fleet {
@@ -100,7 +101,7 @@ fn gpus(spec: &RooflineSpec) -> String {
 /// The part about the load: arrivals, rate, number of requests, lengths.
 fn load(w: &WorkloadSpec, scale_is_swept: bool, with_rate: bool) -> String {
     let mut text = arrivals(&w.arrivals);
-    // What arrives: requests, or sessions of several.
+    // The unit of arrivals: requests, or sessions of several requests.
     let unit = if w.sessions.is_some() { "sessions" } else { "requests" };
     let rate = match &w.arrivals {
         ArrivalSpec::Poisson(poisson) => Some(poisson.rate),
@@ -162,7 +163,7 @@ fn lengths(spec: &LengthSpec) -> String {
     }
 }
 
-/// The name of a trace's file, without its folder, which is different on each machine.
+/// The name of a trace's file without its folder, because the folder differs between machines.
 fn file(trace: &TraceSpec) -> String {
     trace.path.file_name().unwrap_or(trace.path.as_os_str()).to_string_lossy().into_owned()
 }

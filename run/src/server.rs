@@ -19,7 +19,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A simulated server with one seed. The policy is chosen for each run.
+/// A simulated server with one seed. Each run chooses its policy.
 pub struct Server {
     pub(crate) plain: EngineConfig,
     pub(crate) with_drafter: EngineConfig,
@@ -28,11 +28,12 @@ pub struct Server {
     pub(crate) context_reads: ContextReads,
     pub(crate) drafting: Drafting,
     pub(crate) noise_cv: f64,
-    /// The largest passes that the profile of the costs covers, for (target, draft); `None` without a profile.
+    /// The largest passes that the profile of the costs measured, for (target, draft); `None` without a profile.
     ranges: Option<(Range, Range)>,
     pub(crate) acceptance: Box<dyn AcceptanceSource>,
     pub(crate) belief: Believed,
-    /// The truths that the wrappers `true-*` give to policies; `None` if no policy has such a wrapper.
+    /// The true values that the wrapper policies `true-*` give to the policies that they contain; `None` if no policy
+    /// is such a wrapper.
     truths: Option<OwnTruths>,
     pub(crate) keep_steps: bool,
     pub(crate) seed: u64,
@@ -40,7 +41,8 @@ pub struct Server {
     categories: Vec<String>,
 }
 
-/// True costs and acceptance rates, for policies in a wrapper `true-*`, which know them and do not estimate them.
+/// True costs and acceptance rates. The wrapper policies `true-*` give them to the policies that they contain, in place
+/// of estimates.
 struct OwnTruths {
     /// The true costs, in the form of a belief.
     cost: Believed,
@@ -49,7 +51,7 @@ struct OwnTruths {
 }
 
 impl OwnTruths {
-    /// Computes the truths for the requests of a workload and drafts of at most `longest` tokens.
+    /// Computes the true values for the requests of a workload, and for drafts of at most `longest` tokens.
     fn new(
         variant: &Variant,
         seed: u64,
@@ -70,7 +72,7 @@ impl OwnTruths {
     }
 }
 
-/// Is one of the experiment's policies a wrapper `true-*`?
+/// Is one of the policies of the experiment or of its fleet a wrapper `true-*`?
 fn wraps(e: &Experiment) -> bool {
     let kinds = e.fleet.iter().flat_map(|fleet| fleet.replicas.kinds());
     let of_kinds: Vec<PolicySpec> = kinds.filter_map(|kind| kind.policy).collect();
@@ -84,7 +86,8 @@ pub(crate) struct Models<'a> {
 }
 
 impl Server {
-    /// Builds the server of a variant for a workload. Adds warnings about the belief to `belief_notes`.
+    /// Builds the server of a variant for a workload. `plain` are the engine's settings without a drafter. Adds
+    /// warnings about the belief to `belief_notes`.
     ///
     /// # Errors
     /// A setting of the acceptance is wrong, the model does not fit into the GPU's memory, or no linear belief fits the
@@ -123,10 +126,10 @@ impl Server {
         })
     }
 
-    /// Checks that the engine would start with a policy.
+    /// Checks that the engine would start with `policy`.
     ///
     /// # Errors
-    /// The engine refuses its settings together with the policy's; see
+    /// The engine refuses its settings together with the policy's settings; see
     /// [`Speculation::check`](foretoken_sim::Speculation::check).
     pub fn starts(&self, policy: &PolicySpec) -> std::result::Result<(), BadConfig> {
         let speculation = self.speculation(policy);
@@ -158,17 +161,17 @@ impl Server {
         })
     }
 
-    /// The engine's settings for this speculation: those with a drafter, unless speculation is off.
+    /// The engine's settings for a speculation: with a drafter, or without a drafter if speculation is off.
     pub(crate) fn config(&self, speculation: &Speculation) -> &EngineConfig {
         if matches!(speculation, Speculation::Off) { &self.plain } else { &self.with_drafter }
     }
 
-    /// The latency models for one run, which [`simulation`](Server::simulation) takes.
+    /// Latency models for one run, to pass to [`simulation`](Server::simulation).
     pub(crate) fn models(&self) -> Models<'_> {
         Models { draft: LargestPass::new(&*self.draft), target: LargestPass::new(&*self.target) }
     }
 
-    /// A run of this server that is ready to start.
+    /// Prepares a run of this server, and does not start it.
     pub(crate) fn simulation<'s>(
         &'s self,
         (workload, arrivals): (&'s Workload, Arrivals),
@@ -199,8 +202,8 @@ impl Server {
         }
     }
 
-    /// The true number of steps that each request needs if every round drafts `max_draft_len` tokens (or none, for
-    /// plain decoding). Only routers that see the hidden truth get it.
+    /// For each request the true number of steps if every round drafts `max_draft_len` tokens, or no tokens for plain
+    /// decoding. Only routers that see the hidden truth get these numbers.
     pub(crate) fn true_steps(&self, workload: &Workload, policy: &PolicySpec) -> Vec<u32> {
         let most = match self.speculation(policy) {
             Speculation::Off => 0,
@@ -224,7 +227,7 @@ impl Server {
             .collect()
     }
 
-    /// Warnings about passes that were larger than the profile of the costs covers.
+    /// Warnings about passes that were larger than the passes that the profile measured.
     pub(crate) fn beyond(&self, models: &Models) -> impl Iterator<Item = String> {
         let warnings = self.ranges.as_ref().map(|(target, draft)| {
             [models.target.beyond(Role::Target, target), models.draft.beyond(Role::Draft, draft)]
@@ -234,9 +237,9 @@ impl Server {
 }
 
 impl Variant {
-    /// The engine's settings. The number of KV blocks and the draft's part of them are derived from the hardware if the
-    /// file does not give them. With `drafting`, the drafter's weights take memory from the KV blocks, unless it has
-    /// its own device. With `[live]`, steps are as in a live run.
+    /// The engine's settings. If the file does not give them, the number of KV blocks and the draft's part of a block
+    /// are derived from the hardware. If `drafting` is true, the drafter's weights leave less memory for KV blocks,
+    /// unless the drafter has a device of its own. With `[live]`, the phases of a step have the order of a live run.
     ///
     /// # Errors
     /// The GPU's memory has no room for KV blocks beside the weights.
@@ -244,7 +247,7 @@ impl Variant {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();
         if self.experiment.live.is_some() {
-            // An experiment with `[live]` is simulated in the order of phases of a live run.
+            // With `[live]`, the simulation has the order of phases of a live run.
             config.as_on_a_device();
         }
         let own_device = config.draft_device == DraftDevice::Own;
@@ -273,7 +276,7 @@ impl Variant {
     }
 }
 
-/// Bytes of a model's weights; 0 if the costs are not a roofline's, which alone name a model.
+/// Bytes of a model's weights; 0 if the costs are not a roofline, because only a roofline names a model.
 fn weight_bytes(spec: &LatencySpec) -> f64 {
     match spec {
         LatencySpec::Roofline(r) => r.shape().map_or(0.0, |shape| shape.work().weight_bytes),

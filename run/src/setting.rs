@@ -1,6 +1,5 @@
-//! A setting: everything that is fixed before a policy acts, for one combination of swept values and one seed. It has
-//! the workload, the true costs, the hidden acceptance and the policies' belief. All policies of a comparison share one
-//! setting.
+//! A setting: everything that is the same for all policies of a comparison, for one combination of swept values and one
+//! seed. It has the workload, the true costs, the hidden acceptance and the policies' belief.
 
 use crate::content;
 use crate::fleet::Replicas;
@@ -26,10 +25,11 @@ use std::sync::atomic::AtomicBool;
 pub struct Setting {
     /// The requests: arrival times, lengths, categories and more.
     pub workload: Workload,
-    /// Notes for the user, such as requests that were left out of the trace, and engine settings that differ from the
-    /// release.
+    /// Notes for the user, such as requests of the trace that were left out, and engine settings that differ from the
+    /// engine's version.
     pub notes: Vec<String>,
-    /// Warnings that the linear belief fits the true costs badly, for the results of policies that use the belief.
+    /// Warnings that the linear belief fits the true costs badly. They belong to the results of policies that use the
+    /// belief.
     pub belief_notes: Vec<String>,
     arrivals: Arrivals,
     server: Server,
@@ -63,8 +63,8 @@ impl Setting {
         let mut notes = built.notes;
         notes.extend(content::note(e, variant.filled.calibrated));
         let overridden = e.engine.overridden();
-        // A calibration's experiment sets the engine's rules as its server had them. Then only settings that the user
-        // changed need a note.
+        // The experiment of a calibration sets the engine's rules as on the observed server. Then the note names only
+        // settings that the user changed.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)
@@ -116,22 +116,22 @@ impl Setting {
         Ok(())
     }
 
-    /// Checks that the engine would start with a policy.
+    /// Checks that the engine would start with `policy`.
     ///
     /// # Errors
-    /// The engine refuses its settings together with the policy's; see
+    /// The engine refuses its settings together with the policy's settings; see
     /// [`Speculation::check`](foretoken_sim::Speculation::check).
     pub fn starts(&self, policy: &PolicySpec) -> std::result::Result<(), BadConfig> {
         self.server.starts(policy)
     }
 
-    /// Runs one policy. A clairvoyant policy runs every fixed length and keeps the best run. Returns the run and the
-    /// policy that was run. `slo_tpot_s` is the TPOT bound, seconds; infinity for none.
+    /// Runs one policy. A clairvoyant policy runs every fixed length, and the best run is taken. Returns the run, and
+    /// the policy that made it. `slo_tpot_s` is the TPOT bound in seconds; infinity for no bound.
     pub fn run(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
         self.run_keeping(policy, slo_tpot_s, interrupt, false)
     }
 
-    /// As [`run`](Self::run), and also records the parts of each request's latency (docs/model.md 14.1), which makes
+    /// As [`run`](Self::run), but also records the parts of each request's latency (docs/model.md 14.1), which makes
     /// the simulation slower.
     pub fn run_with_lives(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
         self.run_keeping(policy, slo_tpot_s, interrupt, true)
@@ -152,7 +152,7 @@ impl Setting {
                 return (run, tried);
             }
             let cost = self.cost(&run);
-            // Among equal candidates the first one stays, which has the shortest drafts.
+            // Among candidates with equal costs the first one is kept, which has the shortest drafts.
             if best.as_ref().is_none_or(|b| cost < b.0) {
                 best = Some((cost, run, tried));
             }
@@ -177,7 +177,8 @@ impl Setting {
     }
 
     /// Runs one policy until it is certain whether enough of the requests that `patience` counts keep their bounds. A
-    /// clairvoyant policy tries fixed lengths until `carries` is true, and returns the last one tried.
+    /// clairvoyant policy runs fixed lengths one after another, until `carries` is true for a run or all lengths were
+    /// run. Returns the last run, and what `patience` counted in it.
     pub fn find_out(
         &self,
         policy: &PolicySpec,
@@ -230,8 +231,8 @@ impl Setting {
         run
     }
 
-    /// Calls `serve` with an engine that takes requests while it runs, for a server behind HTTP. The requests of the
-    /// setting's workload are not served. Prompts share prefixes in whole KV blocks.
+    /// Calls `serve` with an engine to which requests can be added while it runs, as for an HTTP server. Does not serve
+    /// the requests of the setting's own workload. Prompts share prefixes in whole KV blocks.
     pub fn online<R>(
         &self,
         policy: &PolicySpec,
@@ -256,7 +257,7 @@ impl Setting {
         self.arrivals
     }
 
-    /// Changes how requests arrive (open loop, closed loop or sessions); everything else stays.
+    /// Sets how requests arrive (open loop, closed loop or sessions). Nothing else changes.
     pub fn set_arrivals(&mut self, arrivals: Arrivals) {
         self.arrivals = arrivals;
     }
@@ -266,7 +267,8 @@ impl Setting {
         self.fleet.iter_mut().for_each(|fleet| fleet.set_number(replicas));
     }
 
-    /// Replaces the requests. Random draws depend on the seed and a request's id only, so they stay as they were.
+    /// Replaces the requests. Random draws depend only on the seed and a request's id, so the draws of each id stay the
+    /// same.
     pub fn set_workload(&mut self, workload: Workload) {
         self.workload = workload;
     }
@@ -276,15 +278,16 @@ impl Setting {
         Pair { target: &*self.server.target, draft: &*self.server.draft }
     }
 
-    /// Replaces the true cost models of passes, and how the verify pass reads context. The policies' belief stays.
+    /// Replaces the true cost models of passes, and how the true verify pass reads context. The policies' belief does
+    /// not change.
     pub fn set_costs(&mut self, costs: Pair<&LatencySpec>, reads: ContextReads) {
         self.server.target = costs.target.build();
         self.server.draft = costs.draft.build();
         self.server.context_reads = reads;
     }
 
-    /// Three facts on passes: how the true verify pass reads context, whether drafts take one pass each or one for all,
-    /// and the coefficient of variation of pass times.
+    /// (How the true verify pass reads context; whether drafts need one pass each or one pass for all; coefficient of
+    /// variation of pass times).
     pub fn reads(&self) -> (ContextReads, Drafting, f64) {
         (self.server.context_reads, self.server.drafting, self.server.noise_cv)
     }
@@ -294,7 +297,7 @@ impl Setting {
         self.server.seed
     }
 
-    /// The engine's settings, with a drafter (`drafting`) or without.
+    /// The engine's settings: with a drafter if `drafting` is true, else without.
     pub fn engine(&self, drafting: bool) -> &EngineConfig {
         if drafting { &self.server.with_drafter } else { &self.server.plain }
     }
@@ -309,10 +312,10 @@ impl Setting {
         self.server.keep_steps
     }
 
-    /// Builds a policy as a server runs it; `None` for plain decoding, which has no drafter.
+    /// Builds a policy that a server can run; `None` for plain decoding, which has no drafter.
     ///
     /// # Panics
-    /// `spec` is an oracle, which sees what no server sees.
+    /// `spec` is an oracle, which sees the hidden truth.
     pub fn policy(&self, spec: &PolicySpec) -> Option<Box<dyn SpecPolicy>> {
         match self.server.speculation(spec) {
             Speculation::Off => None,
@@ -331,24 +334,27 @@ impl Setting {
         &*self.server.acceptance
     }
 
-    /// Latencies, rates and counts of a run, with the SLO bounds `slo`; in an open loop also its overload.
+    /// Latencies, rates and counts of a run. The SLO attainment refers to the bounds `slo`. In an open loop, the
+    /// summary also has the run's overload.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
         let own_bounds = &self.workload.slo_tpot_s;
         let numbers =
             Summary::new(&run.records, &run.totals, slo, own_bounds, run.usable_blocks, self.server.plain.block_size);
         match self.arrivals {
             Arrivals::Open => numbers.with_overload(&run.records),
-            // Clients that wait for answers send less to a slow server, so the queue does not show overload.
+            // In closed loops and sessions, clients wait for answers and send less to a slow server. So the queue does
+            // not show an overload.
             Arrivals::Closed { .. } | Arrivals::Sessions => numbers,
         }
     }
 
-    /// The engine's limits that rejected requests in a policy's run exceeded, each with its number of requests.
+    /// The limits of the engine that the rejected requests of a policy's run exceeded, with the number of these
+    /// requests for each limit.
     pub fn limits(&self, policy: &PolicySpec, run: &Run) -> BTreeMap<Limit, u64> {
         limits(run, self.server.config(&self.server.speculation(policy)))
     }
 
-    /// The error for a policy's run in which the engine rejected every request.
+    /// The error for a policy's run in which no request finished, because none can ever fit.
     pub fn nothing_fits(&self, policy: &PolicySpec, run: &Run) -> Box<Problem> {
         let requests = self.workload.len();
         let shortest = self.workload.prompt_len.iter().min().copied().unwrap_or(0);
@@ -363,8 +369,8 @@ impl Setting {
         .help(fix)
     }
 
-    /// The SLO bounds of this comparison. `baseline_p90_tpot_s` is the P90 TPOT of the autoregressive run from which
-    /// the TPOT bound is scaled, seconds; `None` if no bound is scaled.
+    /// The SLO bounds of this comparison. `baseline_p90_tpot_s` is the P90 TPOT, seconds, of the autoregressive run
+    /// from which the TPOT bound is scaled. If it is `None`, no bound is scaled.
     pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
         let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
         Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }

@@ -15,7 +15,7 @@ pub enum Width {
     Wide,
 }
 
-/// A column: (heading of two lines, the table that alone has the column or `None` for both, the text for a policy or
+/// A column: (heading in two lines; the only width that has the column, `None` for both widths; the text for a policy,
 /// `None` if there is nothing to show).
 type Column = (&'static str, Option<Width>, fn(&PolicyResult) -> Option<String>);
 
@@ -50,9 +50,9 @@ const COLUMNS: [Column; 18] = [
     ("reject-\ned", BOTH, |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
 
-/// The whole report: headline, scope, what host time would change, a table for each combination of swept values with a
-/// line per overloaded policy, the legend, and the paper's claims or the question's answer if there are any.
-/// `show_implied`: show the baseline's row if the experiment does not list the baseline?
+/// The whole report as text: headline, scope, how host time would change the result, a table for each combination of
+/// swept values with a line for each overloaded policy, and the legend. Then the paper's claims or the question's
+/// answer, if there are any. `show_implied`: show the row of a baseline that the experiment does not list?
 pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> String {
     let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
     text += &format!("{}\n{}\n", ascii(&comparison.headline), ascii(&comparison.scope));
@@ -73,7 +73,7 @@ pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> Stri
         text.push('\n');
         text.push_str(&questions::render([(comparison.name.as_str(), answer)]));
     }
-    // Control characters from names and labels are escaped, because other programs may print the file with this text.
+    // Control characters in names and labels are escaped, because other programs may print the file with this text.
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
@@ -106,8 +106,8 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     parts.join(", ") + "\n"
 }
 
-/// The text behind a TPOT bound: a mark if the run from which the bound is scaled was overloaded, and that run's swept
-/// values if they are not this variant's.
+/// The text after a TPOT bound: a mark if the run from which the bound is scaled was overloaded, and those swept values
+/// of that run that differ from this variant's.
 fn scaled(v: &VariantResult) -> String {
     let Some(from) = &v.slo_scaled_from else { return String::new() };
     let elsewhere: Vec<String> =
@@ -119,8 +119,8 @@ fn scaled(v: &VariantResult) -> String {
     }
 }
 
-/// A line for each policy that was overloaded. An implied baseline has a line too, because all policies are compared
-/// with the baseline.
+/// One line for each overloaded policy. Also for a baseline that the experiment does not list, because all policies are
+/// compared with it.
 fn overloads(v: &VariantResult) -> String {
     let line = |p: &PolicyResult| {
         let o = p.overload.as_ref()?;
@@ -137,7 +137,7 @@ fn overloads(v: &VariantResult) -> String {
     v.policies.iter().filter_map(line).collect()
 }
 
-/// The number of requests as text: per seed if it is the same for all seeds, else in total.
+/// The number of requests as text: for one seed if it is the same with all seeds, else summed over seeds.
 fn requests(v: &VariantResult) -> String {
     match v.requests_by_seed.as_slice() {
         [one] => format!("{one} requests"),
@@ -146,22 +146,22 @@ fn requests(v: &VariantResult) -> String {
     }
 }
 
-/// Numbers of KV blocks: without a drafter, with a drafter (if different), and in the draft's own pool (if there is
-/// one). `None` if they differ between variants.
+/// Numbers of KV blocks: (without a drafter; with a drafter, `None` if equal; in the draft's own pool, `None` if there
+/// is none). `None` if these numbers differ between variants.
 fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     let blocks = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
     let first = blocks(variants.first()?);
     variants.iter().all(|v| blocks(v) == first).then_some(first)
 }
 
-/// Replaces the no-break space, ×, · and ± of a page's text by ASCII.
+/// Replaces the no-break space, ×, · and ± in a text by ASCII.
 fn ascii(text: &str) -> String {
     text.replace('\u{a0}', " ").replace('×', "x").replace('·', "|").replace('±', "+-")
 }
 
 fn table(v: &VariantResult, show_implied: bool, width: Width) -> String {
     let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
-    // A column that is empty for all policies (no SLO, no oracle, no preemption) is left out.
+    // Leaves out a column that is empty for all policies (no SLO, no oracle, no preemption).
     let shown =
         |(_, within, of): &&Column| within.is_none_or(|one| one == width) && rows.iter().any(|p| of(p).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
@@ -231,7 +231,7 @@ fn marked(text: Option<String>, mark: bool, with: &str) -> Option<String> {
     text.map(|t| if mark { t + with } else { t })
 }
 
-/// A ratio as text, with its interval unless there is one seed only or the interval is a point.
+/// A ratio as text. Its interval follows, unless there is only one seed or both ends are equal.
 fn ratio(r: RatioInterval) -> String {
     match r.low.zip(r.high) {
         Some((low, high)) if high > low => format!("{:.3} [{low:.3}, {high:.3}]", r.mean),
@@ -239,8 +239,8 @@ fn ratio(r: RatioInterval) -> String {
     }
 }
 
-/// A mean times `unit` as text with `digits` decimals. The interval is added if `interval` is true and there are
-/// several seeds.
+/// A mean times `unit` as text, with `digits` decimals. Half the width of its interval follows if `interval` is true
+/// and there are several seeds. `None` without a value.
 fn shown(value: Option<Interval>, unit: f64, digits: usize, interval: bool) -> Option<String> {
     value.map(|i| match i.half_width.filter(|_| interval) {
         Some(half) => format!("{:.digits$} +-{:.digits$}", i.mean * unit, half * unit),

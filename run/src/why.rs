@@ -1,5 +1,5 @@
-//! The text of `--why`: why each policy is slower or faster than plain decoding. It is made from `report.json` in the
-//! results folder, so that it works for resumed, merged and finished runs alike.
+//! The text of `--why`, which says why each policy is slower or faster than plain (autoregressive) decoding. It is made
+//! from `report.json` in the results folder, so that it also works for resumed and merged runs.
 
 use crate::complete::kept_report;
 use foretoken_report::{WORDS, Why, narrow, plain_table, table_lines};
@@ -32,8 +32,8 @@ struct Policy {
     why: Option<Why>,
 }
 
-/// The tables for a results folder. There is one for each combination of swept values, with a row for each policy and
-/// below it a sentence on the slowest policy that a server can run.
+/// The tables for a results folder: one for each combination of swept values, with a row for each policy. Below each
+/// table, a sentence says why the slowest policy that a server can run is slower or faster than plain decoding.
 ///
 /// # Errors
 /// The folder's comparison cannot be read, or no policy in it can be compared with plain decoding.
@@ -70,7 +70,7 @@ fn of_variant(v: &Variant) -> String {
     let swept: Vec<String> = v.sweep.iter().map(|s| format!("{} = {}", s.path, plain(&s.value))).collect();
     let mut text = if swept.is_empty() { String::new() } else { format!("\n{}\n", swept.join(", ")) };
     text += &table_lines(&table);
-    // The sentence is about the slowest policy that a server can run.
+    // The sentence below the table is about the slowest policy that a server can run.
     let slowest = explained().filter(|(p, _)| !p.sees_hidden_truth);
     let slowest = slowest.max_by(|a, b| a.1.difference_s.mean.total_cmp(&b.1.difference_s.mean));
     slowest.map_or(text.clone(), |(_, why)| text + &why.mostly + "\n")

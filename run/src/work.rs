@@ -1,4 +1,4 @@
-//! What a long run shares with the program that started it: interrupt and progress.
+//! What a long run shares with the program that started it: the handle to stop the run, and the progress counts.
 
 use crate::bar::Counts;
 use crate::interrupt::Interrupt;
@@ -8,6 +8,6 @@ use crate::interrupt::Interrupt;
 pub struct Work {
     /// The handle by which the program stops the run.
     pub interrupt: Interrupt,
-    /// The counts of finished and of all pieces of work.
+    /// The number of finished pieces of work, and the number of all pieces.
     pub counts: Counts,
 }

@@ -1,4 +1,4 @@
-//! Cuts and adapts whole workloads.
+//! Cuts workloads, and adapts them to live and observed runs.
 
 use crate::plan::Variant;
 use foretoken_sim::{RequestId, Time, Workload};
@@ -8,13 +8,13 @@ use foretoken_spec::prompts::Prompts;
 use foretoken_traces::text::Family;
 use std::ops::Range;
 
-/// A workload of the first `requests` requests of `workload`.
+/// A workload with the first `requests` requests of `workload`.
 pub fn first(workload: &Workload, requests: usize) -> Workload {
     stretch(workload, 0..requests)
 }
 
-/// A workload of the requests with the ids `ids`, which are renumbered from 0. Ids beyond the end of `workload` are
-/// left out.
+/// A workload with those requests of `workload` whose ids are in `ids`. Their ids then count from 0. Ids beyond the end
+/// of `workload` are ignored.
 pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
     let end = workload.len().min(ids.end);
     let mut cut: Workload = (ids.start.min(end)..end).map(|id| workload.get(id as u32)).collect();
@@ -22,7 +22,8 @@ pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
     cut.recordings.clone_from(&workload.recordings);
     cut.hazards.clone_from(&workload.hazards);
     cut.prefix_block = workload.prefix_block;
-    // A session goes on as long as its turns are in the cut. A turn whose earlier turns were cut off begins a session.
+    // A session continues as long as its turns have ids in `ids`. If earlier turns were cut off, the first turn that is
+    // left begins the session.
     let own = |next: &RequestId| ids.contains(&(*next as usize)).then(|| next - ids.start as RequestId);
     let turns = workload.next_turn.get(ids.start.min(end)..end).unwrap_or_default();
     cut.next_turn = turns.iter().map(|next| own(next).unwrap_or(RequestId::MAX)).collect();
@@ -30,8 +31,8 @@ pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
     cut
 }
 
-/// Checks that a variant's requests do not wait for the answers of a session. `why` ends the message: it says what the
-/// caller cannot do.
+/// Checks that a variant has no sessions, in which requests wait for earlier answers. The error message ends with
+/// `why`, which says what the caller cannot do.
 ///
 /// # Errors
 /// The variant's workload has sessions.
@@ -43,7 +44,7 @@ pub fn refuse_sessions(variant: &Variant, why: &str) -> Result<()> {
     Err(problem.help("leave sessions out, or simulate them with `foretoken run`"))
 }
 
-/// Adapts a workload to a live or observed run: divides arrival times by `time_scale`. If prompts come from the text
+/// Adapts a workload to a live or observed run. Divides arrival times by `time_scale`. If prompts come from the text
 /// families, gives each request the family of its prompt as category.
 pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workload) {
     if time_scale != 1.0 {
@@ -55,8 +56,8 @@ pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workloa
     }
 }
 
-/// Gives each request the text family of its prompt as category. The families take turns. So simulated acceptance can
-/// differ by family, as it does on a device.
+/// Gives each request the text family of its prompt as its category; the families take turns. So simulated acceptance
+/// can differ by family, as on a device.
 pub fn assign_families(workload: &mut Workload) {
     let n = Family::ALL.len();
     workload.categories = Family::ALL.iter().map(ToString::to_string).collect();

@@ -1,12 +1,12 @@
-//! How late the server's tokens reach a client, beside a bare echo server in the same run.
+//! Measures how late the server's tokens reach a client, and compares this with a bare echo server in the same run.
 //!
 //!     cargo bench -p foretoken-server --bench lateness
 //!
 //! The server runs on one core and the client on another (`taskset`). 10, 30 and 100 requests a second come for 12
-//! seconds, and each streams for about 5 seconds, so that up to 50, 150 and 500 streams are open. A chunk is late by
-//! the time from the end of its step (`return_due`) until the client has read it. The echo server gets the same bursts:
-//! the client writes a line to each connection every 83 ms, and a line is late by the time from writing it until it is
-//! back.
+//! seconds. Each streams for about 5 seconds, so that up to 50, 150 and 500 streams are open. The lateness of a chunk
+//! is the time from the end of its step (`return_due`) until the client has read the chunk. The echo server gets the
+//! same bursts: the client writes a line to each connection every 83 ms. The lateness of a line is the time from when
+//! the client writes the line until the client has read it back.
 
 use foretoken_server::{Settings, serve};
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 const PER_S: [u64; 3] = [10, 30, 100];
 const SECONDS: u64 = 12;
-/// How long an answer streams, seconds.
+/// Duration of the stream of one answer, seconds.
 const ANSWER_S: u64 = 5;
 const STREAMS: u64 = 500;
 const TOKENS: u32 = 150;
@@ -154,7 +154,7 @@ fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }
 
-/// Requests `per_s` streams a second. Returns how late each chunk was, seconds.
+/// Sends `per_s` requests for streams each second. Returns how late each chunk was, seconds.
 async fn streams(per_s: u64) -> Vec<f64> {
     let begun = Instant::now();
     let asked = (0..per_s * SECONDS).map(|n| {

@@ -25,7 +25,8 @@ pub struct Answer {
     end: Option<End>,
 }
 
-/// The request's rounds: for each step with drafts, the numbers of drafted and of accepted tokens.
+/// A round is a step that verified drafts of the request. For each round: number of verified drafts and number of
+/// accepted drafts.
 #[derive(Default)]
 struct Rounds {
     drafted: Vec<u32>,
@@ -81,7 +82,7 @@ struct Details {
 }
 
 impl Answer {
-    /// An answer without tokens. `number` makes its id.
+    /// An answer without tokens. `number` becomes part of the answer's id.
     pub fn new(model: &str, number: u64, sending: Sending) -> Answer {
         let kind = if sending.form == Form::Chat { "chatcmpl" } else { "cmpl" };
         Answer {
@@ -100,7 +101,7 @@ impl Answer {
         }
     }
 
-    /// Whether the answer has ended.
+    /// Whether the answer has ended: the request has all its tokens, or a stop string ended the answer.
     pub fn ended(&self) -> bool {
         self.reason.is_some()
     }
@@ -123,8 +124,8 @@ impl Answer {
         had
     }
 
-    /// Adds the tokens of a step to a streamed answer, and appends their event to `into`; at the answer's end also
-    /// `[DONE]`, and before it the usage if the client asked for it.
+    /// Adds the tokens of a step to a streamed answer, and appends their event to `into`. At the end of the answer also
+    /// appends the usage, if the client asked for it, and then `[DONE]`.
     pub fn stream(&mut self, tokens: &Tokens, into: &mut Vec<u8>) {
         let had = self.add(tokens);
         let usage = self.sending.continuous_usage.then(|| self.usage());
@@ -176,7 +177,7 @@ impl Answer {
         self.whole += self.text.take(ended);
     }
 
-    /// The JSON of the finished answer, if it is not streamed.
+    /// The JSON of a finished answer that is not streamed.
     pub fn whole(&self) -> String {
         let chat = self.sending.form == Form::Chat;
         let mut choice = json!({
@@ -211,8 +212,8 @@ impl Answer {
         }
     }
 
-    /// vLLM's metrics of a request (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`);
-    /// `None` if a stop ended it early.
+    /// vLLM's metrics of a request (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`).
+    /// `None` if a stop string ended the answer before the engine ended the request.
     fn metrics(&self) -> Option<Value> {
         let end = self.end?;
         let gaps = self.tokens.saturating_sub(1);

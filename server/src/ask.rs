@@ -1,4 +1,4 @@
-//! Reads the body of a client's request: what the engine must compute, and how the answer is sent.
+//! Reads the body of a client's request: what the engine must compute, and in which form the answer is sent.
 
 use crate::prompt::{Prompt, Reading};
 use crate::refusal::Refusal;
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A request as the engine gets it.
+/// What the engine needs of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Number of prompt tokens.
@@ -30,12 +30,12 @@ pub enum Form {
     Chat,
 }
 
-/// How the answer to a request is sent.
+/// In which form the answer to a request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
     /// The interface that the request used.
     pub form: Form,
-    /// Whether tokens are sent as they come.
+    /// Whether the answer is streamed: each step's tokens are sent when the step has ended.
     pub stream: bool,
     /// Whether the stream ends with the usage.
     pub include_usage: bool,
@@ -43,9 +43,9 @@ pub struct Sending {
     pub continuous_usage: bool,
     /// Whether each chunk has the ids of its tokens.
     pub token_ids: bool,
-    /// Whether each chunk has the time at which its tokens were due, seconds since 1970.
+    /// Whether each chunk has the time at which its tokens were due (the end of their step), seconds since 1970.
     pub due: bool,
-    /// Stop strings: the answer ends before the first of them.
+    /// Stop strings. The answer ends before the first stop string that its text contains.
     pub stops: Vec<String>,
     /// Number of prompt tokens.
     pub prompt_len: u32,
@@ -58,7 +58,7 @@ pub struct Limits {
     pub model: String,
     /// Most tokens of prompt and output together.
     pub max_model_len: u32,
-    /// How prompts are split into tokens and blocks.
+    /// How prompts are split into tokens and blocks, for requests whose prompts are texts.
     pub reading: Reading,
 }
 
@@ -121,13 +121,13 @@ enum Stop {
     Some(Vec<String>),
 }
 
-/// Output tokens of a completion without `max_tokens`: the default of OpenAI and vLLM.
+/// Output tokens of a completion for which the client sets no `max_tokens`. The default of OpenAI and vLLM.
 const COMPLETION_TOKENS: i64 = 16;
 
 /// Reads the body of a request.
 ///
 /// # Errors
-/// The body is no such request, it names another model, or the engine cannot serve it.
+/// The body is not valid for this interface, it names another model than the server's, or the engine cannot serve it.
 pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), Refusal> {
     let body: Body = serde_json::from_slice(body).map_err(|e| Refusal::bad("body", e.to_string()))?;
     if let Some(model) = body.model.as_ref().filter(|model| **model != limits.model) {
@@ -202,7 +202,7 @@ pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), 
     Ok((ask, sending))
 }
 
-/// The text of a chat as one prompt: the role and the texts of each message, joined without anything between.
+/// The text of a chat as one prompt: for each message the role and then the texts. Nothing is put between them.
 fn chat(messages: &[Message]) -> Vec<u8> {
     let mut text = String::new();
     for message in messages {

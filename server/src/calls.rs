@@ -1,4 +1,4 @@
-//! The messages between the two threads: the engine's, and the one that answers clients.
+//! The messages between the server's two threads: the engine's thread, and the thread that answers clients.
 
 use crate::ask::Ask;
 use foretoken_sim::RequestId;
@@ -9,22 +9,22 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 pub enum Call {
     /// A request, the time at which it came, and the channel to its client.
     Ask(Ask, Instant, UnboundedSender<Piece>),
-    /// A client has left: its request is aborted.
+    /// The client of this request has left, so the engine aborts the request.
     Leave(RequestId),
-    /// A stop string has ended an answer: its request is aborted.
+    /// A stop string has ended the answer to this request, so the engine aborts the request.
     Stop(RequestId),
     /// A request for the text of `/metrics`.
     Metrics(oneshot::Sender<String>),
 }
 
-/// A message of the engine to a client: first `Begun`, then tokens step by step. `Busy` comes instead of `Begun`, and
-/// `Rejected` after it instead of tokens.
+/// A message of the engine to a client. Usually `Begun` comes first, and then `Tokens` for each step. If the request is
+/// refused, `Busy` comes instead of `Begun`, or `Rejected` comes after `Begun` and instead of tokens.
 pub enum Piece {
     /// The request waits or runs.
     Begun(RequestId),
-    /// Refused: this number of requests wait already.
+    /// Refused (HTTP 429): as many requests wait as the server allows; the number of waiting requests.
     Busy(usize),
-    /// Refused: the request can never run, for this reason.
+    /// Refused: the request can never run to its end. The text is the reason.
     Rejected(String),
     /// The tokens of a step.
     Tokens(Tokens),
@@ -33,13 +33,13 @@ pub enum Piece {
 /// The tokens that a step emitted for a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens {
-    /// When the step that made them ended.
+    /// When the step that made the tokens ended.
     pub due: Instant,
     /// Number of tokens.
     pub count: u32,
-    /// Draft tokens that the step verified, and those that it accepted.
+    /// Number of draft tokens that the step verified for the request, and number of drafts that it accepted.
     pub round: (u32, u32),
-    /// The end of the request; `None` if more tokens come.
+    /// Set if these are the last tokens of the request: the request's metrics. `None` if more tokens come.
     pub end: Option<End>,
 }
 

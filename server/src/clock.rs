@@ -3,7 +3,7 @@
 use foretoken_sim::Time;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The wall-clock instant at which the engine's time is zero.
+/// The wall-clock instant at which the engine's simulated time is zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     zero: Instant,
@@ -17,7 +17,7 @@ impl Clock {
         Clock { zero: Instant::now(), zero_unix_s: unix.as_secs_f64() }
     }
 
-    /// The engine's time at an instant; zero for instants before the clock's zero.
+    /// The engine's time at a wall-clock instant; zero for instants before the clock's zero.
     pub fn time_of(&self, instant: Instant) -> Time {
         Time(1000 * u64::try_from(instant.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX / 1000))
     }
@@ -27,7 +27,7 @@ impl Clock {
         self.zero + Duration::from_nanos(time.0.div_ceil(1000))
     }
 
-    /// Seconds since 1970 at an engine's time.
+    /// Seconds since 1970 at an engine time.
     pub fn unix_s(&self, time: Time) -> f64 {
         self.zero_unix_s + time.as_s()
     }

@@ -10,7 +10,8 @@ use std::sync::mpsc::Sender;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Dropped when a client is gone or its answer is complete. Unless the request has ended, this aborts it in the engine.
+/// Aborts the request in the engine when it is dropped, unless `done` is set. It is dropped when the client is gone or
+/// when the answer is complete.
 pub struct AbortOnDrop {
     /// The channel to the engine.
     pub calls: Sender<Call>,
@@ -25,7 +26,7 @@ pub struct AbortOnDrop {
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         if !self.done {
-            // Sending fails only if the engine's thread has ended; then there is nothing to abort.
+            // Sending fails only if the engine's thread has ended, and then there is nothing to abort.
             let _ = self.calls.send(if self.stopped { Call::Stop(self.id) } else { Call::Leave(self.id) });
         }
     }
@@ -65,8 +66,8 @@ impl Stream for Events {
             }
             Some(Piece::Begun(_) | Piece::Busy(_)) => {}
             None if self.abort.done => return Poll::Ready(None),
-            // The engine has ended. An error breaks the connection, so that the client does not take the answer as
-            // whole.
+            // The engine has ended before the answer was complete. The error breaks the connection, so that the client
+            // does not take the answer as complete.
             None => return Poll::Ready(Some(Err(io::Error::other("the server ends")))),
         }
         Poll::Ready(Some(Ok(events)))

@@ -1,4 +1,4 @@
-//! The thread that answers clients: the HTTP paths, and how a request is passed to the engine and answered.
+//! The thread that answers clients: the HTTP paths, how a request is passed to the engine, and how the answer is sent.
 
 use crate::answer::Answer;
 use crate::ask::{self, Form, Limits};
@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Largest request body, bytes: enough for a prompt of a million token ids.
 const MOST: usize = 16 << 20;
-/// How long open connections may still send after the server was asked to end.
+/// How long open connections may still send data after the server was asked to end.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The state that all HTTP handlers share.
@@ -54,7 +54,7 @@ impl HandlerState {
     }
 }
 
-/// Answers clients until [`GRACE`] after a message arrived on `closed`.
+/// Answers clients until a message arrives on `closed`, and for [`GRACE`] after it.
 ///
 /// # Errors
 /// The connection to the network fails.
@@ -72,14 +72,14 @@ pub fn answer(listener: TcpListener, state: HandlerState, closed: oneshot::Recei
         .with_state(state);
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        // Small packets are sent at once (TCP_NODELAY): a token must not wait for later tokens.
+        // Sends small packets at once (TCP_NODELAY), so that a token does not wait for later tokens.
         let listener = listener.tap_io(|connection| {
             let _ = connection.set_nodelay(true);
         });
         let served = async { axum::serve(listener, app).await };
         tokio::select! {
             served = served => served,
-            // Gives open connections time to send what is in their buffers.
+            // Gives open connections time to send the data in their buffers.
             () = async { let _ = closed.await; tokio::time::sleep(GRACE).await } => Ok(()),
         }
     })?;

@@ -22,11 +22,11 @@ const INTER_TOKEN: &[f64] =
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// By itself, or at a stop string.
+    /// The request reached its own output length, or a stop string ended its answer.
     Stop,
-    /// At the most tokens that the client allowed.
+    /// The answer has as many tokens as the client allowed.
     Length,
-    /// Because its client left.
+    /// The client left.
     Abort,
 }
 
@@ -99,7 +99,8 @@ impl Metrics {
         }
     }
 
-    /// Counts the tokens, and the drafts if there were any, of one request in one step.
+    /// Counts the output tokens of one request in one step. If the step verified drafts of the request, counts these
+    /// and the accepted ones too.
     pub fn emitted(&mut self, e: &Emitted) {
         self.generation_tokens.inc_by(e.tokens.into());
         if e.drafted == 0 {
@@ -115,8 +116,8 @@ impl Metrics {
         self.accepted_per_pos.iter().take(e.accepted as usize).for_each(IntCounter::inc);
     }
 
-    /// Records what is known at a request's first token: the number of its prompt tokens, how many of them the prefix
-    /// cache had (`cached`; `None` without prefix caching), its time in the queue and its TTFT in seconds.
+    /// Records a request at its first token: the number of its prompt tokens, how many of these the prefix cache had
+    /// (`cached`; `None` without prefix caching), and its time in the queue and its TTFT, in seconds.
     pub fn first_token(&self, prompt_len: u32, cached: Option<u32>, queue_s: f64, ttft_s: f64) {
         self.prompt_tokens.inc_by(prompt_len.into());
         if let Some(cached) = cached {
@@ -127,12 +128,12 @@ impl Metrics {
         self.ttft.observe(ttft_s);
     }
 
-    /// Counts the time between two emissions of a request, seconds.
+    /// Records the time between two emissions of a request, seconds.
     pub fn gap(&self, gap_s: f64) {
         self.inter_token.observe(gap_s);
     }
 
-    /// Counts the end of a request. `e2e_s` is `None` if its client left.
+    /// Counts the end of a request. `e2e_s` is its end-to-end latency, seconds; `None` if its client left.
     pub fn ended(&self, how: Finished, e2e_s: Option<f64>) {
         let reason = match how {
             Finished::Stop => "stop",

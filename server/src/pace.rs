@@ -1,4 +1,5 @@
-//! The engine's thread: begins a step when its time has come, and sends its tokens when it has ended.
+//! The engine's thread. It runs a step once the wall clock has reached the step's begin, and sends the step's tokens
+//! once the wall clock has reached the step's end.
 
 use crate::ask::Ask;
 use crate::calls::{Call, End, Piece, Tokens};
@@ -14,15 +15,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Longest wait of the thread before it checks again whether it was asked to end.
+/// Longest time that the thread waits before it checks again whether it was asked to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Totals of a server's run.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// Requests that were answered to their end.
+    /// Requests whose whole answer was sent.
     pub answered: u64,
-    /// Requests whose clients left.
+    /// Requests that were aborted because their clients left.
     pub aborted: u64,
     /// Requests that were refused because too many waited.
     pub refused: u64,
@@ -37,9 +38,10 @@ pub struct Served {
 struct Stream {
     to: UnboundedSender<Piece>,
     prompt_len: u32,
-    /// Whether it ends at the most tokens that its client allowed (finish reason `length`).
+    /// Whether the answer will have as many tokens as its client allowed (finish reason `length`).
     full: bool,
-    /// Times of its arrival, its first emission and its last emission; `Time::MAX` before the first.
+    /// Times of the request's arrival, its first emission and its last emission. Before the first emission `first` and
+    /// `last` are `Time::MAX`.
     arrived: Time,
     first: Time,
     last: Time,
@@ -114,7 +116,8 @@ impl<'e> Pace<'e> {
         Ok(self.served)
     }
 
-    /// The time until the next token, log line or step is due, at most [`LOOK`].
+    /// The time until the next token, log line or step is due. It is [`LOOK`] if that time is longer or if nothing is
+    /// due.
     fn idle(&self) -> Duration {
         let token = self.tokens.front().map_or(Time::MAX, |e| e.at);
         let step = self.steps.front().map_or(Time::MAX, |step| step.written);
@@ -133,13 +136,13 @@ impl<'e> Pace<'e> {
             Call::Metrics(to) => {
                 let (load, waiting) = (self.engine.load(), self.waiting());
                 let preemptions = self.engine.totals().preemptions;
-                // Sending fails if the client has left; then it needs no answer.
+                // Sending fails if the client has left, and then no answer is needed.
                 let _ = to.send(self.metrics.text(&load, waiting, preemptions));
             }
         }
     }
 
-    /// Number of requests that wait, requests that have not reached the scheduler yet included.
+    /// Number of requests that do not run yet. Requests that have not reached the scheduler yet count.
     fn waiting(&self) -> usize {
         self.streams.len().saturating_sub(self.engine.load().running as usize)
     }
@@ -161,7 +164,7 @@ impl<'e> Pace<'e> {
         let id = self.engine.give_new(request);
         let arrived = self.last_arrival;
         let stream = Stream { to, prompt_len: ask.prompt_len, full, arrived, first: Time::MAX, last: Time::MAX };
-        // Sending fails if the client has left already. Its stream reports that with `Leave`.
+        // Sending fails if the client has left already. The client's `Events` report that with a `Leave` message.
         let _ = stream.to.send(Piece::Begun(id));
         self.streams.insert(id, stream);
     }
@@ -181,7 +184,8 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Queues the tokens and log lines of the engine's last steps, and answers requests that it rejected.
+    /// Queues the tokens and the log lines of the steps that the engine has just run, until they are due. Sends
+    /// `Rejected` to clients whose requests the engine rejected.
     fn take_out(&mut self) {
         self.tokens.extend(self.out.emitted.drain(..));
         match self.log {
@@ -233,7 +237,7 @@ impl<'e> Pace<'e> {
             cached_tokens: cached,
         });
         let tokens = Tokens { due, count: e.tokens, round: (e.drafted, e.accepted), end };
-        // Sending fails if the client has left. Its stream reports that with `Leave`.
+        // Sending fails if the client has left. The client's `Events` report that with a `Leave` message.
         let _ = stream.to.send(Piece::Tokens(tokens));
         if e.ended {
             let how = if stream.full { Finished::Length } else { Finished::Stop };

@@ -16,17 +16,18 @@ pub enum Prompt {
 /// How prompts are split into tokens and blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// How many bytes of text make a token. There is no tokenizer.
+    /// Number of bytes of text that count as one token. There is no tokenizer.
     pub bytes_per_token: usize,
     /// Number of tokens in a block of the prefix cache; `None` without prefix caching.
     pub block: Option<usize>,
 }
 
 impl Prompt {
-    /// Number of tokens, and an id for each full block. Prompts with equal beginnings have equal ids there.
+    /// Returns the number of the prompt's tokens and an id for each full block of `by.block` tokens; no ids without
+    /// prefix caching. Prompts that begin with the same blocks have the same ids for these blocks.
     ///
     /// # Errors
-    /// The prompt is empty or has 2^32 tokens or more, or there are several.
+    /// The prompt is empty or has 2^32 tokens or more, or the request has several prompts.
     pub fn read(self, by: Reading) -> Result<(u32, Vec<u64>), Refusal> {
         let several =
             || Refusal::bad("prompt", "one prompt a request is served: send the others in requests of their own");
@@ -46,7 +47,7 @@ impl Prompt {
 }
 
 impl Reading {
-    /// As [`Prompt::read`], for a text.
+    /// As [`Prompt::read`], for the bytes of a text.
     pub fn text(self, bytes: &[u8]) -> Result<(u32, Vec<u64>), Refusal> {
         self.tokens(bytes, bytes.len().div_ceil(self.bytes_per_token), self.bytes_per_token)
     }
@@ -59,7 +60,7 @@ impl Reading {
         self.tokens(&bytes, ids.len(), size_of::<u32>())
     }
 
-    /// As [`Prompt::read`], for `tokens` tokens of `width` bytes each in `bytes`; the last token may have fewer bytes.
+    /// As [`Prompt::read`]. `bytes` has `tokens` tokens of `width` bytes each; the last token may have fewer bytes.
     fn tokens(self, bytes: &[u8], tokens: usize, width: usize) -> Result<(u32, Vec<u64>), Refusal> {
         if tokens == 0 {
             return Err(Refusal::bad("prompt", "the prompt is empty"));
@@ -68,7 +69,7 @@ impl Reading {
             u32::try_from(tokens).map_err(|_| Refusal::bad("prompt", "the prompt is longer than 2^32 tokens"))?;
         let mut prefix = Vec::new();
         if let Some(block) = self.block {
-            // An id is a hash of the block and of all blocks before it, as vLLM's are.
+            // An id is a hash of the block and of all blocks before it, as in vLLM.
             let mut before = blake3::Hash::from_bytes([0; 32]);
             for block in bytes.chunks_exact(block * width) {
                 before = blake3::Hasher::new().update(before.as_bytes()).update(block).finalize();
@@ -99,7 +100,7 @@ mod tests {
         let (ids, blocks) = read("[1, 2, 3]").unwrap();
         assert_eq!((ids, blocks.len()), (3, 1));
         assert_eq!(read("[[1, 2]]").unwrap().1, blocks);
-        // A block with equal tokens after another first block has another id.
+        // The same tokens in a block behind another first block have another id.
         assert_ne!(read("[5, 6, 1, 2]").unwrap().1[1], blocks[0]);
     }
 

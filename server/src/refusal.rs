@@ -20,12 +20,13 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A field of the request is wrong. The message is clipped: it may quote what the client sent.
+    /// A refusal with this status, because the field `param` is wrong. The message is clipped, because it may quote
+    /// what the client sent.
     pub fn of(status: StatusCode, param: &'static str, message: impl AsRef<str>) -> Refusal {
         Refusal { status, message: clip(message.as_ref(), MESSAGE).into_owned(), param: Some(param) }
     }
 
-    /// The request is wrong: 400.
+    /// A refusal with status 400, because the field `param` is wrong.
     pub fn bad(param: &'static str, message: impl AsRef<str>) -> Refusal {
         Refusal::of(StatusCode::BAD_REQUEST, param, message)
     }

@@ -1,4 +1,4 @@
-//! Runs a server: starts its two threads and waits for their end.
+//! Runs a server: starts its two threads and waits until both have ended.
 
 use crate::clock::Clock;
 use crate::http::{HandlerState, answer};
@@ -14,10 +14,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-/// Serves until `interrupt` is set, and returns the totals. `config` is the engine's. The n-th request takes category,
-/// priority, TPOT limit, recording and output length (within the limits that its client gives) from the n-th request of
-/// the workload `likeness`, which begins again after its last one. `begun` is called with the address once the server
-/// listens.
+/// Serves until `interrupt` is set, and returns the totals. `config` is the configuration of `engine`. `begun` is
+/// called with the address once the server listens.
+///
+/// The n-th request that a client sends takes its category, priority, TPOT limit and recording from the n-th request of
+/// the workload `likeness`. It also takes the output length from there, within the limits that the client gives. After
+/// the last request of `likeness` the first one follows again.
 ///
 /// # Errors
 /// The address is in use, or the step log cannot be written.
@@ -49,7 +51,7 @@ pub fn serve(
         begun(address);
         let pace = Pace::new(engine, likeness, clock, settings.max_waiting, config.prefix_caching, metrics, log);
         let served = pace.keep(&asked, interrupt);
-        // Without the engine, connections whose answers have not ended are closed.
+        // After this the HTTP thread closes the connections whose answers have not ended.
         drop(asked);
         let _ = close.send(());
         answering.join().expect("the thread does not panic").map_err(bad)?;

@@ -1,5 +1,5 @@
-//! The step log: a line a step in vLLM's form (`--enable-logging-iteration-details`, `v1/metrics/loggers.py` of 0.32),
-//! with times as `experiments/vllm-logging.json` writes them.
+//! The step log: one line for each step, in vLLM's form (`--enable-logging-iteration-details`, `v1/metrics/loggers.py`
+//! of 0.32). Times are written as in `experiments/vllm-logging.json`.
 
 use crate::clock::Clock;
 use foretoken_sim::online::StepLine;

@@ -1,9 +1,9 @@
-//! The text of an answer, and where a stop string ends it.
+//! The text of an answer, and the place at which a stop string ends the text.
 
-/// Number of letters: the tokens of answers are the letters from a to z, again and again.
+/// The tokens of an answer are the letters from a to z, again and again. This is the number of letters.
 const LETTERS: usize = 26;
 
-/// The id of an answer's `n`-th token, from 0: the letter's byte.
+/// The id of an answer's `n`-th token (from 0): the ASCII code of its letter.
 pub fn token_id(n: usize) -> u32 {
     u32::from(b'a') + (n % LETTERS) as u32
 }
@@ -15,18 +15,20 @@ pub struct Text {
     /// How many bytes of the text [`take`](Text::take) has returned.
     taken: usize,
     stops: Vec<String>,
-    /// Bytes at the end that are held back, because they may be the beginning of a stop string.
+    /// Number of bytes at the end of an unfinished text that are held back, because they may be the beginning of a stop
+    /// string: one less than the longest stop string has.
     held: usize,
 }
 
 impl Text {
-    /// An empty text that ends before the first of `stops`.
+    /// An empty text. Once tokens complete a string of `stops`, the text ends before that string.
     pub fn new(stops: Vec<String>) -> Text {
         let held = stops.iter().map(String::len).max().unwrap_or(1) - 1;
         Text { text: String::new(), taken: 0, stops, held }
     }
 
-    /// Adds `tokens` tokens. If this completes a stop string, cuts the text before it and returns the stop string.
+    /// Appends `tokens` tokens. If a stop string is now complete, cuts the text before that string and returns the
+    /// string.
     pub fn add(&mut self, tokens: usize) -> Option<String> {
         let had = self.text.len();
         self.text.extend((had..had + tokens).map(|n| char::from(token_id(n) as u8)));
@@ -37,7 +39,8 @@ impl Text {
         Some(stop)
     }
 
-    /// The text since the last call. Unless the answer has `ended`, bytes that may begin a stop string are held back.
+    /// The text that was added since the last call. Unless the answer has `ended`, the last `held` bytes are not
+    /// returned yet, because a stop string may begin there.
     pub fn take(&mut self, ended: bool) -> &str {
         let end = if ended { self.text.len() } else { self.text.len().saturating_sub(self.held).max(self.taken) };
         let from = std::mem::replace(&mut self.taken, end);

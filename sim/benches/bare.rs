@@ -1,7 +1,7 @@
 //! Compares the engine with a minimal simulation loop: `cargo bench -p foretoken-sim --bench bare`.
 //!
-//! The bare loop serves the same arrivals with the same random draws and the same step times. It has no KV blocks, no
-//! policy, and no records but the end of the last request. Engine and loop run in turns, so that both see the same
+//! The bare loop serves the same arrivals with the same random draws and the same step times. It has no KV blocks and
+//! no policy, and it records only the end of the last request. Engine and loop run in turns, so that both see the same
 //! state of the machine. The ratio is between medians.
 
 #![allow(missing_docs)]
@@ -23,18 +23,19 @@ struct Decoding {
     /// Output tokens so far, and output tokens that are left.
     emitted: u32,
     left: u32,
-    /// Which drafts are right; empty without drafts.
+    /// Which drafts of the request are right; empty if the run has no drafts.
     truth: TruthRow,
 }
 
-/// Serves the yardstick's requests and returns the end of the last one. `k` is the draft length; with `skip` the steps
-/// between two arrivals or completions run in a short loop.
+/// Serves the benchmark's workload in the bare loop and returns the end of the last request. `k` is the draft length.
+/// With `skip`, the steps between two arrivals or completions run in a short inner loop.
 fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
     let (w, target, coin) = (y.workload(), target(), y.coin());
     let (mut now, mut next, mut context) = (Time::ZERO, 0, 0u64);
     let mut running: Vec<Decoding> = Vec::new();
     let mut spare: Vec<TruthRow> = Vec::new();
-    // The prompt at the head of the queue: the index of its request, and its tokens that are not computed yet.
+    // The prompt at the head of the queue: the index of its request, and the number of its tokens that are not computed
+    // yet.
     let mut prompt = (0, w.prompt_len[0]);
     loop {
         while next < w.len() && w.arrival[next] <= now {
@@ -118,7 +119,8 @@ fn main() {
         let run = y.run(k, skip);
         let end = run.records.finish.iter().max().copied().unwrap_or_default();
         let ours = bare(y, k, skip);
-        // Both simulate the same requests with the same draws, so both must end at nearly the same time.
+        // Engine and bare loop simulate the same requests with the same draws, so they must end at nearly the same
+        // time.
         let off = (ours.as_s() / end.as_s() - 1.0).abs();
         assert!(off < 1e-3, "{name}: the bare loop ends at {} s, the engine at {} s", ours.as_s(), end.as_s());
         let (mut engine, mut least) = (Vec::new(), Vec::new());

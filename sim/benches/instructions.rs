@@ -1,8 +1,8 @@
 //! Instruction counts of the engine core with limits: `cargo bench -p foretoken-sim --bench instructions` (needs
 //! valgrind and `cargo install gungraun-runner`; x86-64 only).
 //!
-//! Times on shared machines vary by 40 %, instruction counts do not. A benchmark fails when it takes over 5 % more
-//! instructions than the count committed here. When a change makes the engine cheaper, lower the count.
+//! Times on shared machines vary by 40 %; instruction counts do not vary. A benchmark fails if it takes over 5 % more
+//! instructions than the count that is committed here. When a change makes the engine cheaper, lower the count.
 
 #![allow(missing_docs)]
 
@@ -19,7 +19,7 @@ use yardstick::*;
 
 /// The committed size and instruction count of a benchmark's run.
 struct Count {
-    /// Number of request-steps in the run: the sum of its decode batch sizes.
+    /// Number of request-steps in the run: the sum over all steps of the number of decode requests.
     request_steps: u64,
     /// Number of instructions of the whole run (rustc 1.95, baseline x86-64).
     instructions: u64,
@@ -27,7 +27,8 @@ struct Count {
 
 /// Without drafts, step by step: 98 instructions a request-step.
 const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 249_700_000 };
-/// Without drafts, skipping through stretches: 25 instructions a request-step.
+/// Without drafts, with the decode steps between two arrivals or completions computed in one go: 25 instructions a
+/// request-step.
 const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 63_700_000 };
 /// Four drafts a round: 200 instructions a request-step.
 const FIXED_4: Count = Count { request_steps: 762_786, instructions: 152_300_000 };
@@ -46,8 +47,8 @@ impl Count {
         config
     }
 
-    /// Runs the yardstick with draft length `k`, 0 for autoregressive. Panics if the run has another number of
-    /// request-steps than the committed one.
+    /// Runs the benchmark's workload with draft length `k`, 0 for autoregressive. Panics if the run's number of
+    /// request-steps differs from the committed number.
     fn run(&self, y: &Yardstick, k: u32, skip_stretches: bool) -> Run {
         let run = black_box(y.run(k, skip_stretches));
         assert_eq!(run.totals.request_steps, self.request_steps, "the yardstick is another one");

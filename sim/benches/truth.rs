@@ -1,6 +1,7 @@
-//! Times how long it takes to draw which drafts of a request are right (its truth), and to draw a confidence.
+//! Measures how long it takes to draw which drafts of a request are right (the request's truth), and to draw a
+//! confidence.
 //!
-//! `fill` reports the time for 4,096 positions; `confidence` the time for one draw.
+//! `fill` reports the time for 4,096 positions; `confidence` reports the time for one draw.
 
 #![allow(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! The trait of wrappers around a policy. It passes every call on. A wrapper overrides the hooks in which it delays,
-//! watches or records.
+//! The trait of wrappers around a policy. A wrapper passes every call on to the policy. It overrides the hooks in which
+//! it delays, watches or records.
 
 use crate::drafts::{Drafts, Wants};
 use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome};
@@ -13,22 +13,23 @@ pub trait Around: Send {
     /// The wrapped policy, mutable.
     fn inner_mut(&mut self) -> &mut dyn SpecPolicy;
 
-    /// Called for [`SpecPolicy::wants`].
+    /// Called in place of [`SpecPolicy::wants`]. By default it calls the wrapped policy's `wants`.
     fn around_wants(&self) -> Wants {
         self.inner().wants()
     }
 
-    /// Called for [`SpecPolicy::propose`].
+    /// Called in place of [`SpecPolicy::propose`]. By default it calls the wrapped policy's `propose`.
     fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.inner_mut().propose(batch, plan);
     }
 
-    /// Called for [`SpecPolicy::observe`].
+    /// Called in place of [`SpecPolicy::observe`]. By default it calls the wrapped policy's `observe`.
     fn around_observe(&mut self, outcome: &StepOutcome) {
         self.inner_mut().observe(outcome);
     }
 
-    /// Called for [`SpecPolicy::request_finished`].
+    /// Called in place of [`SpecPolicy::request_finished`]. By default it calls the wrapped policy's
+    /// `request_finished`.
     fn around_request_finished(&mut self, id: RequestId) {
         self.inner_mut().request_finished(id);
     }
@@ -82,7 +83,7 @@ impl<T: Around> SpecPolicy for T {
 
 #[cfg(test)]
 mod tests {
-    /// If the wrapper forgot a hook of the trait, the hook's default would run silently.
+    /// If the wrapper did not pass a hook of the trait on, the hook's default would run, and no error would show it.
     #[test]
     fn every_hook_of_a_policy_is_passed_on() {
         let hooks = |source: &'static str, from: &str| -> Vec<&'static str> {

@@ -1,4 +1,4 @@
-//! The trait of wrappers around an executor, which watch what the executor does or make it fail.
+//! The trait of wrappers around an executor. A wrapper watches what the executor does, or makes it fail.
 
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
@@ -21,27 +21,27 @@ pub trait AroundExecutor {
     /// The wrapped executor, mutable.
     fn inner_mut(&mut self) -> &mut Self::Inner;
 
-    /// Called for [`Executor::begin_iteration`].
+    /// Called in place of [`Executor::begin_iteration`]. By default it calls the wrapped executor's method.
     fn around_begin_iteration(&mut self) {
         self.inner_mut().begin_iteration();
     }
 
-    /// Called for [`Executor::wait_until`].
+    /// Called in place of [`Executor::wait_until`]. By default it calls the wrapped executor's method.
     fn around_wait_until(&mut self, at: Time) {
         self.inner_mut().wait_until(at);
     }
 
-    /// Called for [`Executor::cap_draft_limits`].
+    /// Called in place of [`Executor::cap_draft_limits`]. By default it calls the wrapped executor's method.
     fn around_cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         self.inner_mut().cap_draft_limits(ids, emitted, limit);
     }
 
-    /// Called for [`Executor::charge_decision`].
+    /// Called in place of [`Executor::charge_decision`]. By default it calls the wrapped executor's method.
     fn around_charge_decision(&mut self, moment: Moment) {
         self.inner_mut().charge_decision(moment);
     }
 
-    /// Called for [`Executor::draft`].
+    /// Called in place of [`Executor::draft`]. By default it calls the wrapped executor's method.
     ///
     /// # Errors
     /// The errors of [`Executor::draft`].
@@ -49,7 +49,7 @@ pub trait AroundExecutor {
         Ok(self.inner_mut().draft(step, pass, out)?)
     }
 
-    /// Called for [`Executor::verify`].
+    /// Called in place of [`Executor::verify`]. By default it calls the wrapped executor's method.
     ///
     /// # Errors
     /// The errors of [`Executor::verify`].
@@ -58,7 +58,7 @@ pub trait AroundExecutor {
     }
 }
 
-/// Steps are never skipped, because a wrapper must see every step.
+/// No steps are computed in one go, because a wrapper must see every step.
 impl<T: AroundExecutor> Executor for T {
     type Error = <T as AroundExecutor>::Error;
     const SKIPS: bool = false;

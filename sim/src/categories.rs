@@ -1,23 +1,25 @@
-//! The categories of requests, as scheduler and policies read them.
+//! The categories of requests, for the scheduler and for policies.
 
 use crate::workload::RequestId;
 
-/// The category of each request, as a label of the request says it (chat, code, documents).
+/// The category of each request (chat, code, documents), as the request's own label says.
 ///
-/// It has the categories of a whole workload by request id. A policy reads what its own batch has
-/// ([`BatchView::category`](crate::BatchView::category)), so it learns nothing of requests that have not arrived.
+/// This has the categories of a whole workload, by request id. A policy reads only the categories of the requests in
+/// its batch ([`BatchView::category`](crate::BatchView::category)), so it learns nothing of requests that have not
+/// arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Categories<'a> {
     by_id: &'a [u16],
 }
 
 impl<'a> Categories<'a> {
-    /// Categories by request id; empty if requests have none.
+    /// `by_id` has the category of each request by request id. It is empty if the workload has no categories.
     pub const fn by_id(by_id: &'a [u16]) -> Self {
         Categories { by_id }
     }
 
-    /// The category of a request; `None` if requests have none.
+    /// The category of a request: an index into the workload's list of categories. `None` if the workload has no
+    /// categories.
     pub(crate) fn of(self, id: RequestId) -> Option<u16> {
         self.by_id.get(id as usize).copied()
     }

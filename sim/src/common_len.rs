@@ -1,6 +1,6 @@
-//! The length that all requests of a batch have.
+//! Finds out whether all requests of a batch have the same length.
 
-/// The length that all of `lens` have; `None` if they differ, or if there are none.
+/// The common value of all `lens`. `None` if they differ, or if `lens` is empty.
 #[inline]
 pub(crate) fn common(lens: &[u32]) -> Option<u32> {
     let &first = lens.first()?;

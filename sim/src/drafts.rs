@@ -3,30 +3,32 @@
 use crate::common_len::common;
 use crate::tree::DraftTree;
 
-/// The values that a policy reads. A value is computed (and, on hardware, copied back) only if it is wanted.
+/// The values that a policy reads of the drafts. Executors compute a value (and, on hardware, copy it to the host) only
+/// if the policy wants it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// The draft's probability of each token it drafted.
+    /// The draft's probability of each token that it drafted.
     pub confidence: bool,
-    /// The entropy, in nats, of the distribution each token was drafted from.
+    /// The entropy, in nats, of the distribution from which each token was drafted.
     pub entropy: bool,
-    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one, known after verification.
+    /// KL(target ‖ draft), in nats, at each verified position up to the first rejected draft. Known only after
+    /// verification.
     pub divergence: bool,
-    /// Which probability of a token the policy gets as its confidence.
+    /// Which probability of a token the policy is shown as the token's confidence.
     pub shown: Shown,
 }
 
-/// Which probability of a token a policy gets as its confidence. All but the first need the acceptance source's
-/// [law](crate::acceptance::Law), which only simulations have.
+/// Which probability of a token a policy is shown as the token's confidence. `Calibrated` and `OwnRate` need the
+/// acceptance source's [law](crate::acceptance::Law), which only simulations have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shown {
-    /// The draft's own probability of its token, as a server has it.
+    /// The draft's own probability of its token. This is what a real server has.
     #[default]
     Confidence,
     /// The probability that the token is right, by the true curve of the confidence.
     Calibrated,
-    /// The probability that the token is right if all tokens before it in its round are, by the true curve and by the
-    /// request's own rate.
+    /// The probability that the token is right if all tokens before it in its round are right, by the true curve of the
+    /// confidence and by the request's own rate.
     OwnRate,
 }
 
@@ -44,10 +46,11 @@ impl Wants {
 /// The drafts of a step, and which of them are to be verified.
 #[derive(Debug, Default)]
 pub struct Drafts {
-    /// Number of draft tokens of each request so far; for a tree, its depth.
+    /// Number of draft tokens of each request so far. For a tree: the depth of the tree.
     pub draft_len: Vec<u32>,
-    /// Number of draft tokens of each request to verify. Equals `draft_len` until `select` lowers it. For a tree, the
-    /// depth of the deepest token to verify, which follows from the [kept](DraftTree::keep) nodes.
+    /// Number of draft tokens of each request to verify. Equals `draft_len` until the policy's `select` lowers it. For
+    /// a tree: the depth of the deepest node to verify; it follows from the nodes that the policy
+    /// [keeps](DraftTree::keep).
     pub verify_len: Vec<u32>,
     /// The tree of each request, when [trees are drafted](Drafts::in_trees).
     pub trees: Vec<DraftTree>,
@@ -55,7 +58,7 @@ pub struct Drafts {
     pub wants: Wants,
     /// Draft passes in this step so far.
     pub passes: u32,
-    /// Which requests left the draft batch early (see `stop`).
+    /// Whether each request left the draft batch before its planned length ([`stop`](Drafts::stop)).
     stopped: Vec<bool>,
     any_stopped: bool,
     confidence: Vec<f64>,
@@ -64,13 +67,15 @@ pub struct Drafts {
     stride: usize,
     in_trees: bool,
     undecided: bool,
-    /// Drafted and verified tokens of a request, if [`note_common`](Drafts::note_common) found them equal for all.
+    /// Number of drafted and number of verified tokens of every request. `None` unless
+    /// [`note_common`](Drafts::note_common) found that all requests have the same numbers.
     common: Option<(u32, u32)>,
-    /// Tokens drafted and tokens kept, for each tree.
+    /// For each tree: number of drafted tokens, and number of tokens to verify.
     tree_tokens: Vec<(u32, u32)>,
 }
 
-/// Written by hand so that `clone_from` keeps the buffers: outcomes that reach a policy late are copied in every step.
+/// Written by hand so that `clone_from` reuses the buffers: with delayed feedback to the policy, outcomes are copied in
+/// every step.
 impl Clone for Drafts {
     fn clone(&self) -> Drafts {
         let mut copy = Drafts::default();
@@ -94,7 +99,8 @@ impl Clone for Drafts {
 }
 
 impl Drafts {
-    /// Empties the drafts, for a batch of `n` requests with at most `max_draft_len` tokens each. Keeps the buffers.
+    /// Empties the drafts, and begins a batch of `n` requests with at most `max_draft_len` drafts each. Reuses the
+    /// buffers.
     #[inline]
     pub fn reset(&mut self, n: usize, max_draft_len: u32) {
         self.draft_len.clear();
@@ -117,7 +123,7 @@ impl Drafts {
         }
     }
 
-    /// Begins a batch of `n` requests whose drafts will be copied from `from`. Keeps the buffers.
+    /// Begins a batch of `n` requests whose drafts will be copied from `from`, row by row. Reuses the buffers.
     pub(crate) fn begin_copy(&mut self, from: &Drafts, n: usize) {
         self.reset(n, from.stride as u32);
         if from.in_trees {
@@ -129,7 +135,7 @@ impl Drafts {
     }
 
     /// Moves the drafts of row `row` of `from` to row `i`. Does nothing if only one of the two has trees, or if their
-    /// longest drafts differ. Divergences are left out, because they are known only after verification.
+    /// limits of the draft length differ. Divergences are not moved, because they are known only after verification.
     pub(crate) fn copy_row(&mut self, i: usize, from: &mut Drafts, row: usize) {
         if self.in_trees != from.in_trees || self.stride != from.stride {
             return;
@@ -150,7 +156,7 @@ impl Drafts {
         }
     }
 
-    /// Appends the drafts of row `row` of `from` as a new last row.
+    /// Appends a row, and moves the drafts of row `row` of `from` into it.
     pub(crate) fn push_row(&mut self, from: &mut Drafts, row: usize) {
         let i = self.draft_len.len();
         self.draft_len.push(0);
@@ -174,7 +180,8 @@ impl Drafts {
         self.common = None;
     }
 
-    /// Lowers the drafts to verify to each request's limit; the other drafts are lost.
+    /// Before verification: lowers the number of drafts to verify to each request's limit, and drops the drafts beyond
+    /// the limit.
     pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
         self.common = None;
         if self.in_trees {
@@ -185,12 +192,12 @@ impl Drafts {
         self.verify_len.iter_mut().zip(limit).for_each(|(v, &limit)| *v = (*v).min(limit));
     }
 
-    /// The most tokens of a chain, or levels of a tree, that may be drafted.
+    /// The most tokens of a chain, or levels of a tree, that may be drafted for a request.
     pub(crate) fn max_draft_len(&self) -> u32 {
         self.stride as u32
     }
 
-    /// Sets the values that the policy reads in this step, and makes room for them.
+    /// Sets which values the policy reads in this step, and makes room for these values.
     #[inline]
     pub fn want(&mut self, wants: Wants) {
         self.wants = wants;
@@ -229,8 +236,8 @@ impl Drafts {
         self.entropy[i * self.stride + j] = nats;
     }
 
-    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`; known after
-    /// verification, for j up to the number of accepted tokens.
+    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`. Known only after
+    /// verification, and only for j up to the number of accepted tokens.
     #[inline]
     pub fn divergence(&self, i: usize, j: usize) -> f64 {
         self.divergence[i * self.stride + j]
@@ -242,24 +249,27 @@ impl Drafts {
         self.divergence[i * self.stride + j] = nats;
     }
 
-    /// Takes the request at batch index `i` out of the draft batch; the tokens drafted so far stay.
+    /// Takes the request at batch index `i` out of the next draft passes of this step. The tokens that it has drafted
+    /// stay.
     pub fn stop(&mut self, i: usize) {
         self.stopped[i] = true;
         self.any_stopped = true;
     }
 
-    /// Says that the policy decided nothing at this moment, so that no decision time is charged. The default hooks
-    /// between passes and before verification call this; a policy that decides only sometimes calls it itself.
+    /// Says that the policy decided nothing at this moment, so that the engine charges no decision time. The default
+    /// hooks of a policy between passes and before verification call this. A policy that decides only in some steps
+    /// calls it in the other steps.
     pub fn nothing_to_decide(&mut self) {
         self.undecided = true;
     }
 
-    /// False if [`nothing_to_decide`](Drafts::nothing_to_decide) was called since the last call of this method.
+    /// Whether the policy decided something: false if [`nothing_to_decide`](Drafts::nothing_to_decide) was called since
+    /// the last call of this method.
     pub(crate) fn was_decided(&mut self) -> bool {
         !std::mem::take(&mut self.undecided)
     }
 
-    /// Starts an empty tree for each of `n` requests. Keeps the buffers.
+    /// Starts an empty tree for each of `n` requests. Reuses the buffers.
     pub(crate) fn plant(&mut self, n: usize) {
         if self.trees.len() < n {
             self.trees.resize_with(n, DraftTree::default);
@@ -275,8 +285,8 @@ impl Drafts {
         self.in_trees
     }
 
-    /// Counts the trees after selection: tokens drafted, tokens kept, and depth to verify. Panics if more tokens are
-    /// kept than the request's limit allows.
+    /// Counts the tokens of each tree after selection: drafted tokens, kept tokens, and the depth of the deepest kept
+    /// token. Does nothing for chains. Panics if a tree keeps more tokens than its request's limit allows.
     pub(crate) fn measure_trees(&mut self, limit: &[u32]) {
         if !self.in_trees {
             return;
@@ -296,7 +306,8 @@ impl Drafts {
         if self.in_trees { self.tree_tokens[i] } else { (self.draft_len[i], self.verify_len[i]) }
     }
 
-    /// Shortens the plan of each stopped request to the tokens that it has. Returns whether any request has stopped.
+    /// For each request that [`stop`](Drafts::stop) took out: lowers its planned length to the number of tokens that it
+    /// has. Returns whether any request was taken out.
     #[inline]
     pub(crate) fn leave_stopped(&self, planned: &mut [u32]) -> bool {
         if !self.any_stopped {
@@ -310,9 +321,9 @@ impl Drafts {
         true
     }
 
-    /// Stores the drafted and the verified length if they are equal for all requests, so that requests are compared
-    /// only once. Call it when the lengths are final; methods that change a length forget what was stored. Returns
-    /// false if a request has more to verify than it drafted.
+    /// Stores the numbers of drafted and verified tokens if they are the same for all requests, so that requests are
+    /// compared only once. Returns false if a request has more to verify than it drafted. Call it when the lengths are
+    /// final; methods that change a length drop the stored numbers.
     pub(crate) fn note_common(&mut self) -> bool {
         self.common = common(&self.draft_len).zip(common(&self.verify_len));
         match self.common {

@@ -1,6 +1,6 @@
-//! A random number generator over keyed draws (`Luck`), for `rand_distr`'s distributions.
+//! A random number generator over keyed draws (`Luck`), for the distributions of `rand_distr`.
 //!
-//! Its only state is a counter, so a sequence is a pure function of (seed, stream, key).
+//! The only state of the generator is a counter, so a sequence is a pure function of (seed, stream, key).
 
 use crate::luck::{Luck, Stream};
 use rand::TryRng;
@@ -14,7 +14,8 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The sequence of (seed, stream, key). `key` is the request for per-request draws, 0 for an arrival process.
+    /// The sequence of draws for (seed, stream, key). `key` is the request's id for draws of a request, and 0 for an
+    /// arrival process.
     pub fn new(seed: u64, stream: Stream, key: u64) -> Draws {
         Draws { luck: Luck::new(seed, stream, key), position: 0 }
     }

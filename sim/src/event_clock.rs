@@ -1,4 +1,4 @@
-//! The simulated executor: predicts the time of a pass and looks up which drafts would be accepted.
+//! The simulated executor: computes the time of each pass from a latency model and looks up which drafts are accepted.
 
 use crate::acceptance::{AcceptanceSource, Hidden, Truths};
 use crate::drafts::Drafts;
@@ -16,7 +16,8 @@ use crate::workload::RequestId;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-/// What is true in a simulation: how long passes and host work take, and which drafts are right.
+/// What is true in a simulation: how long passes and host work take, and which drafts are right. Policies do not see
+/// it.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
     /// True time of a draft pass.
@@ -29,19 +30,21 @@ pub struct World<'a> {
     pub drafting: Drafting,
     /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// Host time of a step: the constant part.
+    /// The constant part of the host time of a step.
     pub overhead: Time,
-    /// Host time of a step: the part that depends on the step.
+    /// The part of the host time of a step that depends on the step.
     pub host: Host,
     /// Host time of a policy's decisions.
     pub decision_time: DecisionTime,
-    /// Coefficient of variation of the residual noise; 0 for none.
+    /// Coefficient of variation of the random noise on each pass time; 0 for no noise.
     pub noise_cv: f64,
-    /// Seed of the noise, and of the guesses of a draft on its own device.
+    /// Seed of the noise, and of the guesses of a draft that has its own device.
     pub seed: u64,
-    /// Longest draft: truth is needed up to this many tokens beyond an output's end.
+    /// The longest draft, tokens. It must be known which drafts are right up to this number of tokens beyond an
+    /// output's end.
     pub max_draft_len: u32,
-    /// Whether the host continues while the device runs queued passes. Then a caller that needs a result waits for it.
+    /// Whether the device has a queue, so that the host goes on while the device runs passes. A caller that needs a
+    /// result then waits for it.
     pub queues: bool,
 }
 
@@ -49,26 +52,26 @@ pub struct World<'a> {
 pub struct EventClock<'a> {
     world: World<'a>,
     now: Time,
-    /// When the device will have run all queued passes; a time before `now` means that it is idle.
+    /// When the device will have run all queued passes. If this is before `now`, the device is idle.
     device: Time,
-    /// Whether passes go through [`note`](EventClock::note): there is noise, a ledger, a law of host time, a draft on
-    /// its own device, or a longer pass with piecewise graphs.
+    /// Whether passes take the slow path through [`note`](EventClock::note). They do if there is noise, a ledger, a law
+    /// of host time, a draft on its own device, or a longer pass with piecewise graphs.
     noted: bool,
-    /// The host's work for each queued step, by the law of host time; `None` without a law.
+    /// For each queued step, the host's work by the law of host time; `None` without such a law.
     host_work: Option<VecDeque<Time>>,
-    /// The draft's own device, if it has one.
+    /// The draft's own device; `None` if draft and target share a device.
     draft_device: Option<DraftBeside>,
-    /// With a prompt lookup beside a draft model: the most passes of the model in a round. `None` otherwise.
+    /// If a prompt lookup drafts beside a draft model: the most passes of the draft model in a round. `None` otherwise.
     model_passes: Option<u32>,
-    /// Time added to every target pass, because it runs in piecewise and not in full CUDA graphs.
+    /// Time that every target pass takes longer because it runs in piecewise CUDA graphs; 0 with full ones.
     piecewise: Time,
-    /// Number of target passes so far, if passes are noted.
+    /// Number of target passes so far, if passes take the slow path.
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
-    /// The device's time by part; `None` if no ledger is wanted.
+    /// The device's time by part; `None` if the run keeps no ledger.
     ledger: Option<Box<Ledger>>,
-    /// Buffer of [`truth`](EventClock::truth): how many drafts of each request are right in a row.
+    /// Buffer of [`truth`](EventClock::truth): for each request, how many drafts are right in a row.
     runs: Vec<u32>,
 }
 
@@ -80,7 +83,7 @@ impl<'a> EventClock<'a> {
             now: Time::ZERO,
             device: Time::ZERO,
             noted: world.noise_cv > 0.0 || !world.host.is_none(),
-            // The engine queues two steps at most.
+            // The engine queues at most two steps.
             host_work: (!world.host.is_none()).then(|| VecDeque::with_capacity(4)),
             draft_device: None,
             model_passes: Some(world.acceptance.drafts_without_match()).filter(|&passes| passes > 0),
@@ -99,14 +102,15 @@ impl<'a> EventClock<'a> {
         self.noted = true;
     }
 
-    /// Runs draft passes at the same time as target passes, on a device of their own. For a share `guessed` of the
-    /// rounds the draft guesses the outcome of the round before correctly. Call it before the run.
+    /// Makes draft passes run at the same time as target passes, on their own device. `guessed` is the share of rounds,
+    /// [0, 1], in which the draft guesses the outcome of the round before correctly. Call it before the run.
     pub fn draft_on_own_device(&mut self, guessed: f64) {
         self.draft_device = Some(DraftBeside { covered: Time::ZERO, guessed, seed: self.world.seed });
         self.noted = true;
     }
 
-    /// Adds `longer` to every target pass, because full CUDA graphs cannot be used. Call it before the run.
+    /// Makes every target pass take `longer` more time, because full CUDA graphs cannot be used. Call it before the
+    /// run.
     pub fn leave_full_graphs(&mut self, longer: Time) {
         self.piecewise = longer;
         self.noted |= longer > Time::ZERO;
@@ -139,8 +143,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The time of a pass: as [`note`](EventClock::note) says if passes are noted, else unchanged. `which` is 0 for
-    /// target passes, else the number of the draft pass plus 1.
+    /// The time of a pass. `pass` is the model's time; [`note`](EventClock::note) changes it if passes take the slow
+    /// path. `which` is 0 for a target pass, and the number of the draft pass plus 1 otherwise.
     #[inline]
     fn with_noise(&mut self, pass: Time, which: u64) -> Time {
         match self.noted {
@@ -149,9 +153,9 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The time of a pass with noise and, for a target pass, with the time that piecewise graphs add; without the part
-    /// of a draft pass that overlaps with the target on a device of its own. Notes the pass in the ledger. `which` is
-    /// as in [`with_noise`](EventClock::with_noise).
+    /// Changes the time of a pass, `pass`, and adds the pass to the ledger. Noise multiplies the time. A target pass
+    /// also takes the time that piecewise graphs add. A draft pass on its own device takes only the part that does not
+    /// overlap with the target pass. `which` is as in [`with_noise`](EventClock::with_noise).
     #[cold]
     #[inline(never)]
     fn note(&mut self, pass: Time, which: u64) -> Time {
@@ -168,8 +172,8 @@ impl<'a> EventClock<'a> {
         pass
     }
 
-    /// Runs a target pass of a step, and looks up which drafts it accepts. If the device has no queue, the constant
-    /// host time passes too.
+    /// Runs the target pass of a step, and looks up which drafts it accepts. Without a device queue, the constant host
+    /// time passes too.
     #[inline(always)]
     fn run(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
         let drafting = self.world.max_draft_len > 0;
@@ -182,9 +186,9 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// [`run`](EventClock::run) if passes are noted: also charges the law of host time, rejects the drafts that follow
-    /// a wrong guess, and splits the pass in the ledger. A separate function, so that runs without these pay for one
-    /// branch only.
+    /// As [`run`](EventClock::run), for passes that take the slow path: also charges the law of host time, rejects the
+    /// drafts that follow a wrong guess, and splits the pass in the ledger. A separate function, so that fast runs pay
+    /// for one branch only.
     #[cold]
     #[inline(never)]
     fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
@@ -212,7 +216,7 @@ impl<'a> EventClock<'a> {
         self.world.host.time(HostStep { decodes, requests: shape.requests, tokens: shape.batched, drafts })
     }
 
-    /// Delays the next pass by the time in which the host launches it.
+    /// The host launches the next pass for the time `launch`, and the device waits. Delays the next pass by this time.
     fn wait_for_launches(&mut self, launch: Time) {
         match self.world.queues {
             true => self.device = self.queued_until() + launch,
@@ -220,8 +224,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Runs a step that is only a target pass, if passes are noted. All its host time passes behind the pass, except
-    /// launches.
+    /// Runs a step that is only a target pass, on the slow path. The host's work of the step comes after the pass, its
+    /// launches before.
     #[cold]
     #[inline(never)]
     fn plain_step_and_note(&mut self, shape: PassShape) {
@@ -231,7 +235,8 @@ impl<'a> EventClock<'a> {
         self.now = self.queued_until() + self.world.overhead + host.work;
     }
 
-    /// Adds a step to the queue of host work when it is scheduled, and charges its work when its output is taken.
+    /// When a step is scheduled, adds an entry for its host work to the queue. When the step's output is taken, removes
+    /// the entry and lets its time pass.
     #[cold]
     #[inline(never)]
     fn queue_host_work(&mut self, moment: Moment) {
@@ -294,7 +299,7 @@ impl Executor for EventClock<'_> {
     fn charge_decision(&mut self, moment: Moment) {
         let time = self.world.decision_time.of(moment);
         match moment {
-            // The next pass waits for the decision about this one.
+            // The next draft pass waits for the decision about this one.
             Moment::KeepDrafting if self.world.queues => self.device = self.queued_until() + time,
             _ => self.now += time,
         }
@@ -315,8 +320,8 @@ impl Executor for EventClock<'_> {
             PassCost::Given(shape) => Some(shape),
             PassCost::Free => None,
         };
-        // Tokens that a lookup copies need no pass. The draft model runs up to its own length, and only if a request of
-        // the batch has no match.
+        // Tokens that a lookup copies need no draft pass. The draft model runs at most its own number of passes, and
+        // only if some request of the batch has no match.
         let copied = self
             .model_passes
             .is_some_and(|passes| pass.pass > passes || pass.pass > 0 && self.truths.all_matched(batch));
@@ -346,24 +351,24 @@ impl Executor for EventClock<'_> {
             return self.plain_step_and_note(shape);
         }
         let pass = self.world.target.pass(shape);
-        // The host waits for the pass, so nothing is queued behind it.
+        // The host goes on only after this pass has ended, even if the device has a queue.
         let begun = if self.world.queues { self.queued_until() } else { self.now };
         self.now = begun + pass + self.world.overhead;
     }
 }
 
-/// A draft on a device of its own, whose passes run at the same time as the target's.
+/// A draft on its own device. Its passes run at the same time as the target's passes.
 struct DraftBeside {
-    /// The part of the last target pass with which no draft pass has overlapped yet.
+    /// The part of the last target pass with which no draft pass has overlapped so far.
     covered: Time,
-    /// Share of rounds of which the draft guesses the outcome correctly.
+    /// Share of rounds in which the draft guesses the outcome of the round before correctly.
     guessed: f64,
     seed: u64,
 }
 
 impl DraftBeside {
-    /// The time by which a pass delays the step: all of a target pass, and of a draft pass the part that does not
-    /// overlap with the last target pass.
+    /// The time by which a pass delays the step. A target pass delays it by its whole time. A draft pass delays it by
+    /// the part that does not overlap with the last target pass.
     fn beside(&mut self, pass: Time, target: bool) -> Time {
         if target {
             self.covered = pass;
@@ -374,8 +379,8 @@ impl DraftBeside {
         pass - hidden
     }
 
-    /// Sets the accepted tokens to 0 in rounds whose drafts continue a wrong guess of the round before. The draw
-    /// depends on the request and its position. A request's first round continues no guess.
+    /// Sets the number of accepted tokens to 0 in rounds whose drafts continue a wrong guess of the round before. The
+    /// random draw is keyed by the request and its position. The first round of a request continues no guess.
     fn lose(&self, batch: &BatchView, accepted: &mut [u32]) {
         for ((&id, &emitted), accepted) in batch.ids.iter().zip(batch.emitted).zip(accepted) {
             let luck = Luck::new(self.seed, Stream::Guess, id.into());
@@ -386,7 +391,8 @@ impl DraftBeside {
     }
 }
 
-/// Log-normal residual noise with mean 1, keyed by (seed, step, pass): a pass has the same noise under every policy.
+/// Log-normal noise with mean 1 on the time of a pass, keyed by (seed, step, pass). A pass has the same noise under
+/// every policy.
 struct Noise {
     sigma: f64,
     luck: Luck,
@@ -399,7 +405,7 @@ impl Noise {
 
     fn apply(&self, pass: Time, step: u64, which: u64) -> Time {
         let key = self.luck.narrow(step);
-        // Box-Muller; 1 − the first draw is above zero, so that its logarithm is finite.
+        // Box-Muller transform. The first draw is below 1, so 1 minus it is above zero and has a finite logarithm.
         let (u, v) = (1.0 - key.unit(2 * which), key.unit(2 * which + 1));
         let z = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
         Time((pass.0 as f64 * (self.sigma * z - self.sigma * self.sigma / 2.0).exp()).round() as u64)

@@ -1,4 +1,4 @@
-//! The executor: the only interface between the engine and what runs the passes, simulation or hardware.
+//! The executor: the only interface between the engine and what runs the passes (a simulation or hardware).
 
 use crate::drafts::Drafts;
 use crate::engine::TablesOf;
@@ -11,18 +11,18 @@ use crate::tree::{DraftTree, Growth};
 use crate::workload::{RequestId, Workload};
 use serde::{Deserialize, Serialize};
 
-/// A request that starts, as an acceptance source sees it.
+/// What an acceptance source knows of a request that starts.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTruth {
     /// Id of the request.
     pub id: RequestId,
-    /// Number of tokens of its prompt.
+    /// Number of tokens of the request's prompt.
     pub prompt_len: u32,
-    /// Number of tokens that it will emit.
+    /// Number of tokens that the request will emit.
     pub output_len: u32,
-    /// Its category (index into `Workload::categories`).
+    /// The request's category (index into `Workload::categories`).
     pub category: u16,
-    /// Its recording (index into `Workload::recordings`), if it replays one.
+    /// The request's recording (index into `Workload::recordings`); `None` if it replays none.
     pub recording: Option<u32>,
 }
 
@@ -47,38 +47,39 @@ pub struct Chunk {
     pub request: RequestId,
     /// Tokens of the request that are in KV already.
     pub computed: u32,
-    /// Number of new tokens, including the padding of an admitted request with one token left.
+    /// Number of new tokens. The padding of an admitted request with one token left counts too.
     pub tokens: u32,
     /// Whether the chunk ends the prompt, so that the pass samples the next output token.
     pub last: bool,
-    /// How many tokens up to the chunk's end the draft runs over in its first pass: those that it has not run over yet.
-    /// 0 if the draft does not run over this prompt.
+    /// Number of the request's tokens, up to the chunk's end, over which the first draft pass runs: the tokens that the
+    /// draft has not run over yet. 0 if the draft does not run over this prompt.
     pub draft_tokens: u32,
 }
 
-/// The work of a step, for its draft passes and its target pass.
+/// The work of a step: what its draft passes and its target pass run over.
 #[derive(Clone, Copy, Debug)]
 pub struct StepPlan<'a> {
     /// The decode requests and the load.
     pub batch: BatchView<'a>,
-    /// Whether the target pass runs over all `batch.limit` tokens of each request (drafts or padding), not only over
-    /// its drafts.
+    /// Whether the target pass runs over all `batch.limit` draft tokens of each request (drafts or padding), not only
+    /// over the request's drafts.
     pub padded: bool,
     /// The prefill chunks.
     pub chunks: &'a [Chunk],
-    /// The KV blocks that the step's requests hold.
+    /// The tables of the KV blocks that the step's requests hold.
     pub block_tables: TablesOf<'a>,
 }
 
 /// One draft pass of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftPass<'a> {
-    /// Number of the pass, from 1; 0 for a pass that drafts nothing (prefill and catch-up only).
+    /// Number of the pass, from 1. 0 for a pass that drafts nothing: it runs only over prompts and over tokens that the
+    /// draft missed.
     pub pass: u32,
-    /// Draft tokens that each decode request will get; the pass runs over the requests with `draft_len ≥ pass`.
+    /// Number of draft tokens that each decode request will get. The pass runs over the requests with `draft_len ≥
+    /// pass`.
     pub draft_len: &'a [u32],
-    /// Every decode request drafts at least this many tokens: a hint that avoids a walk over `draft_len`; 0 is always
-    /// right.
+    /// A hint for speed: every decode request drafts at least this number of tokens. 0 is always allowed.
     pub common_len: u32,
     /// How trees grow; `None` for chains.
     pub growth: Option<&'a Growth>,
@@ -87,7 +88,7 @@ pub struct DraftPass<'a> {
 }
 
 impl DraftPass<'_> {
-    /// The shape of the pass if the draft makes one token after the other. `trees` are in their state before the pass.
+    /// The shape of the pass, if the draft makes its tokens one after the other. `trees` are the trees before the pass.
     #[inline]
     pub fn shape(&self, batch: &BatchView, trees: &[DraftTree]) -> PassShape {
         match self.pass {
@@ -122,7 +123,7 @@ pub enum PassCost {
     ByPass,
     /// The given shape.
     Given(PassShape),
-    /// No cost: the tokens came out of the pass before.
+    /// No cost: the pass before gave these tokens too.
     Free,
 }
 
@@ -142,7 +143,7 @@ pub enum Moment {
     Select,
 }
 
-/// Host time of each kind of decision. A draft loop that reads confidences waits for the device after each token.
+/// Host time of each kind of decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTime {
     /// Time of each scheduler call.
@@ -158,7 +159,7 @@ pub struct DecisionTime {
 }
 
 impl DecisionTime {
-    /// The time of one decision.
+    /// The time of one decision at this moment.
     pub fn of(&self, moment: Moment) -> Time {
         match moment {
             Moment::Schedule => self.schedule,
@@ -170,23 +171,24 @@ impl DecisionTime {
     }
 }
 
-/// Runs the scheduled passes, on its own clock. No hook has a default, so that a wrapper of an executor
-/// ([`AroundExecutor`](crate::AroundExecutor)) cannot forget one.
+/// Runs the passes that the scheduler has decided, on its own clock. No hook has a default, so that a wrapper of an
+/// executor ([`AroundExecutor`](crate::AroundExecutor)) cannot forget one.
 pub trait Executor {
     /// The error of a pass (none on the event clock).
     type Error;
 
-    /// Whether the engine may skip stretches with [`plain_step`](Executor::plain_step).
+    /// Whether the engine may compute steps in one go with [`plain_step`](Executor::plain_step).
     const SKIPS: bool;
 
     /// The time on the executor's clock. It changes only in the calls that move the clock.
     fn now(&self) -> Time;
 
-    /// Begins another iteration of the engine's loop. A clock that runs by itself is read here, and before and after
-    /// passes.
+    /// Called at the begin of each iteration of the engine's loop. A clock that runs by itself (hardware) is read here,
+    /// and before and after passes.
     fn begin_iteration(&mut self);
 
-    /// When all queued passes will have ended; not before now. A device for which the host waits has no queue.
+    /// When all queued passes will have ended; not before `now`. If the host waits for the device, there is no queue,
+    /// and this is `now`.
     fn queued_until(&self) -> Time;
 
     /// Waits until `at`: the event clock jumps, a wall clock sleeps.
@@ -195,22 +197,24 @@ pub trait Executor {
     /// Called when a request is scheduled for the first time.
     fn start(&mut self, request: RequestTruth);
 
-    /// Called when a request lost its KV: it waits, and its tokens are computed again after it is readmitted.
+    /// Called when a request has lost its KV. The request waits, and its tokens are computed again after it is
+    /// readmitted.
     fn preempted(&mut self, id: RequestId);
 
     /// Called when a request has ended, or was rejected without having started.
     fn end(&mut self, id: RequestId);
 
-    /// Lowers the draft limits of a batch to the drafts that can be proposed: a prompt lookup without a match proposes
-    /// nothing (docs/model.md 5.6). `emitted` is the output position where each round would start.
+    /// Lowers the draft limit of each request to the number of drafts that can be proposed. For example, a prompt
+    /// lookup without a match proposes nothing (docs/model.md 5.6). `emitted` is the output position where each
+    /// request's round would start.
     fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]);
 
-    /// Whether one pass gives all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting)). The draft loop
-    /// then only iterates over the tokens of that pass.
+    /// Whether one pass gives all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting)). Further passes of
+    /// the draft loop then cost nothing: they only go through the tokens of the first pass.
     fn drafts_in_parallel(&self) -> bool;
 
-    /// Called when the host has decided something. Simulated clocks charge the time; on other clocks it has passed
-    /// already.
+    /// Called when the host has decided something. A simulated clock adds the time of the decision. On a real clock
+    /// that time has passed already.
     fn charge_decision(&mut self, moment: Moment);
 
     /// Runs one draft pass over the requests that still draft. The [wanted](crate::Wants) values go to `out`.
@@ -219,18 +223,18 @@ pub trait Executor {
     /// The device fails.
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error>;
 
-    /// Runs the target pass: verifies `drafts.verify_len` of each decode request, or the kept nodes of its tree, and
-    /// runs the chunks. Writes the number of accepted drafts of each decode request to `accepted`, and divergences to
-    /// `drafts` if wanted. Without a drafter `drafts` and `accepted` are empty.
+    /// Runs the target pass: verifies the first `drafts.verify_len` drafts of each decode request, or the kept nodes of
+    /// its tree, and runs the chunks. Writes the number of accepted drafts of each decode request to `accepted`, and
+    /// the divergences to `drafts` if the policy wants them. Without a drafter `drafts` and `accepted` are empty.
     ///
     /// # Errors
     /// The device fails.
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
 
-    /// What the device did with its time until `at`, which is now or earlier and never goes back; `None` if the
-    /// executor does not know.
+    /// How the device has spent its time until `at`; `None` if the executor does not know. `at` is now or earlier, and
+    /// never before the `at` of an earlier call.
     fn spent(&mut self, at: Time) -> Option<Spent>;
 
-    /// Runs one step that is only a target pass of `shape`. The engine calls it only if `SKIPS` is true.
+    /// Runs one step that has only a target pass of `shape`. The engine calls this only if `SKIPS` is true.
     fn plain_step(&mut self, shape: PassShape);
 }

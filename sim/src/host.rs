@@ -1,9 +1,10 @@
-//! The law of host time (`[engine.host]`): how long the host works for a step, by its requests and tokens, with more
-//! time where the step verifies drafts and where no captured graph fits. `engine.step_overhead_s` is added to it.
+//! The law of host time (`[engine.host]`): how long the host works for a step. The time depends on the step's requests
+//! and tokens. It is longer if the step verifies drafts, and if no captured graph is large enough for the step.
+//! `engine.step_overhead_s` is added to it.
 //!
 //! The law has two parts, which overlap with the device in different ways when steps are asynchronous. The host's own
 //! work (requests, tokens, speculation) follows the output of a step, and the device runs the next step meanwhile.
-//! Launches without a captured graph delay the device, because it waits for each of them.
+//! Launches without a captured graph delay the device, because the device waits for each of them.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -53,15 +54,15 @@ impl HostLaw {
         self.times().iter().all(|(_, s)| *s == 0.0)
     }
 
-    /// Host time, seconds, of a step of `requests` decode requests with `tokens` tokens, if no part of it overlaps with
-    /// the device.
+    /// Host time, seconds, of a step of `requests` decode requests with `tokens` tokens in total, if no part of the
+    /// host time overlaps with the device.
     pub fn decode_step_s(&self, requests: u32, tokens: u32) -> f64 {
         let (decodes, tokens) = (u64::from(requests), u64::from(tokens));
         let drafts = tokens.saturating_sub(decodes);
         Host::of(self).time(HostStep { decodes, requests: decodes, tokens, drafts }).whole().as_s()
     }
 
-    /// The keys of all times, below `engine`, each with its time, seconds.
+    /// All times of the law, seconds, each with its key below `engine`.
     fn times(&self) -> [(&'static str, f64); 7] {
         let (more, without) = (&self.speculating, &self.without_graph);
         [
@@ -78,7 +79,7 @@ impl HostLaw {
     /// Checks the times.
     ///
     /// # Errors
-    /// A time is negative or not finite: its key below `engine`, and what is wrong.
+    /// A time is negative or not finite. The error has the key of this time, below `engine`, and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self.times().into_iter().find(|(_, s)| !(*s >= 0.0 && s.is_finite())) {
             Some((key, s)) => Err((key, format!("{s} is not a time ≥ 0 s"))),
@@ -87,12 +88,12 @@ impl HostLaw {
     }
 }
 
-/// The numbers of a step from which its host time follows.
+/// The counts of a step on which its host time depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostStep {
     /// Requests that decode.
     pub decodes: u64,
-    /// Requests in the target pass, those whose prompts it runs included.
+    /// Number of requests in the target pass: decode requests and requests in prefill.
     pub requests: u64,
     /// Tokens of the target pass.
     pub tokens: u64,
@@ -103,14 +104,14 @@ pub struct HostStep {
 /// The host time of a step in its two parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTime {
-    /// Launches, for which the device waits.
+    /// Time of launches, during which the device waits.
     pub launch: Time,
-    /// The host's own work, after the output.
+    /// Time of the host's own work, which comes after the step's output.
     pub work: Time,
 }
 
 impl HostTime {
-    /// The sum of both parts, for a step that overlaps with no other.
+    /// The sum of both parts, for a step that overlaps with no other step.
     pub fn whole(self) -> Time {
         self.launch + self.work
     }
@@ -121,10 +122,10 @@ impl HostTime {
 pub struct Host {
     request: Time,
     token: Time,
-    /// Added where drafts are verified: once a step, for each decode request, for each draft token.
+    /// Host time that is added where drafts are verified: for the step, for each decode request, for each draft token.
     speculating: [Time; 3],
     above: u64,
-    /// Launch time of a step without a captured graph: if it verifies no drafts, and if it does.
+    /// Launch time of a step without a captured graph: of a step that verifies no drafts, and of a step that does.
     launch: [Time; 2],
 }
 

@@ -1,7 +1,7 @@
-//! The event clock's ledger: what the device did with its time, by part (docs/model.md 14.1).
+//! The event clock's ledger: how the device spent its time, by part (docs/model.md 14.1).
 //!
-//! It counts by pass, never by request. A pass that the host queued may still be going on, or lie ahead, when the
-//! ledger is read; it then counts up to the time of the reading, each of its parts in proportion.
+//! It counts by pass, never by request. When the ledger is read, a pass that the host queued may not have ended or not
+//! have begun. Such a pass counts up to the time of the reading, and each of its parts counts in proportion.
 
 use crate::executor::{Chunk, StepPlan};
 use crate::latency::{LatencyModel, PassShape};
@@ -22,12 +22,13 @@ pub struct Ledger {
     prompts: Vec<Prompt>,
 }
 
-/// How many tokens of a request have been computed, to tell first computation from recomputation.
+/// How many tokens of a request have been computed. It serves to tell the first computation of a token from a
+/// recomputation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Prompt {
-    /// Number of leading tokens that were computed as prompt tokens; all, once the prompt ended.
+    /// Number of leading tokens that were computed as prompt tokens. All tokens count once the prompt has ended.
     computed: u32,
-    /// Number of leading tokens that were computed when the request last lost its KV.
+    /// Number of leading tokens that had been computed when the request last lost its KV.
     lost: u32,
 }
 
@@ -45,8 +46,8 @@ impl Ledger {
         Ledger { done: Spent::default(), ahead: VecDeque::new(), prompts: vec![Prompt::default(); requests] }
     }
 
-    /// Adds a pass from `start` to `end`: a target pass over one token of each decode request if `target`, else a draft
-    /// pass. From then on the ledger may only be read for times from `now`.
+    /// Adds a pass from `start` to `end`. If `target` is true it is a target pass over one token of each decode
+    /// request, otherwise a draft pass. From now on the ledger may only be read for times from `now` on.
     pub fn pass(&mut self, now: Time, start: Time, end: Time, target: bool) {
         self.close(now);
         let time = (end - start).0;
@@ -57,8 +58,8 @@ impl Ledger {
         self.ahead.push_back(Pass { start, end, spent });
     }
 
-    /// Splits the time of the last pass, a target pass of `shape`, into its parts. `model` gives its time without
-    /// noise. `accepted` drafts of the pass were right.
+    /// Splits the time of the last pass, a target pass of `shape`, into its parts. `model` gives the pass times without
+    /// noise. `accepted` is the number of the pass's drafts that were right.
     pub fn split(&mut self, model: &dyn LatencyModel, shape: PassShape, step: &StepPlan, accepted: u64) {
         if shape.batched == step.batch.len() as u64 && step.chunks.is_empty() {
             return;
@@ -73,7 +74,7 @@ impl Ledger {
         };
         let (prompts, extra) = (without_drafts - decoding, whole - without_drafts);
         let recomputing = share(prompts, self.recomputed(step.chunks), step.batch.prefill.tokens);
-        // Drafts and padding: the tokens beyond each request's newest one.
+        // Drafts and padding: all tokens of a decode request except its newest one.
         let drafts = shape.batched.saturating_sub(plain.batched);
         let verifying = if drafts == 0 { extra } else { share(extra, accepted.min(drafts), drafts) };
         let parts = Spent {
@@ -88,13 +89,14 @@ impl Ledger {
         pass.spent = fitted(parts, (pass.end - pass.start).0);
     }
 
-    /// Notes that a request lost its KV, so that its tokens count as recomputed when they run again.
+    /// Notes that a request lost its KV, so that its tokens count as recomputed when they are computed again.
     pub fn lost(&mut self, id: RequestId) {
         let prompt = &mut self.prompts[id as usize];
         prompt.lost = prompt.computed;
     }
 
-    /// Number of tokens of the chunks that were computed before and lost. Notes how far the prompts are.
+    /// Number of tokens in the chunks that had been computed before and were lost. Also stores how far each prompt is
+    /// computed.
     fn recomputed(&mut self, chunks: &[Chunk]) -> u64 {
         let mut again = 0;
         for chunk in chunks {
@@ -106,7 +108,7 @@ impl Ledger {
         again
     }
 
-    /// Moves the passes that are over at `at` to the sums.
+    /// Adds the passes that have ended by `at` to the sums.
     fn close(&mut self, at: Time) {
         while let Some(pass) = self.ahead.front().filter(|pass| pass.end <= at) {
             self.done = self.done.plus(&pass.spent);
@@ -114,7 +116,7 @@ impl Ledger {
         }
     }
 
-    /// The device's time by part until `at`. A later call may not give an earlier time.
+    /// How the device has spent its time until `at`, by part. A later call may not pass an earlier time.
     pub fn until(&mut self, at: Time) -> Spent {
         self.close(at);
         match self.ahead.front() {
@@ -126,13 +128,13 @@ impl Ledger {
     }
 }
 
-/// `time` · `part` / `all`, rounded down; 0 if `all` is 0.
+/// `time` · `part` / `all`, rounded down to a whole number; 0 if `all` is 0.
 fn share(time: u64, part: u64, all: u64) -> u64 {
     if all == 0 { 0 } else { (u128::from(time) * u128::from(part) / u128::from(all)) as u64 }
 }
 
-/// Scales the parts so that their sum is `time`, because noise changes the time of a pass. What rounding leaves goes to
-/// the decoding, or to the prompts if nothing decodes.
+/// Scales the parts so that their sum is `time`, because noise changes the time of a pass. The remainder of the
+/// rounding goes to the decode part, or to the prompt part if nothing decodes.
 fn fitted(parts: Spent, time: u64) -> Spent {
     let sum = parts.sum();
     if sum == time {
@@ -147,7 +149,7 @@ fn fitted(parts: Spent, time: u64) -> Spent {
     parts
 }
 
-/// The target pass without its prompts, one token for each decode request.
+/// The shape of the target pass without its prompts: one token for each decode request.
 fn decodes_only(batch: &BatchView) -> PassShape {
     shape::plain_pass(&BatchView { prefill: ChunkTotals::default(), ..*batch })
 }
@@ -180,11 +182,11 @@ mod tests {
         let mut ledger = Ledger::new(1);
         let chunk = |computed, tokens, last| Chunk { request: 0, computed, tokens, last, draft_tokens: 0 };
         assert_eq!(ledger.recomputed(&[chunk(0, 60, false)]), 0);
-        // The request lost its KV in the middle of the prompt: 60 of 100 tokens are computed again.
+        // The request lost its KV in the middle of the prompt, so 60 of 100 tokens are computed again.
         ledger.lost(0);
         assert_eq!(ledger.recomputed(&[chunk(0, 100, true)]), 60);
         ledger.lost(0);
-        // It lost its KV again while it decoded; 16 tokens were found in the prefix cache.
+        // The request lost its KV again while it decoded. 16 of its tokens are found in the prefix cache.
         assert_eq!(ledger.recomputed(&[chunk(16, 94, true)]), 94);
     }
 

@@ -1,8 +1,9 @@
-//! Foretoken's engine: one loop, one scheduler, one policy interface, for a simulated and for a real clock.
+//! Foretoken's engine: one loop, one scheduler and one policy interface, for a simulated and for a real clock.
 //!
-//! This crate has the common types ([`Workload`], [`BatchView`], [`StepOutcome`]), the executor interface between
-//! simulation and hardware, the vLLM-style scheduler with its KV blocks and prefix cache, the event clock with the true
-//! latency and acceptance, and the metrics. It must not do I/O, read a clock, or know TOML, polars, CUDA or clap.
+//! This crate has the common types ([`Workload`], [`BatchView`], [`StepOutcome`]), the executor interface between the
+//! engine and a simulation or hardware, the vLLM-style scheduler with its KV blocks and prefix cache, the event clock
+//! with the true latency and acceptance, and the metrics. The crate must not do I/O, read a clock, or know TOML,
+//! polars, CUDA or clap.
 
 pub mod acceptance;
 mod around;

@@ -1,6 +1,6 @@
-//! Keyed randomness: every draw is a hash of (seed, stream, request, position).
+//! Keyed randomness: every random draw is a hash of (seed, stream, request, position).
 //!
-//! There is no generator with a state, so neither the number of threads nor the order in which policies run can change
+//! There is no generator with a state. So neither the number of threads nor the order in which policies run can change
 //! a result, and two policies get the same draws for the same request. The mixer is SplitMix64's finaliser (Steele,
 //! Lea, Flood, OOPSLA 2014) over a per-key base with a golden-ratio counter.
 
@@ -8,13 +8,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Stream {
-    /// Whether the draft's first choice at this output position is right.
+    /// Whether the draft's first choice is right, keyed by output position.
     Right = 1,
     /// The confidence of a draft token on the target's path.
     Confidence = 2,
     /// The confidence of a draft token off the path, keyed by round start and depth.
     OffPath = 3,
-    /// The stream of draws that are made once a request, such as its acceptance rate.
+    /// Draws that are made once for each request, such as its acceptance rate.
     Request = 4,
     /// Residual noise of a forward pass, keyed by step.
     Noise = 5,
@@ -24,42 +24,42 @@ pub enum Stream {
     Policy = 7,
     /// Arrival processes of generators.
     Arrivals = 8,
-    /// Sessions of a generator: numbers of turns and gaps between them, keyed by session.
+    /// Numbers of turns and gaps of generated sessions, keyed by session.
     Sessions = 28,
-    /// Lengths drawn by generators or length sources.
+    /// Lengths that a generator or a length source draws.
     Lengths = 9,
-    /// Thinning of a trace.
+    /// Which requests a trace keeps when it is thinned.
     Thinning = 10,
-    /// Whether this position repeats the bit of the position before it (autocorrelation).
+    /// Whether the bit at this position copies the bit of the position before it (autocorrelation).
     Repeat = 11,
-    /// Prompt lookup: which positions have a match whose first token is wrong.
+    /// Prompt lookup: at which positions the lookup finds a match whose first token is wrong.
     Lookup = 12,
-    /// Suffix trees: the length of a match where repeated text begins.
+    /// Suffix trees: the length of a match at the position where repeated text begins.
     MatchLength = 27,
     /// The rank of the target's token among the draft's further guesses.
     Rank = 13,
-    /// Random errors in the profile that a policy believes.
+    /// Random errors in the latency profile that a policy believes.
     Belief = 14,
-    /// Random weights of a model of which only the shape matters.
+    /// Random weights of a model, when only the model's shape matters.
     Weights = 15,
     /// Documents of the text generator.
     Text = 16,
-    /// Tokens that a live draft samples.
+    /// Tokens that the draft model of a live run samples.
     DraftSample = 18,
-    /// Rejection sampling of a live draft's tokens.
+    /// Rejection sampling of the drafts in a live run.
     Rejection = 19,
-    /// Prompts of a live run with random weights.
+    /// Random prompts of a live run whose models have random weights.
     Prompt = 20,
     /// A shared prefix block of a live run's random prompts, keyed by the block's id.
     PromptBlock = 22,
-    /// Whether a draft on a device of its own guesses a round's outcome, keyed by the position where the next round
-    /// starts.
+    /// Whether a draft on its own device guesses a round's outcome correctly, keyed by the position where the next
+    /// round starts.
     Guess = 26,
-    /// The order in which a profile measures its shapes, and their cross-validation folds.
+    /// The order in which a profile measures its shapes, and the folds of its cross-validation.
     Profile = 21,
     /// Choices of a fleet's router.
     Router = 23,
-    /// Seeds of the residual noise of all replicas of a fleet but the first.
+    /// Seeds of the residual noise of every replica of a fleet except the first.
     Replica = 24,
 }
 
@@ -73,7 +73,7 @@ pub fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A sequence of uniforms for one (seed, stream, request), addressed by position.
+/// A sequence of random numbers for one key (seed, stream, request), read by position.
 #[derive(Clone, Copy, Debug)]
 pub struct Luck {
     base: u64,
@@ -87,13 +87,13 @@ impl Luck {
         Luck { base: mix(a ^ mix(request.wrapping_add(GOLDEN))) }
     }
 
-    /// A sequence inside this one, for keys with one more part.
+    /// The sequence for this key with one more part, `part`.
     #[inline]
     pub fn narrow(self, part: u64) -> Luck {
         Luck { base: mix(self.base ^ mix(part.wrapping_add(GOLDEN))) }
     }
 
-    /// The base with which `bits` hashes positions: a device needs only this to draw the same numbers.
+    /// The base that `bits` hashes together with a position. A device needs only the base to draw the same numbers.
     #[inline]
     pub fn base(self) -> u64 {
         self.base
@@ -105,7 +105,7 @@ impl Luck {
         mix(self.base.wrapping_add(position.wrapping_mul(GOLDEN)))
     }
 
-    /// 32 uniform bits at `position`: half of the hash that two positions share.
+    /// 32 uniform bits at `position`. Two neighbouring positions share one 64-bit hash, and each takes half of it.
     #[inline]
     pub fn half(self, position: u64) -> u32 {
         (self.bits(position >> 1) >> (32 * (position & 1))) as u32
@@ -118,7 +118,8 @@ impl Luck {
     }
 }
 
-/// The threshold such that a uniform `u32` is below it with probability `p` (clamped to [0, 1], exact at both ends).
+/// The threshold t for which a uniform `u32` is below t with probability `p`. `p` is clamped to [0, 1]; t is exact at
+/// both ends.
 #[inline]
 pub fn threshold(p: f64) -> u64 {
     (p.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64

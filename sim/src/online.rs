@@ -1,5 +1,5 @@
-//! An engine on the event clock that works as a server: requests come while it runs and are not known before. The
-//! caller decides how far steps are run, and so how the engine's clock relates to the wall clock.
+//! An engine on the event clock that works as a server: clients send requests while it runs, and it does not know them
+//! before. The caller decides up to which time steps are run, and so how the engine's clock relates to the wall clock.
 
 use crate::engine::{Drafter, Engine, Load, RejectReason, Scheduler, SpecDecode, Watch};
 use crate::event_clock::EventClock;
@@ -12,22 +12,22 @@ use crate::workload::{Request, RequestId};
 pub struct Emitted {
     /// Id of the request.
     pub id: RequestId,
-    /// When the tokens leave the engine.
+    /// When the tokens are sent to the client, on the engine's clock.
     pub at: Time,
-    /// Number of tokens. Those behind the request's end do not count.
+    /// Number of tokens. Tokens beyond the request's end do not count.
     pub tokens: u32,
     /// Draft tokens that the step verified for the request, padding included.
     pub drafted: u32,
-    /// Draft tokens accepted, including those behind the request's end.
+    /// Number of accepted draft tokens. Accepted drafts beyond the request's end count too.
     pub accepted: u32,
-    /// Whether the request has ended.
+    /// Whether these are the last tokens of the request.
     pub ended: bool,
 }
 
-/// A step as vLLM's step log describes it (`--enable-logging-iteration-details`).
+/// A step as a line of vLLM's step log describes it (`--enable-logging-iteration-details`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepLine {
-    /// When the step's output had been processed.
+    /// When the host had processed the step's output, on the engine's clock.
     pub written: Time,
     /// Number of requests without output that have prompt tokens in the step.
     pub context_requests: u32,
@@ -37,35 +37,38 @@ pub struct StepLine {
     pub generation_requests: u32,
     /// Number of tokens of the `generation_requests` in the step, drafts to verify included.
     pub generation_tokens: u64,
-    /// How long the host waited for the output.
+    /// How long the host waited for the step's output.
     pub elapsed: Time,
     /// KV blocks that requests hold.
     pub used_blocks: u32,
 }
 
-/// What an engine has produced since it was last asked: tokens, steps and rejected requests.
+/// What an engine has produced since the caller last emptied it: tokens, steps and rejected requests.
 #[derive(Clone, Debug, Default)]
 pub struct GivenOut {
     /// Tokens, in order of time.
     pub emitted: Vec<Emitted>,
     /// Steps, in order of time.
     pub steps: Vec<StepLine>,
-    /// Requests that can never run to their end, with the reason.
+    /// Requests that can never run to their end, each with the reason.
     pub rejected: Vec<(RequestId, RejectReason)>,
 }
 
 /// An engine that serves clients.
 pub trait Online {
-    /// Gives the engine a request, sent at its time of arrival. Returns its id. Requests are given in order of time.
+    /// Gives the engine a request, which is sent at its time of arrival. Returns the request's id. Requests must be
+    /// given in ascending order of their arrival times.
     fn give_new(&mut self, request: Request) -> RequestId;
 
-    /// Ends a request before its end; does nothing if it has ended. Tokens that it emitted before stay counted.
+    /// Ends a request before its end. Does nothing if the request has ended. The tokens that the request has emitted
+    /// stay counted.
     fn abort(&mut self, id: RequestId);
 
-    /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
+    /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
     fn next_step(&self) -> Time;
 
-    /// Makes the steps that begin by `now`; the last one may end later. Adds what they give out to `out`.
+    /// Runs the steps that begin at `now` or before; the last step may end later. Adds the steps' tokens and log lines,
+    /// and rejected requests, to `out`.
     fn run_to(&mut self, now: Time, out: &mut GivenOut);
 
     /// The load between two steps.
@@ -74,18 +77,18 @@ pub trait Online {
     /// Sums over all steps.
     fn totals(&self) -> &Totals;
 
-    /// The records of all requests so far, without counts of rounds and drafts.
+    /// The records of all requests so far. Their counts of rounds and drafts are not filled in yet.
     fn records(&self) -> &RequestRecords;
 }
 
-/// Collects what each step produces, until the caller takes it.
+/// Watches the engine and collects the output of each step, until the caller takes it.
 #[derive(Debug, Default)]
 pub(crate) struct OutputLog {
     out: GivenOut,
     /// Number of tokens that each request has emitted.
     given: Vec<u32>,
     step: StepLine,
-    /// When the host's last work ended; from then on it waits for a step's output.
+    /// When the host last ended its work. After this time it waits for a step's output.
     host: Time,
 }
 
@@ -143,15 +146,15 @@ impl Watch for OutputLog {
     }
 }
 
-/// An engine with the log of its output.
+/// An engine, together with the log of its output.
 pub(crate) struct OnlineEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D, OutputLog>,
-    /// Number of rejected requests that the caller has been given.
+    /// Number of rejected requests that were already given to the caller.
     rejected: usize,
 }
 
 impl<'a, D: Drafter<EventClock<'a>>> OnlineEngine<'a, D> {
-    /// `engine` must keep its steps, so that none is skipped.
+    /// Wraps `engine`, which must keep the records of its steps, so that it computes no steps in one go.
     pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D, OutputLog>) -> OnlineEngine<'a, D> {
         engine.be_fed();
         OnlineEngine { engine, rejected: 0 }

@@ -28,9 +28,9 @@ use crate::policy::{BatchView, DraftPlan, StepOutcome};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The data that only an oracle sees: how many drafts would be accepted, and the true cost of passes.
+/// The data that only an oracle sees: how many drafts would be accepted, and the true latency of passes.
 pub struct Truth<'a> {
-    /// For each decode request, how many drafts in a row would be accepted, at most its limit.
+    /// For each decode request: how many of the next drafts in a row would be accepted, at most the request's limit.
     pub run: &'a [u32],
     /// The true cost of a draft pass.
     pub draft: &'a dyn LatencyModel,
@@ -42,24 +42,24 @@ pub struct Truth<'a> {
     pub drafting: Drafting,
     /// The true host time of a step, with or without drafting.
     pub overhead: Time,
-    /// The requests as their acceptance source knows them, for bounds that know less than `run`. `None` in a state that
-    /// was written by hand.
+    /// The requests as their acceptance source knows them, for bounds that may see less than `run`. `None` in a state
+    /// that was written by hand.
     pub hidden: Option<Hidden<'a>>,
     /// The true law of the host time that depends on the step.
     pub host: Host,
 }
 
-/// A bound: it chooses draft lengths with the hidden truth.
+/// An oracle policy: a bound that chooses draft lengths with the hidden truth.
 pub trait OraclePolicy: Send {
-    /// The most tokens that the oracle may draft now for a request.
+    /// The most tokens that the oracle may draft for a request in the next step.
     fn limit(&self) -> u32;
 
-    /// Chooses the draft length of each decode request; all drafts are verified.
+    /// Chooses the draft length of each decode request. All drafts are verified.
     fn propose(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan);
 
-    /// After every step that ran a pass, as [`SpecPolicy::observe`](crate::SpecPolicy::observe).
+    /// Called after every step that ran a pass, as [`SpecPolicy::observe`](crate::SpecPolicy::observe).
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// A request has ended, as [`SpecPolicy::request_finished`](crate::SpecPolicy::request_finished).
+    /// Called when a request has ended, as [`SpecPolicy::request_finished`](crate::SpecPolicy::request_finished).
     fn request_finished(&mut self, _id: RequestId) {}
 }

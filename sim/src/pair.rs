@@ -1,8 +1,9 @@
 //! Two values that belong to the target and to the draft model.
 
-/// A value of the target and the same kind of value of the draft.
+/// A value for the target model and a value of the same kind for the draft model.
 ///
-/// A tuple of two equal types compiles when they are swapped; the names here cannot be swapped unseen.
+/// A tuple of two values of the same type would still compile if they were swapped by mistake. With named fields a swap
+/// is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pair<T> {
     /// The target's value.
@@ -35,7 +36,7 @@ impl<T> Pair<T> {
         [self.target, self.draft]
     }
 
-    /// Pairs each model's value with its value in `other`.
+    /// Pairs the target's value with the target's value of `other`, and the same for the draft.
     pub fn zip<U>(self, other: Pair<U>) -> Pair<(T, U)> {
         Pair { target: (self.target, other.target), draft: (self.draft, other.draft) }
     }

@@ -1,16 +1,16 @@
-//! Decides when the verdict of a run is certain: too many of the counted requests have missed their bounds, or all of
-//! them have ended. The rest of the run is then not needed.
+//! Decides when a run may end early, because it is certain whether enough requests meet their latency bounds. This is
+//! certain when too many of the counted requests have missed their bounds, or when all counted requests have ended.
 
 use crate::metrics::{Outcome, RequestRecords, Slo};
 use crate::workload::RequestId;
 use std::ops::Range;
 
-/// The question whether enough requests meet their bounds, and the counts so far.
+/// The question whether enough requests meet their latency bounds, and the counts so far.
 #[derive(Clone, Debug)]
 pub struct Patience {
     counted: Range<RequestId>,
     slo: Slo,
-    /// Each request's own TPOT bound, seconds; empty if there are none.
+    /// Each request's own TPOT bound, seconds; empty if no request has one.
     own_tpot_s: Vec<f64>,
     may_miss: u32,
     to_the_end: bool,
@@ -19,19 +19,21 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Asks whether all but `may_miss` of the requests in `counted` meet their bounds. A request's own TPOT bound takes
-    /// precedence over the run's.
+    /// Asks whether at most `may_miss` of the requests in `counted` miss their bounds `slo`. A request's own TPOT bound
+    /// takes precedence over the bound in `slo`.
     pub fn new(counted: Range<RequestId>, slo: Slo, own_tpot_s: &[f64], may_miss: u32) -> Patience {
         let own_tpot_s = own_tpot_s.to_vec();
         Patience { counted, slo, own_tpot_s, may_miss, to_the_end: false, kept: 0, missed: 0 }
     }
 
-    /// Goes on until all counted requests have ended, however many of them have missed their bounds.
+    /// Makes the verdict certain only when all counted requests have ended, even if too many have missed their bounds
+    /// before.
     pub fn to_the_end(self) -> Patience {
         Patience { to_the_end: true, ..self }
     }
 
-    /// Counts a request that has ended (finished or rejected).
+    /// Counts a request that has ended (finished or rejected), if it is among the counted requests. A rejected request
+    /// has missed its bounds.
     pub fn ended(&mut self, records: &RequestRecords, id: RequestId) {
         if !self.counted.contains(&id) {
             return;
@@ -44,8 +46,9 @@ impl Patience {
         }
     }
 
-    /// Whether later requests can no longer change the verdict. That enough requests met their bounds is certain only
-    /// when all counted requests have ended, because only then it is known whether the queue grew while they came.
+    /// Whether later requests can no longer change the verdict. If enough requests have met their bounds, the verdict
+    /// is certain only when all counted requests have ended, because only then it is known whether the queue grew
+    /// meanwhile.
     pub fn certain(&self) -> bool {
         self.complete() || (self.missed > self.may_miss && !self.to_the_end)
     }
@@ -55,12 +58,13 @@ impl Patience {
         self.kept + self.missed == self.counted.len() as u32
     }
 
-    /// Whether enough requests have met their bounds.
+    /// Whether enough requests have met their bounds so far: at most `may_miss` of all counted requests have not.
     pub fn carried(&self) -> bool {
         self.kept + self.may_miss >= self.counted.len() as u32
     }
 
-    /// The number of ended requests that met their bounds and the number that missed them, among the counted requests.
+    /// Number of counted requests that have met their bounds, and number that have missed them, among those that have
+    /// ended.
     pub fn seen(&self) -> (u32, u32) {
         (self.kept, self.missed)
     }

@@ -1,5 +1,5 @@
-//! The policy interface: what a policy decides about requests and drafts, and what it learns from. The view that a
-//! policy gets holds nothing that a real server would not know.
+//! The policy interface: what a policy decides about requests and drafts, and what it learns from. A policy sees
+//! nothing that a real server would not know.
 
 use crate::categories::Categories;
 use crate::config::BatchRange;
@@ -8,12 +8,12 @@ use crate::time::Time;
 use crate::tree::Growth;
 use crate::workload::RequestId;
 
-/// The prefill work in a pass: sums over its chunks.
+/// The prefill work of a pass: sums over its prefill chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkTotals {
     /// Number of chunks.
     pub chunks: u32,
-    /// New prompt tokens (docs/model.md 12, sum of n_p).
+    /// New prompt tokens, summed over the chunks (docs/model.md 12, sum of n_p).
     pub tokens: u64,
     /// Tokens of the chunks' requests that are already in KV (sum of m_p).
     pub context: u64,
@@ -22,7 +22,7 @@ pub struct ChunkTotals {
 }
 
 impl ChunkTotals {
-    /// Adds a chunk of `tokens` new tokens after `computed` in KV.
+    /// Adds a chunk of `tokens` new tokens of a request that has `computed` tokens in KV.
     pub fn add(&mut self, computed: u32, tokens: u32) {
         let (m, n) = (u64::from(computed), u64::from(tokens));
         self.chunks += 1;
@@ -32,7 +32,8 @@ impl ChunkTotals {
     }
 }
 
-/// What a policy sees: the decode requests of this step (columns of equal length, in running order) and the load.
+/// What a policy sees: the decode requests of this step, in columns of equal length in the order of the running list,
+/// and the load.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchView<'a> {
     /// The clock at the start of the step.
@@ -45,21 +46,23 @@ pub struct BatchView<'a> {
     pub context: &'a [u32],
     /// Output tokens of each request so far.
     pub emitted: &'a [u32],
-    /// The most tokens that each request may draft now (token budget, KV and length limits applied).
+    /// The most tokens that each request may draft now. The limits of token budget, KV and length are applied.
     pub limit: &'a [u32],
-    /// Tokens of each request that the draft has not run over before this step (its catch-up, docs/model.md 12 `g_i`).
+    /// Number of tokens of each request that the draft has missed before this step and must catch up on (docs/model.md
+    /// 12 `g_i`).
     pub draft_gap: &'a [u32],
     /// Each request's own TPOT limit, seconds; infinity for none.
     pub slo_tpot_s: &'a [f64],
-    /// The requests' categories; read with [`category`](BatchView::category).
+    /// The requests' categories; read them with [`category`](BatchView::category).
     pub categories: Categories<'a>,
     /// Sum of `context`.
     pub context_sum: u64,
-    /// Prefill chunks in the target pass.
+    /// Sums over the prefill chunks in the target pass.
     pub prefill: ChunkTotals,
-    /// Prefill chunks in the draft's first pass.
+    /// Sums over the prefill chunks in the first draft pass.
     pub draft_prefill: ChunkTotals,
-    /// Whether the draft closes every gap in every step, drafting or not (`DraftGap = always-extend`).
+    /// Whether the draft catches up on all missed tokens in every step, also for requests that do not draft (`DraftGap
+    /// = always-extend`).
     pub always_extend: bool,
     /// Number of requests in the running list, including requests in prefill.
     pub num_running: u32,
@@ -73,8 +76,8 @@ impl BatchView<'_> {
         self.ids.len()
     }
 
-    /// The category of the `i`-th decode request: an index into the names with which the policy was built; `None` if
-    /// requests have no categories.
+    /// The category of the `i`-th decode request: an index into the list of names with which the policy was built.
+    /// `None` if the workload has no categories.
     pub fn category(&self, i: usize) -> Option<u16> {
         self.categories.of(self.ids[i])
     }
@@ -88,7 +91,7 @@ impl BatchView<'_> {
 /// The shape of the drafts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DraftShape {
-    /// A chain: one token a depth.
+    /// A chain: one draft token at each depth.
     #[default]
     Chain,
     /// A tree for each request.
@@ -100,8 +103,7 @@ pub enum DraftShape {
 pub struct DraftPlan {
     /// Chain or tree. A policy that drafts trees must set this in every step.
     pub shape: DraftShape,
-    /// Planned draft length of each decode request (for a tree, its depth). The engine lowers it to the request's
-    /// limit.
+    /// Planned draft length of each decode request. For a tree, its depth. The engine lowers it to the request's limit.
     pub draft_len: Vec<u32>,
 }
 
@@ -123,17 +125,19 @@ impl DraftPlan {
 /// The most that a policy may draft for any request, now and in the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DraftLimits<'a> {
-    /// The longest draft now (for a tree, its depth). It is charged to the token budget and as lookahead slots.
+    /// The longest draft in the next step (for a tree, its depth). It is charged to the token budget and reserved as
+    /// lookahead slots.
     pub depth: u32,
-    /// The most tokens of a tree that are verified now, which are charged instead of the depth; 0 for chains.
+    /// The most tokens of a tree that are verified in the next step. They are charged instead of the depth; 0 for
+    /// chains.
     pub tree_tokens: u32,
-    /// The largest `depth` in the whole run. Lookahead slots are reserved for it.
+    /// The largest `depth` in the whole run. Lookahead slots are reserved for this depth.
     pub max_depth: u32,
     /// The largest `tree_tokens` in the whole run.
     pub max_tree_tokens: u32,
-    /// For a policy that vLLM's settings can express: its `num_speculative_tokens_per_batch_size`, empty for one length
-    /// for all. vLLM then runs all its draft passes even if fewer tokens are wanted, and with a table its scheduler
-    /// pads no admission.
+    /// Set if vLLM's settings can express the policy: its `num_speculative_tokens_per_batch_size`, or an empty table if
+    /// it has one length for all batch sizes. vLLM then runs all its draft passes even if fewer tokens are wanted. With
+    /// a table, its scheduler pads no admission.
     pub vllm: Option<&'a [BatchRange]>,
 }
 
@@ -143,29 +147,29 @@ impl<'a> DraftLimits<'a> {
         DraftLimits::tree(depth, 0)
     }
 
-    /// Trees of at most `depth` levels, `tokens` tokens of which are verified.
+    /// Trees with at most `depth` levels, of which at most `tokens` tokens are verified.
     pub const fn tree(depth: u32, tokens: u32) -> Self {
         DraftLimits { depth, tree_tokens: tokens, max_depth: depth, max_tree_tokens: tokens, vllm: None }
     }
 
-    /// Sets the largest depth in any step of the run.
+    /// Sets `max_depth`: the largest depth in any step of the run.
     pub const fn up_to(self, max_depth: u32) -> Self {
         DraftLimits { max_depth, ..self }
     }
 
-    /// Sets the most tokens of a tree in any step of the run.
+    /// Sets `max_tree_tokens`: the most tokens of a tree in any step of the run.
     pub const fn with_trees_up_to(self, max_tree_tokens: u32) -> Self {
         DraftLimits { max_tree_tokens, ..self }
     }
 
-    /// Marks a policy that vLLM's settings can express, with this table by batch size; an empty table means one length
-    /// for all.
+    /// Marks a policy that vLLM's settings can express, with this table of lengths by batch size. An empty table means
+    /// one length for all batch sizes.
     pub const fn as_in_vllm(self, per_batch_size: &'a [BatchRange]) -> Self {
         DraftLimits { vllm: Some(per_batch_size), ..self }
     }
 }
 
-/// Whether the draft loop continues.
+/// Whether the draft loop goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
     /// Run the next pass over the requests that still draft.
@@ -174,10 +178,10 @@ pub enum Continue {
     Stop,
 }
 
-/// An alternative that a policy considered before it decided.
+/// An alternative that a policy considered for its decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What the policy would do.
+    /// What the policy would do in this alternative.
     pub what: String,
     /// The policy's own estimate for this alternative.
     pub estimate: f64,
@@ -186,27 +190,26 @@ pub struct Candidate {
 /// The reasons for a policy's decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
-    /// The value of the policy's own objective for its decision, if it has one.
+    /// The value of the policy's own objective for its decision; `None` if the policy has no such value.
     pub estimate: Option<f64>,
-    /// The alternatives that it considered.
+    /// The alternatives that the policy considered.
     pub candidates: Vec<Candidate>,
 }
 
 /// The outcome of a step, as any server would see it.
 #[derive(Clone, Copy, Debug)]
 pub struct StepOutcome<'a> {
-    /// The decode requests, as in the step's [`BatchView`].
+    /// Ids of the decode requests, in the order of the step's [`BatchView`].
     pub ids: &'a [RequestId],
     /// Number of drafted tokens of each request (for a tree, its depth).
     pub drafted: &'a [u32],
-    /// Number of verified tokens of each request (for a tree, the depth of its verified part).
+    /// Number of verified tokens of each request (for a tree, the depth of its deepest verified node).
     pub verified: &'a [u32],
-    /// Number of accepted draft tokens of each request, before any trim at the output's end and without the bonus
-    /// token.
+    /// Number of accepted draft tokens of each request. Drafts beyond the output's end count; the bonus token does not.
     pub accepted: &'a [u32],
-    /// The drafts, with confidences and number of passes.
+    /// The drafts, with the wanted values and the number of passes.
     pub drafts: &'a Drafts,
-    /// Time in draft passes and in decisions.
+    /// Time in draft passes and in the policy's decisions.
     pub draft_time: Time,
     /// Time of the target pass.
     pub verify_time: Time,
@@ -223,42 +226,43 @@ pub trait SpecPolicy: Send {
         Wants::default()
     }
 
-    /// Whether to draft for the request that starts now. If not, the draft never runs over its prompt. Called once a
-    /// request, in the order of admission (SmartSpec's draft-prefill skipping), and only if the draft runs over
-    /// prompts.
+    /// Whether to draft for the next request that starts. If not, the draft never runs over the request's prompt.
+    /// Called once for each request, in the order of admission, and only if the draft runs over prompts (SmartSpec's
+    /// draft-prefill skipping).
     fn drafts_for_next(&mut self) -> bool {
         true
     }
 
-    /// How many decode requests, from the first, take part in this step, at least one. Decode requests left out keep
-    /// their KV and wait. `None` means all.
+    /// How many decode requests take part in this step: the first n of the batch, at least 1, or all if `None`.
+    /// Requests that are left out keep their KV and wait.
     fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
         None
     }
 
-    /// Before drafting: sets the draft length of each decode request. `plan.draft_len` has one entry a request, all 0.
+    /// Called before drafting: sets the draft length of each decode request. `plan.draft_len` has one entry for each
+    /// request, all 0.
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan);
 
-    /// Between draft passes, with the confidences of the last pass: decides whether to continue. [`Drafts::stop`] stops
-    /// single requests.
+    /// Called between draft passes: decides whether to go on. `drafts` has the confidences of the last pass.
+    /// [`Drafts::stop`] ends the drafting of a single request.
     fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
         drafts.nothing_to_decide();
         Continue::Yes
     }
 
-    /// Before verification: lowers `drafts.verify_len` to the tokens that are worth verifying.
+    /// Called before verification: lowers `drafts.verify_len` to the number of drafts that are worth verifying.
     fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
         drafts.nothing_to_decide();
     }
 
-    /// After every step that ran a pass: learns from its outcome. A step of prompts alone has an outcome without
-    /// requests, and nothing was proposed for it. The outcome may come some steps late, so use only the outcome, not
-    /// what the policy remembers of the current step.
+    /// Called after every step that ran a pass: the policy learns from the outcome. A step with prompts only has an
+    /// outcome without requests, and `propose` was not called for it. The outcome may come some steps late. Use only
+    /// the outcome here, and not what the policy remembers of the current step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// A request has ended (finished, aborted or rejected): the policy may forget it. Called once for each request that
-    /// ran or waited, after the last outcome of the request was observed. Not called for requests that are rejected on
-    /// arrival. No later call names the request.
+    /// Called when a request has ended (finished, aborted or rejected); the policy may forget the request. Called once
+    /// for each request that ran or waited, after the policy has observed the request's last outcome. Not called for
+    /// requests that are rejected on arrival. No later call names the request.
     fn request_finished(&mut self, _id: RequestId) {}
 
     /// Warnings for the user at the end of a run ("chose 0 for the last 20,000 steps").
@@ -266,7 +270,7 @@ pub trait SpecPolicy: Send {
         Vec::new()
     }
 
-    /// The reasons for the decision of the last step. A policy records its alternatives only from the first call on, so
+    /// The reasons for the decision of the last step. A policy records its alternatives only after the first call. So
     /// call this once before the step and again after it.
     fn explain(&mut self) -> Explanation {
         Explanation::default()

@@ -1,4 +1,4 @@
-//! A replica of a fleet: an engine on the event clock that a router gives requests while it runs.
+//! A replica of a fleet: an engine on the event clock to which a router gives requests while the engine runs.
 
 use crate::engine::{Drafter, Ending, Engine, Load};
 use crate::event_clock::EventClock;
@@ -7,41 +7,42 @@ use crate::serving::Run;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// An engine that its caller runs from one point in time to the next. The ids are the workload's, so a request has the
-/// same random draws on every replica.
+/// An engine that its caller runs from one point in time to the next. Request ids are the workload's, so that a request
+/// has the same random draws on every replica.
 pub trait Replica {
-    /// Gives the replica a request that is sent at `sent`. Requests are given in order of time.
+    /// Gives the replica a request that the router sends at `sent`. Requests must be given in ascending order of
+    /// `sent`.
     fn give(&mut self, id: RequestId, sent: Time);
 
-    /// Runs while steps begin before `until`; the last one may end later. With `to_the_next_end` the replica stops
-    /// sooner, after the step in which a request ends or is rejected. No request may be given later that is sent before
-    /// `until`.
+    /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the replica
+    /// stops earlier: after the step in which a request ends or is rejected. The caller may not later give a request
+    /// that is sent before `until`.
     fn run_until(&mut self, until: Time, to_the_next_end: bool);
 
-    /// The replica's clock: the end of its last step, while it works.
+    /// The replica's clock. While the replica works, this is the end of its last step.
     fn now(&self) -> Time;
 
-    /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
+    /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
     fn next_step(&self) -> Time;
 
-    /// Appends to `into` each request that ended since the last call, with the time of its end.
+    /// Appends to `into` each request that has ended since the last call, with the time of its end.
     fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>);
 
-    /// The records of all requests of the workload so far, without counts of rounds and drafts. Records of other
-    /// replicas' requests are empty. Times may be later than the time up to which the replica was asked to run.
+    /// The records of all requests of the workload so far. Counts of rounds and drafts are not filled in. Records of
+    /// requests on other replicas are empty. Times may be later than the time up to which the replica was asked to run.
     fn records(&self) -> &RequestRecords;
 
     /// The load at [`now`](Replica::now).
     fn load(&self) -> Load;
 
-    /// Ends the run. `ending` says how the fleet's run ended.
+    /// Ends the run and returns its results. `ending` says how the run of the whole fleet ended.
     fn finish(self: Box<Self>, ending: Ending) -> Run;
 }
 
-/// An engine that gets its requests from a router.
+/// An engine to which a router gives requests.
 pub(crate) struct RoutedEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D>,
-    /// Warnings that follow from the settings.
+    /// Warnings to the user that follow from the settings.
     notes: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! An executor that runs nothing: its confidences and acceptance are given. With it a policy decides on a hand-written
-//! state, in the same draft loop as in the engine.
+//! An executor that runs no model: its confidences and its acceptance are given. With it a policy decides on a state
+//! that was written by hand, in the same draft loop as in the engine.
 
 use crate::acceptance::RankLaw;
 use crate::drafts::Drafts;
@@ -12,13 +12,14 @@ use crate::time::Time;
 use crate::workload::RequestId;
 use std::convert::Infallible;
 
-/// The script of one step.
+/// The confidences and the acceptance of one step, written by hand.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
-    /// The draft's confidence in the (j+1)-th draft token of request i, at `[i][j]`; deeper drafts have the last one.
-    /// In a tree it is the confidence of the first guess below every node of a depth.
+    /// `[i][j]`: the draft's confidence in the (j+1)-th draft token of request i. Deeper drafts have the last
+    /// confidence of the list. In a tree it is the confidence of the first guess below every node of that depth.
     pub confidence: Vec<Vec<f64>>,
-    /// For each request, how many drafts in a row would be accepted. All accepted drafts are first guesses.
+    /// For each request: how many drafts in a row would be accepted. In a tree the accepted nodes are all first
+    /// guesses.
     pub run: Vec<u32>,
     /// The probabilities of the ranks of the draft's second and later guesses.
     pub ranks: RankLaw,
@@ -30,8 +31,9 @@ impl Scripted {
         row[(depth as usize).min(row.len() - 1)]
     }
 
-    /// Lets `policy` decide on one step of `batch`: it proposes, drafts, selects, verifies. `max_draft_len` is the
-    /// engine's. Returns the drafts, and writes the number of accepted drafts of each request to `accepted`.
+    /// Lets `policy` decide on one step of `batch`: it proposes, drafts and selects; then the drafts are verified.
+    /// `max_draft_len` is the engine's. Returns the drafts, and writes the number of accepted drafts of each request to
+    /// `accepted`.
     pub fn decide(
         &mut self,
         policy: &mut Box<dyn SpecPolicy>,
@@ -51,7 +53,7 @@ impl Scripted {
     }
 }
 
-/// Takes the policy's place while the policy is moved into a drafter.
+/// Stands in for the policy while the policy is moved into a drafter.
 struct Placeholder;
 
 impl SpecPolicy for Placeholder {
@@ -111,7 +113,8 @@ impl Executor for Scripted {
                 out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank), 0));
                 continue;
             }
-            // Only wanted values are set, as on hardware. NaN exposes a policy that reads a value it did not ask for.
+            // Only values that the policy wants are set, as on hardware. NaN exposes a policy that reads a value it did
+            // not want.
             let look = out.wants.confidence || out.wants.divergence;
             out.set_confidence(i, depth as usize, if look { first } else { f64::NAN });
             if out.wants.entropy {

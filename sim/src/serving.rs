@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 /// The workload and the settings of a run, for any executor.
 #[derive(Clone, Copy)]
 pub struct Serving<'a> {
-    /// The requests.
+    /// The requests to serve.
     pub workload: &'a Workload,
     /// How requests arrive.
     pub arrivals: Arrivals,
@@ -46,11 +46,11 @@ pub struct Run {
     pub ending: Ending,
     /// Blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
-    /// What each replica of a fleet did; `None` for one engine alone.
+    /// What each replica of a fleet did; `None` for a run of a single engine.
     pub replicas: Option<Replicas>,
 }
 
-/// The results of a run with its executor.
+/// The results of a run, and its executor.
 pub struct Served<E: Executor> {
     /// The whole run, or the part before its early end.
     pub run: Run,
@@ -58,13 +58,13 @@ pub struct Served<E: Executor> {
     pub executor: E,
     /// The error of the pass that failed, if the run ended with [`Ending::Failed`].
     pub error: Option<E::Error>,
-    /// The verdict, if the run was given a [`Patience`].
+    /// The verdict about the latency bounds, if the run had a [`Patience`].
     pub patience: Option<Patience>,
 }
 
 impl Serving<'_> {
-    /// Serves the whole workload. Without a policy this is the plain engine (invariant 7). Oracles cannot run here,
-    /// because only the event clock has the truth. Panics on a configuration that
+    /// Serves the whole workload. Without a policy there is no drafter (invariant 7). Oracles cannot run here, because
+    /// only the event clock has the truth. Panics on a configuration that
     /// [`Speculation::check`](crate::Speculation::check) refuses.
     pub fn run<E: Executor>(&self, executor: E, policy: Option<Box<dyn SpecPolicy>>) -> Served<E> {
         match policy {
@@ -80,8 +80,8 @@ impl Serving<'_> {
         self.with(rules, executor, drafter, None)
     }
 
-    /// [`run`](Serving::run) with any drafter and the rules that follow from it. With a `patience` it ends once the
-    /// verdict is certain.
+    /// As [`run`](Serving::run), with any drafter and with the rules that follow from this drafter. With a `patience`
+    /// the run ends as soon as the verdict is certain.
     pub(crate) fn with<E: Executor, D: Drafter<E>>(
         &self,
         rules: Rules,
@@ -112,7 +112,7 @@ impl Serving<'_> {
 }
 
 impl Run {
-    /// The results of an engine whose run ended with `ending`; then the verdict and the executor.
+    /// The results of an engine whose run ended with `ending`, the verdict about the latency bounds, and the executor.
     pub(crate) fn of<E>(finished: Finished<E, ()>, ending: Ending) -> (Run, Option<Patience>, E) {
         let Finished { mut out, warnings, usable_blocks, executor, watch: () } = finished;
         let patience = out.patience();

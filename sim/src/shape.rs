@@ -1,15 +1,15 @@
 //! The arithmetic of docs/model.md 12: how many tokens a pass runs over and how much KV it reads.
 //!
-//! The event clock charges these shapes to the true latency model, oracles use them, and a policy's own estimate must
-//! agree with them. They are written once, so that truth and estimate cannot differ by accident.
+//! The event clock passes these shapes to the true latency model, and oracles and the estimates of policies use them
+//! too. They are written only here, so that truth and estimate cannot differ by accident.
 
 use crate::common_len::common;
 use crate::latency::{ContextReads, PassShape};
 use crate::policy::BatchView;
 use crate::tree::DraftTree;
 
-/// The shape of draft pass number `pass` (from 1) when request i drafts `draft_len[i]` tokens. Pass 1 also runs over
-/// the draft's prefill chunks and over the gaps of the requests that draft (with `always-extend`, of all requests).
+/// The shape of draft pass number `pass` (from 1), if request i drafts `draft_len[i]` tokens. Pass 1 also runs over the
+/// draft's prefill chunks and over missed tokens of the requests that draft (with `always-extend`, of all requests).
 pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
     let (mut n, mut context) = (0, 0);
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -26,15 +26,15 @@ pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape 
     )
 }
 
-/// [`draft_pass`] if every decode request drafts at least `pass` tokens, without a walk over the lengths.
+/// [`draft_pass`] if every decode request drafts at least `pass` tokens. It does not read the lengths, so it is faster.
 #[inline]
 pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
     with_prefill_and_catch_up(batch, batch.len() as u64, batch.context_sum, pass, |_| true, |_| true)
 }
 
-/// The shape of the only draft pass of a step with [`Drafting::Parallel`](crate::Drafting): request i gets its
-/// `draft_len[i]` tokens at once. They count as batched tokens; each attends to the context and to the tokens before
-/// it. Prefill chunks and gaps are added as in pass 1 of [`draft_pass`].
+/// The shape of the only draft pass of a step with [`Drafting::Parallel`](crate::Drafting). Request i gets its
+/// `draft_len[i]` tokens at once. All count as batched tokens, and each attends to the context and to the tokens before
+/// it. Prefill chunks and missed tokens are added as in pass 1 of [`draft_pass`].
 pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     let mut shape = PassShape::default();
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -51,9 +51,9 @@ pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     shape
 }
 
-/// The shape of draft pass number `pass` (from 1) over trees: for each request i with `draft_len[i] ≥ pass` the root or
-/// the frontier of `trees[i]`. A request's KV, with the tree tokens that the draft has run over, is read once. Pass 1
-/// also runs over prefill chunks and gaps, as in [`draft_pass`].
+/// The shape of draft pass number `pass` (from 1) over trees. The pass runs over the root or the frontier of `trees[i]`
+/// for each request i with `draft_len[i] ≥ pass`. The KV of a request, with the tree tokens that the draft has run
+/// over, is read once. Pass 1 also runs over prefill chunks and missed tokens, as in [`draft_pass`].
 pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &[DraftTree]) -> PassShape {
     let mut shape = PassShape::default();
     for ((&d, &c), tree) in draft_len.iter().zip(batch.context).zip(trees) {
@@ -72,8 +72,8 @@ pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &
     shape
 }
 
-/// The shape of the target pass over trees: each request's root and kept nodes, and the prefill chunks. With
-/// `per-position` every node reads the context and the path to the node.
+/// The shape of the target pass over trees: the root and the kept nodes of each request, and the prefill chunks. With
+/// `per-position`, every node reads the context and the path from the root to the node.
 pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextReads) -> PassShape {
     let (mut nodes, mut positions) = (0u64, 0u64);
     for (tree, &c) in trees.iter().zip(batch.context) {
@@ -86,8 +86,8 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
     target_pass(batch, nodes, positions, reads)
 }
 
-/// The shape of draft pass `pass` over `n` requests that have `context` tokens in KV together; pass 1 adds prefill
-/// chunks and catch-up.
+/// The shape of draft pass `pass`, in which `n` requests draft one token each. Together they have `context` tokens in
+/// KV. Pass 1 also runs over prefill chunks and over the missed tokens of the requests for which `catches_up` is true.
 #[inline]
 fn with_prefill_and_catch_up(
     batch: &BatchView,
@@ -106,8 +106,8 @@ fn with_prefill_and_catch_up(
     shape
 }
 
-/// The draft pass of a step in which nothing is drafted: its prefill chunks and, with `always-extend`, every gap.
-/// `None` if there is nothing to run.
+/// The shape of the draft pass in a step in which nothing is drafted. It runs over prefill chunks and, with
+/// `always-extend`, over all missed tokens. `None` if there is nothing to run over.
 pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     let mut shape = PassShape::default();
     add_draft_prefill(batch, &mut shape);
@@ -115,7 +115,7 @@ pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     (shape.batched > 0).then_some(shape)
 }
 
-/// The target pass of a step without a drafter: one token for each decode request, and the prefill chunks.
+/// The shape of the target pass of a step without a drafter: one token for each decode request, and the prefill chunks.
 pub fn plain_pass(batch: &BatchView) -> PassShape {
     let n = batch.len() as u64;
     PassShape {
@@ -126,7 +126,7 @@ pub fn plain_pass(batch: &BatchView) -> PassShape {
     }
 }
 
-/// The shape of the target pass: `verify_len + 1` positions of each decode request, and the prefill chunks.
+/// The shape of the target pass: `verify_len[i] + 1` positions of decode request i, and the prefill chunks.
 pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -> PassShape {
     if let Some(v) = common(verify_len) {
         return verify_pass_all(batch, v, reads);
@@ -149,9 +149,9 @@ pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) 
     target_pass(batch, n * v, (v + 1) * batch.context_sum + n * (v * (v + 1) / 2), reads)
 }
 
-/// The shape of the target pass over the step's prefill chunks, each request's newest token and `drafts` draft tokens
-/// in all. `positions` is the sum, over these decode tokens, of the KV tokens before each. `reads` says whether a
-/// request's context counts once or for each of its tokens.
+/// The shape of the target pass over the step's prefill chunks, the newest token of each decode request, and `drafts`
+/// draft tokens in total. `positions` is the sum, over these newest and draft tokens, of the number of KV tokens before
+/// each. `reads` says whether a request's context is read once or once for each of its tokens.
 fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {
@@ -173,9 +173,9 @@ fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
     shape.pairs += batch.draft_prefill.pairs;
 }
 
-/// Adds the catch-up tokens of the requests for which `runs` is true. They count as batched tokens only (docs/model.md
-/// 12): their context is the request's own, which is already read once. `counted` says which requests the shape already
-/// contains.
+/// Adds to `shape` the missed tokens of the requests for which `runs` is true. They count as batched tokens but not as
+/// context (docs/model.md 12), because the request's own context is already read once. `counted` says whether the shape
+/// already contains a request.
 fn add_catch_up(
     batch: &BatchView,
     runs: impl Fn(usize) -> bool,
@@ -190,7 +190,7 @@ fn add_catch_up(
             let (g, c) = (u64::from(gap), u64::from(c));
             shape.requests += u64::from(!counted(i));
             shape.batched += g;
-            // Tokens at positions c−g .. c−1, each attending to itself and all tokens before.
+            // The missed tokens are at positions c−g to c−1. Each attends to itself and to all tokens before it.
             shape.pairs += g * (c - g) + g * (g + 1) / 2;
         }
     }
@@ -227,7 +227,8 @@ mod tests {
     fn shapes_equal_a_count_by_hand() {
         let b = batch(&[100, 200, 300], &[0, 1, 7]);
         let d = [3, 1, 0];
-        // Pass 1: requests 0 and 1, the prefill chunk, and the catch-up of request 1, since request 2 does not draft.
+        // Pass 1 runs over requests 0 and 1, the prefill chunk, and the missed tokens of request 1. Request 2 does not
+        // draft.
         let first = draft_pass(&b, &d, 1);
         assert_eq!((first.batched, first.context), (2 + 90 + 1, 300 + 60));
         let second = draft_pass(&b, &d, 2);
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(draft_idle_pass(&b), None);
         b.always_extend = true;
         assert_eq!(draft_idle_pass(&b).unwrap().batched, 4);
-        // One request drafts: with always-extend the other's gap is closed in the same pass.
+        // One request drafts. With always-extend, the same pass also runs over the missed tokens of the other request.
         assert_eq!(draft_pass(&b, &[1, 0], 1).batched, 1 + 4);
     }
 }

@@ -1,5 +1,5 @@
-//! Simulated runs from workload, settings, truth and a policy: a whole run in one call, a replica of a fleet, or a
-//! server.
+//! Simulated runs of a workload with engine settings, a truth and a policy. Three forms: a whole run in one call, a
+//! replica of a fleet, or a server.
 
 use crate::acceptance::AcceptanceSource;
 use crate::config::{BadConfig, EngineConfig};
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 
 /// What decides the draft lengths.
 pub enum Speculation {
-    /// No drafter: the plain engine (invariant 7).
+    /// No drafter: the engine decodes one token a request and step (invariant 7 of INVARIANTS.md).
     Off,
     /// A policy, which sees only what a server sees.
     Policy(Box<dyn SpecPolicy>),
@@ -33,7 +33,8 @@ impl Speculation {
     /// Checks that the engine can run with these settings.
     ///
     /// # Errors
-    /// vLLM would not start with them, no step could ever be made, or an oracle is given a draft on its own device.
+    /// vLLM would not start with these settings, the scheduler could never make a step, or an oracle has a draft on its
+    /// own device.
     pub fn check(&self, config: &EngineConfig, drafting: Drafting) -> Result<(), BadConfig> {
         if matches!(self, Speculation::Oracle(_)) && config.draft_device == DraftDevice::Own {
             let why =
@@ -67,18 +68,19 @@ pub struct Simulation<'a> {
     pub context_reads: ContextReads,
     /// How the draft makes its tokens.
     pub drafting: Drafting,
-    /// Coefficient of variation of the log-normal residual noise of a pass (mean 1); 0 for none.
+    /// Coefficient of variation of the random noise on each pass time (log-normal, mean 1); 0 for no noise.
     pub noise_cv: f64,
     /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// Seed of the noise, and of the guesses of a draft on its own device. The acceptance source has its own seed.
+    /// Seed of the noise, and of the guesses of a draft that has its own device. The acceptance source has its own
+    /// seed.
     pub seed: u64,
     /// The run's TPOT limit that policies see, seconds; infinity for none. A request's own limit takes precedence.
     pub slo_tpot_s: f64,
     /// Whether to keep a record of every step.
     pub keep_steps: bool,
-    /// Whether to split the lives of requests into parts ([`Totals::lives`](crate::Totals::lives)). Changes no other
-    /// result.
+    /// Whether to record the parts of the requests' latency ([`Totals::lives`](crate::Totals::lives)). This changes no
+    /// other result.
     pub keep_lives: bool,
     /// Set this flag to end the run early.
     pub interrupt: &'a AtomicBool,
@@ -90,8 +92,8 @@ impl<'a> Simulation<'a> {
         self.serve(speculation, None).0
     }
 
-    /// Runs until it is certain whether enough requests meet their bounds. Returns the run so far and this verdict.
-    /// Panics as [`run`](Simulation::run) does.
+    /// Runs until it is certain whether enough requests meet their latency bounds. Returns the results so far, and the
+    /// verdict in `patience`. Panics on the same configurations as [`run`](Simulation::run).
     pub fn find_out(&self, speculation: Speculation, patience: Patience) -> (Run, Patience) {
         let (run, patience) = self.serve(speculation, Some(patience));
         (run, patience.expect("it was given one"))
@@ -106,8 +108,9 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// An engine whose requests a router gives while it runs. [`arrivals`](Simulation::arrivals) and
-    /// [`interrupt`](Simulation::interrupt) are the router's. Panics as [`run`](Simulation::run) does.
+    /// An engine to which a router gives requests while the engine runs. [`arrivals`](Simulation::arrivals) and
+    /// [`interrupt`](Simulation::interrupt) are not used, because the router decides both. Panics on the same
+    /// configurations as [`run`](Simulation::run).
     pub fn replica(&self, speculation: Speculation) -> Box<dyn Replica + 'a> {
         let most = self.config.max_draft_len;
         match speculation {
@@ -117,10 +120,11 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// An engine that serves clients: requests come while it runs. [`workload`](Simulation::workload) gives the
-    /// categories and the size of prefix blocks, and its requests are not served. [`arrivals`](Simulation::arrivals),
-    /// [`interrupt`](Simulation::interrupt), [`keep_steps`](Simulation::keep_steps) and
-    /// [`keep_lives`](Simulation::keep_lives) are not used. Panics as [`run`](Simulation::run) does.
+    /// An engine that serves clients, which send requests while it runs. Only the categories and the size of prefix
+    /// blocks are taken from [`workload`](Simulation::workload); its requests are not served.
+    /// [`arrivals`](Simulation::arrivals), [`interrupt`](Simulation::interrupt), [`keep_steps`](Simulation::keep_steps)
+    /// and [`keep_lives`](Simulation::keep_lives) are not used. Panics on the same configurations as
+    /// [`run`](Simulation::run).
     pub fn online(&self, speculation: Speculation) -> Box<dyn Online + 'a> {
         let most = self.config.max_draft_len;
         match speculation {
@@ -139,7 +143,7 @@ impl<'a> Simulation<'a> {
             ..Workload::default()
         };
         let (workload, watch) = (Cow::Owned(workload), OutputLog::default());
-        // A server reports every step, so no step may be skipped.
+        // A server reports every step, so no steps may be computed in one go.
         let keep_steps = true;
         let Simulation { config, slo_tpot_s, .. } = *self;
         let engine =
@@ -224,7 +228,7 @@ impl<'a> Simulation<'a> {
         (rules, clock)
     }
 
-    /// Warnings that follow from the settings alone. `drafts` says whether there is a drafter.
+    /// Warnings to the user that follow from the settings alone. `drafts` says whether there is a drafter.
     fn notes(&self, drafts: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if drafts

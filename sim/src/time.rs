@@ -1,10 +1,10 @@
 //! The engine's clock unit: whole picoseconds in a `u64` (213 days of range).
 //!
-//! Integers give a total order, no NaN, and sums that do not depend on the order of addition, so a skipped stretch of
-//! steps ends at the same instant as single steps. Sums and products saturate at [`Time::MAX`], where the engine stops:
-//! a time that wrapped around would be a wrong number that looks right. For the same reason a negative difference
-//! panics; use [`Time::saturating_sub`] where a difference may be negative. Durations inside models are `f64` seconds
-//! with an `_s` suffix and become `Time` once.
+//! Integers have a total order and no NaN, and their sum does not depend on the order of addition. So steps that are
+//! computed in one go end at the same instant as single steps. Sums and products saturate at [`Time::MAX`], where the
+//! engine stops; a sum that wrapped around would be a wrong number that looks right. For the same reason a negative
+//! difference panics; use [`Time::saturating_sub`] where a difference may be negative. Durations inside models are
+//! `f64` seconds with an `_s` suffix. They are converted to `Time` once.
 
 use std::fmt;
 use std::iter::Sum;
@@ -23,8 +23,8 @@ impl Time {
     /// A time later than any other.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// Rounds seconds to the nearest picosecond. Negative values and NaN become zero; callers that read user input
-    /// check it first.
+    /// Rounds seconds to the nearest picosecond. Negative values and NaN become zero, so callers must check user input
+    /// before.
     pub fn from_s(seconds: f64) -> Time {
         Time((seconds * PS_PER_S).round() as u64)
     }
@@ -68,7 +68,7 @@ impl Sub for Time {
     }
 }
 
-/// A separate function, so that the subtraction costs one branch.
+/// A separate function, so that a subtraction costs only one branch.
 #[cold]
 #[inline(never)]
 #[track_caller]

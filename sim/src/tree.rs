@@ -1,10 +1,10 @@
 //! Draft trees: several guesses for the same position, from which the target's own choice picks one path.
 //!
-//! A tree hangs below the newest emitted token (the root, which is not a node here). It grows one level a draft pass:
-//! pass 1 runs over the root and gives the nodes of depth 1; pass ℓ runs over the *frontier*, the nodes of depth ℓ−1
-//! that are expanded. A chain is a tree with one node on each level. The draft's guesses below a node have ranks: its
-//! first choice has rank 1. Verification walks down the kept nodes as long as one of them is the target's token (greedy
-//! tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
+//! A tree hangs below the newest emitted token (the root, which is not a node here). Each draft pass grows the tree by
+//! one level: pass 1 runs over the root and gives the nodes of depth 1; pass ℓ runs over the *frontier*, the nodes of
+//! depth ℓ−1 that are expanded. A chain is a tree with one node on each level. The draft's guesses below a node have
+//! ranks; the first choice has rank 1. Verification walks down the kept nodes as long as one of them is the target's
+//! token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
 
 use crate::luck::mix;
 use std::sync::Arc;
@@ -12,15 +12,16 @@ use std::sync::Arc;
 /// Most tokens of one request's tree that may be verified in a step.
 pub const MAX_TREE_TOKENS: u32 = 256;
 
-/// How trees grow.
+/// How the draft trees grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, its best guesses (SpecInfer's expansion vector ⟨k₁ …
-    /// k_m⟩; Medusa's heads). The last entry repeats. An `Arc`, because a policy passes it in every step.
+    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, which are the draft's best guesses (SpecInfer's expansion
+    /// vector ⟨k₁ … k_m⟩; Medusa's heads). Deeper levels use the last entry. An `Arc`, because a policy passes it in
+    /// every step.
     Expansion(Arc<[u32]>),
     /// The `topk` best nodes of a level, by path probability, are expanded into `topk` children each (EAGLE-2).
     Beam {
-        /// Number of nodes expanded on a level, and of children of each.
+        /// Number of nodes that are expanded on a level, and number of children of each.
         topk: u32,
     },
 }
@@ -28,7 +29,8 @@ pub enum Growth {
 /// Parent of the nodes of depth 1.
 pub const ROOT: u32 = u32::MAX;
 
-/// The key of a path after one more guess of rank `rank` at `depth` (from 0); 0 along first guesses.
+/// The key of the path that continues the path with key `path` by a guess of rank `rank` at `depth` (from 0). 0 if all
+/// guesses are first guesses.
 pub fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
     if path == 0 && rank == 1 { 0 } else { mix(path ^ (u64::from(depth) << 32 | u64::from(rank))) }
 }
@@ -36,17 +38,17 @@ pub fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
 /// A node of a draft tree: one drafted token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Node {
-    /// Index of its parent in the tree, or [`ROOT`].
+    /// Index of the node's parent in the tree; [`ROOT`] at depth 1.
     pub parent: u32,
-    /// Depth, from 1.
+    /// Depth of the node, from 1.
     pub depth: u32,
-    /// Rank among the draft's guesses for its siblings, from 1.
+    /// The node's rank among the draft's guesses below the same parent, from 1.
     pub rank: u32,
-    /// The draft's probability of the token, given its parent.
+    /// The draft's probability of the node's token, given its parent.
     pub confidence: f64,
-    /// Product of the confidences along the path from the root.
+    /// Product of the confidences along the path from the root to the node.
     pub score: f64,
-    /// Key of the path: 0 along first guesses, else a hash of the ranks.
+    /// Key of the path from the root to the node: 0 if all guesses are first guesses, else a hash of the ranks.
     pub path: u64,
     /// Whether the node will be verified.
     pub kept: bool,
@@ -56,12 +58,13 @@ pub struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct DraftTree {
     nodes: Vec<Node>,
-    /// The nodes that the next pass expands, in order.
+    /// Indices of the nodes that the next pass expands, in order.
     frontier: Vec<u32>,
     depth: u32,
-    /// Number of tokens that the draft has run over: the sum of the widths so far.
+    /// Number of tokens of this tree, root included, that the draft has run over: the sum of the widths of all passes
+    /// so far.
     ran: u32,
-    /// The nodes accepted last, from the root downwards.
+    /// Indices of the nodes that were accepted last, from the root downwards.
     accepted: Vec<u32>,
     /// Number of nodes in `accepted` that the draft has run over.
     fed: u32,
@@ -88,12 +91,12 @@ impl DraftTree {
         self.depth
     }
 
-    /// Number of tokens that the next pass runs over: the root, later the frontier.
+    /// Number of tokens of this tree that the next pass runs over: the root in the first pass, later the frontier.
     pub fn width(&self) -> u32 {
         if self.depth == 0 { 1 } else { self.frontier.len() as u32 }
     }
 
-    /// The nodes that the next pass expands, in order; empty before the first pass, which expands the root.
+    /// Indices of the nodes that the next pass expands, in order. Empty before the first pass, which expands the root.
     pub fn frontier(&self) -> &[u32] {
         &self.frontier
     }
@@ -103,8 +106,8 @@ impl DraftTree {
         self.ran
     }
 
-    /// Grows one level. `guess(parent, rank)` returns the draft's probability of its `rank`-th guess below a node
-    /// (`None` for the root), and the key of the path to that child.
+    /// Grows the tree by one level. `guess(parent, rank)` returns two values: the draft's probability of its `rank`-th
+    /// guess below the node `parent` (`None` for the root), and the key of the path to this guess.
     pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f64, u64)) {
         let children = match growth {
             Growth::Expansion(children) => children[(self.depth as usize).min(children.len() - 1)],
@@ -139,7 +142,7 @@ impl DraftTree {
         self.depth += 1;
     }
 
-    /// Marks exactly the nodes for which `keep` is true for verification. Panics if a kept node's parent is not kept.
+    /// Marks for verification exactly the nodes for which `keep` is true. Panics if a kept node's parent is not kept.
     pub fn keep(&mut self, mut keep: impl FnMut(usize, &Node) -> bool) {
         for at in 0..self.nodes.len() {
             let kept = keep(at, &self.nodes[at]);
@@ -152,8 +155,8 @@ impl DraftTree {
         }
     }
 
-    /// Keeps the `most` nodes with the highest scores (among equal scores the earlier). Scores never rise along a path,
-    /// so parents are kept before their children (EAGLE-2's rerank). `order` is a buffer.
+    /// Keeps the `most` nodes with the highest scores; among equal scores the earlier nodes. Scores never rise along a
+    /// path, so a kept node's parent is kept too (EAGLE-2's rerank). `order` is a buffer.
     pub fn keep_best(&mut self, most: u32, order: &mut Vec<u32>) {
         order.clear();
         order.extend(0..self.nodes.len() as u32);
@@ -170,12 +173,13 @@ impl DraftTree {
         }
     }
 
-    /// Keeps only the first `most` of the kept nodes. Parents come before their children, so no parent is lost.
+    /// Of the kept nodes, keeps only the first `most`. Parents come before their children, so no kept node loses its
+    /// parent.
     pub fn keep_first(&mut self, most: u32) {
         self.nodes.iter_mut().filter(|n| n.kept).skip(most as usize).for_each(|n| n.kept = false);
     }
 
-    /// Number of kept nodes: the tokens to verify, without the root.
+    /// Number of kept nodes, which are the tokens to verify. The root does not count.
     pub fn kept(&self) -> u32 {
         self.nodes.iter().filter(|n| n.kept).count() as u32
     }
@@ -185,9 +189,9 @@ impl DraftTree {
         self.nodes.iter().filter(|n| n.kept).map(|n| n.depth).max().unwrap_or(0)
     }
 
-    /// Follows the target down the kept nodes, stores the path of accepted nodes and returns its length. At depth d
-    /// (from 1) the target's token is the draft's `rank(d)`-th guess. `rank` is called for each accepted depth, and for
-    /// the depth after them if the path has a kept child there.
+    /// Verifies the tree: walks down the kept nodes as long as one is the target's token, stores the path of accepted
+    /// nodes, and returns its length. At depth d (from 1) the target's token is the draft's `rank(d)`-th guess. `rank`
+    /// is called for each accepted depth, and for the next depth if the last accepted node has a kept child.
     pub fn accepted(&mut self, mut rank: impl FnMut(u32) -> u32) -> u32 {
         let mut at = ROOT;
         let mut depth = 0;
@@ -209,27 +213,28 @@ impl DraftTree {
         depth
     }
 
-    /// Accepts these nodes, a path from the root downwards. For an executor that knows which nodes the target followed.
+    /// Stores `path`, the indices of nodes from the root downwards, as the accepted path. For an executor that knows
+    /// which nodes the target followed.
     pub fn accept_path(&mut self, path: impl IntoIterator<Item = u32>) {
         self.accepted.clear();
         self.accepted.extend(path);
         self.count_fed();
     }
 
-    /// Counts the accepted nodes that the draft has run over: a node with children was expanded, so at most the last
-    /// accepted node was not.
+    /// Sets `fed`, the number of accepted nodes that the draft has run over. A node with children was expanded, so only
+    /// the last accepted node may not have been.
     fn count_fed(&mut self) {
         let unfed = self.accepted.last().is_some_and(|at| !self.nodes.iter().any(|n| n.parent == *at));
         self.fed = self.accepted.len() as u32 - u32::from(unfed);
     }
 
-    /// The nodes [accepted](DraftTree::accepted) last, from the root downwards.
+    /// Indices of the nodes that were [accepted](DraftTree::accepted) last, from the root downwards.
     pub fn accepted_path(&self) -> &[u32] {
         &self.accepted
     }
 
-    /// Number of tokens [accepted](DraftTree::accepted) last that the draft has run over: all, or all but the last one
-    /// if that was not expanded.
+    /// Number of the last [accepted](DraftTree::accepted) nodes that the draft has run over: all, or all but the last
+    /// node if it was not expanded.
     pub fn fed(&self) -> u32 {
         self.fed
     }
@@ -269,7 +274,7 @@ mod tests {
         }
         assert_eq!(widths, [1, 3, 3, 3]);
         assert_eq!(tree.nodes().len(), 3 + 3 * 9);
-        // Rerank never keeps a node without its parent; `keep` would panic.
+        // `keep_best` never keeps a node without its parent; otherwise `keep` would panic.
         let mut order = Vec::new();
         tree.keep_best(7, &mut order);
         let kept: Vec<bool> = tree.nodes().iter().map(|n| n.kept).collect();

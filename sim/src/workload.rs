@@ -2,28 +2,29 @@
 
 use crate::time::Time;
 
-/// A request's index in its [`Workload`]: dense, in order of arrival.
+/// The id of a request: its index in its [`Workload`]. Ids are dense and in order of arrival.
 pub type RequestId = u32;
 
 /// One request, as a reader or generator makes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// When it arrives (ignored by closed-loop arrivals).
+    /// When the request is sent (closed-loop arrivals ignore this).
     pub arrival: Time,
     /// Prompt length in tokens, at least 1.
     pub prompt_len: u32,
-    /// Number of tokens that it will emit, at least 1. Policies never see this.
+    /// Number of tokens that the request will emit, at least 1. Policies never see this.
     pub output_len: u32,
-    /// Index into [`Workload::categories`]; 0 when the trace has none.
+    /// Index into [`Workload::categories`]; 0 if the trace has no categories.
     pub category: u16,
-    /// This request's own limit on time per output token in seconds, if the trace gives one.
+    /// The request's own limit on the time per output token, seconds; `None` if the trace gives none.
     pub slo_tpot_s: Option<f64>,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
-    /// Index of the recorded acceptance this request replays ([`Workload::recordings`]).
+    /// Index of the recorded acceptance that this request replays ([`Workload::recordings`]); `None` if it replays
+    /// none.
     pub recording: Option<u32>,
-    /// Ids of its shared prefix blocks, `prefix_block` tokens each, full blocks only. Requests with equal leading ids
-    /// share KV.
+    /// Ids of the request's shared prefix blocks, `prefix_block` tokens each; full blocks only. Requests whose lists
+    /// begin with the same ids share KV.
     pub prefix: Vec<u64>,
 }
 
@@ -46,19 +47,20 @@ impl Request {
 /// The draft's recorded acceptance on one request, with one entry for each output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// Whether the draft was right: `Some(true)`, `Some(false)`, or `None` if nothing was drafted here.
+    /// For each output position: whether the draft was right. `None` if nothing was drafted at the position.
     pub bits: Vec<Option<bool>>,
-    /// For each unknown position, how many drafts were accepted just before it in the same recorded step (0 for known
-    /// positions). This selects the hazard with which the bit is drawn.
+    /// For each unknown position: how many drafts were accepted just before it in the same recorded step. 0 at known
+    /// positions. This number selects the hazard with which the bit is drawn.
     pub accepted_before: Vec<u8>,
-    /// Rank of the target's token among the draft's guesses, from 1; 255 stands for all ranks from 255 on. Empty if not
-    /// recorded.
+    /// Rank of the target's token among the draft's guesses, from 1, for each output position. 255 stands for all ranks
+    /// from 255 on. Empty if ranks were not recorded.
     pub ranks: Vec<u8>,
-    /// The draft's probability of its first guess, (0, 1]. Empty if not recorded.
+    /// The draft's probability of its first guess, (0, 1], for each output position. Empty if probabilities were not
+    /// recorded.
     pub confidences: Vec<f32>,
 }
 
-/// All requests of a run, sorted by arrival.
+/// All requests of a run, sorted by arrival time.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     /// Arrival times, non-decreasing.
@@ -77,20 +79,22 @@ pub struct Workload {
     pub recording: Vec<u32>,
     /// Prefix block ids of all requests, one after another. Empty if no request shares a prefix.
     pub prefix_ids: Vec<u64>,
-    /// Start of each request's ids in `prefix_ids`, and as last entry the end of the last request's ids. Empty if no
-    /// request shares a prefix.
+    /// For each request the index in `prefix_ids` of its first id, and as a last entry the end of the last request's
+    /// ids. Empty if no request shares a prefix.
     pub prefix_start: Vec<u32>,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
-    /// For each request the next turn of its session, `u32::MAX` for none. Empty without sessions.
+    /// For each request the next turn of its session; `u32::MAX` if there is none. Empty if the workload has no
+    /// sessions.
     pub next_turn: Vec<RequestId>,
-    /// For each request the time from its end until its session sends the next turn. Empty without sessions.
+    /// For each request the time from its end until the next turn of its session is sent. Empty if the workload has no
+    /// sessions.
     pub gap: Vec<Time>,
     /// Names of the categories.
     pub categories: Vec<String>,
     /// The recorded acceptance to which `recording` refers.
     pub recordings: Vec<Recording>,
-    /// P(right | i − 1 drafts of the round were accepted), i = 1, 2, …, for unknown bits of the recordings; empty if
+    /// For unknown bits of the recordings: P(right | i − 1 drafts of the round were accepted), i = 1, 2, …. Empty if
     /// the recordings have none.
     pub hazards: Vec<f64>,
 }
@@ -106,7 +110,8 @@ impl Workload {
         self.arrival.is_empty()
     }
 
-    /// Appends a request. Panics if it arrives before the last one; readers must sort or refuse first.
+    /// Appends a request. Panics if its arrival is before that of the last request, so readers must sort or refuse
+    /// first.
     pub fn push(&mut self, r: Request) {
         assert!(
             self.arrival.last().is_none_or(|&last| last <= r.arrival),
@@ -144,7 +149,7 @@ impl Workload {
         self.category.push(r.category);
     }
 
-    /// The request `id`, with its prefix copied.
+    /// A copy of the request `id`, prefix ids included.
     pub fn get(&self, id: RequestId) -> Request {
         let i = id as usize;
         Request {
@@ -159,22 +164,22 @@ impl Workload {
         }
     }
 
-    /// The next turn of the request's session, and the time from the request's end until this turn is sent; `None`
-    /// without a next turn.
+    /// The next turn of the request's session, and the gap from the request's end until this turn is sent. `None` if
+    /// there is no next turn.
     #[inline]
     pub fn following(&self, id: RequestId) -> Option<(RequestId, Time)> {
         let next = self.next_turn.get(id as usize).copied().filter(|&next| next != RequestId::MAX)?;
         Some((next, self.gap[id as usize]))
     }
 
-    /// The requests that begin a session, in order of arrival; all requests if there are no sessions.
+    /// The requests that are the first turn of a session, in order of arrival. All requests if there are no sessions.
     pub fn first_turns(&self) -> Vec<RequestId> {
         let mut first = vec![true; self.len()];
         self.next_turn.iter().filter(|&&next| next != RequestId::MAX).for_each(|&next| first[next as usize] = false);
         (0..self.len() as RequestId).filter(|&id| first[id as usize]).collect()
     }
 
-    /// The shared-prefix block ids of a request; empty if it shares none.
+    /// The ids of the request's shared prefix blocks; empty if the request shares no prefix.
     pub fn prefix(&self, id: RequestId) -> &[u64] {
         match self.prefix_start.get(id as usize..id as usize + 2) {
             Some(&[start, end]) => &self.prefix_ids[start as usize..end as usize],
@@ -194,16 +199,16 @@ impl FromIterator<Request> for Workload {
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Each request arrives at its time in the workload.
+    /// Open arrivals: each request arrives at its time in the workload.
     Open,
-    /// A fixed number of clients, each of which sends its next request when its last one ends; arrival times are
+    /// A fixed number of clients. Each client sends its next request when its last request has ended. Arrival times are
     /// ignored.
     Closed {
-        /// Number of clients: the most requests in the system at any time.
+        /// Number of clients. At most this number of requests is in the system at any time.
         clients: u32,
     },
-    /// Sessions: the first turn of each arrives at its time in the workload, and each further turn a gap after the end
-    /// of the turn before it ([`Workload::following`]).
+    /// Sessions: the first turn of each session arrives at its time in the workload. Each further turn is sent a gap
+    /// after the end of the turn before it ([`Workload::following`]).
     Sessions,
 }
 

@@ -1,12 +1,12 @@
-//! The inner loop allocates nothing (ARCHITECTURE.md): a run with thousands of further steps makes hardly more
-//! allocations.
+//! Checks that the inner loop allocates nothing (ARCHITECTURE.md): a run with thousands of further steps makes hardly
+//! more allocations.
 
 use allocation_counter::measure;
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 
-/// Drafts the same number of tokens for every request.
+/// A policy that drafts the same number of tokens for every request.
 struct Always(u32);
 
 impl SpecPolicy for Always {
@@ -61,7 +61,8 @@ fn further_steps_allocate_nothing() {
             let (few, some_steps) = allocations_and_steps(&config, draft_len, 4000);
             let (more, many_steps) = allocations_and_steps(&config, draft_len, 8000);
             let (further, steps) = (more.saturating_sub(few), many_steps - some_steps);
-            // A few allocations are right: lists that grow with the output, such as a request's blocks, double.
+            // A few more allocations are expected: lists that grow with the output, such as a request's blocks, double
+            // their size.
             assert!(few > 8, "a run allocates at its start: the count sees nothing");
             assert!(steps > 1000 && further < 64, "{draft_at:?}, {draft_len} drafts: {further} in {steps} steps");
         }

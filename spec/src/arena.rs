@@ -1,8 +1,9 @@
-//! The `[arena]` table of an experiment file: a scenario in which all policies meet.
+//! The `[arena]` table of an experiment file: the experiment is a scenario of the arena, in which all policies are
+//! compared.
 //!
-//! Policies are tuned on some scenarios and judged on others, so a file says which of the two it is for, or that it
-//! judged an earlier version of a policy. If a scenario
-//! does not list `policies`, every policy that can run in it takes part.
+//! Policies are tuned on some scenarios and judged on others. So the table says which of the two the scenario is for,
+//! or that it judged an earlier version of a policy. If the experiment does not list `policies`, every policy that can
+//! run in it takes part.
 
 use serde::{Deserialize, Serialize};
 

@@ -59,7 +59,7 @@ impl CapacitySpec {
         self.requests.saturating_add(self.warm_up_requests.saturating_mul(2))
     }
 
-    /// Checks every value that serde cannot.
+    /// Checks every value that serde cannot check.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
         let refuse = |key: &str, message: String, help: &str| {
             Err(doc.problem_at(&Path::of(&format!("capacity.{key}")), message).help(help))
@@ -116,7 +116,8 @@ impl CapacitySpec {
 
 const ARRIVALS: &str = "workload.arrivals";
 
-/// Do the arrivals come from a log, at every swept value? False if they are generated at every swept value.
+/// Do the arrivals come from a log (a trace)? If arrivals are swept, true means that every swept value is a log, and
+/// false that every value is generated.
 ///
 /// # Errors
 /// Some swept values have a log, and others have generated arrivals.

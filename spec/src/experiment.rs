@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Top-level keys that cannot be swept, because all cells of an experiment share their values.
+/// Top-level keys that cannot be swept, because all runs of an experiment share their values.
 pub const UNSWEPT: [&str; 9] =
     ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper", "question", "arena"];
 

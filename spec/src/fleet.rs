@@ -111,7 +111,7 @@ impl FleetSpec {
         self.signals.unwrap_or_else(|| self.router.usual_signals())
     }
 
-    /// Checks every value that serde cannot.
+    /// Checks every value that serde cannot check.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
         let problem_at = |key: &str, message: String| doc.problem_at(&Path::of(&format!("fleet.{key}")), message);
         let kinds = self.replicas.kinds();

@@ -1,5 +1,5 @@
 //! The contents of an experiment file as data: its tables and keys ([`experiment`]), the place of each key in the file
-//! ([`document`]), and error messages ([`problem`]). Must not evaluate or run anything.
+//! ([`document`]), and error messages ([`problem`]). This crate must not evaluate or run anything.
 
 pub mod arena;
 pub mod capacity;

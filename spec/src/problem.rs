@@ -80,7 +80,8 @@ impl Problem {
         self.missing_file
     }
 
-    /// Adds a place: bytes `span` of `text`, which messages call `name`. A span over several lines ends at the first.
+    /// Adds a place: bytes `span` of `text`, which messages call `name`. A span over several lines is cut at the end of
+    /// its first line.
     pub fn at(mut self: Box<Self>, name: &str, text: &str, span: std::ops::Range<usize>) -> Box<Problem> {
         self.place = Some(Place::of(name, text, span));
         self
@@ -142,11 +143,11 @@ impl Diagnostic for Problem {
 /// Most bytes of a text that is compared with names.
 const LONGEST_NAME: usize = 200;
 
-/// The candidate nearest to `given`, for a hint "did you mean"; `None` if no candidate is near. Order of preference: a
-/// name that continues `given` (`a100`), a typo, a name that `given` continues (`h100-sxm`), a name of similar
-/// spelling.
+/// The candidate nearest to `given`, for a hint "did you mean"; `None` if no candidate is near. Case is ignored. Order
+/// of preference: a name that begins with `given` (`a100`), a name within two typing errors, a name with which `given`
+/// begins (`h100-sxm`), a name of similar spelling.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // No name is that long, and the distance takes time and memory that grow with the length.
+    // No name is longer than this limit, and the time and memory of the comparison grow with the length.
     if given.len() > LONGEST_NAME {
         return None;
     }
@@ -173,7 +174,7 @@ pub fn tell(problem: Problem) {
     let fancy = std::io::stderr().is_terminal();
     let options =
         miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
-    // Fails when a problem was printed before: the hook is already set then.
+    // Setting the hook fails if a problem was printed before. The hook is already set then.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
     // The text was escaped when the problem was made; the colours are miette's.
     std::eprintln!("{:?}", miette::Report::new(problem));

@@ -62,7 +62,8 @@ impl Experiment {
         Ok(())
     }
 
-    /// Checks the fleet, and refuses it together with settings for a single engine.
+    /// Checks `[fleet]`. Refuses a fleet beside `[live]` or `[observe]`, and a fleet of several replicas with
+    /// `output.steps`, because these are about a single engine.
     fn check_fleet(&self, doc: &Document) -> Result<()> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         fleet.check(doc)?;
@@ -130,7 +131,8 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// Refuses a policy's draft length above the engine's limit. Clipping the length would make another policy of it.
+    /// Refuses a policy whose settings ask for a longer draft than the engine's limit. A policy with a shortened draft
+    /// would be another policy.
     fn check_draft_len(&self, doc: &Document, policy: &PolicySpec, path: &str) -> Result<()> {
         let Some((key, longest)) = policy.definition().asks_for() else { return Ok(()) };
         let key = format!("{}.{key}", policy.name());
@@ -264,8 +266,8 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     })
 }
 
-/// Refuses settings about KV memory in any roofline but the target's, because only the target's decide it. The default
-/// value and the target's own value pass.
+/// Refuses settings about KV memory in a roofline other than the target's, because only the target's settings decide
+/// how much memory KV gets. Values that equal the default or the target's own value are allowed.
 fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &LatencySpec) -> Result<()> {
     let LatencySpec::Roofline(own) = spec else { return Ok(()) };
     let default = RooflineSpec { gpu: own.gpu.clone(), model: own.model.clone(), ..RooflineSpec::new("", "") };
@@ -332,8 +334,8 @@ fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {
     Err(problem.help("expected a finite number, 0 or more"))
 }
 
-/// Checks the coefficient of variation of a log-normal factor. Beyond 1,000 nearly all draws are next to 0, and a
-/// mean says nothing.
+/// Checks the coefficient of variation of a log-normal factor: from 0 to 1,000. Beyond that nearly all draws are close
+/// to 0, so a mean would say nothing.
 fn variation(doc: &Document, path: &str, value: f64) -> Result<()> {
     not_negative(doc, path, value)?;
     if value <= 1e3 {
@@ -343,7 +345,8 @@ fn variation(doc: &Document, path: &str, value: f64) -> Result<()> {
     Err(problem.help("expected a number from 0 to 1000: 0.05 is a noise of 5 %"))
 }
 
-/// A workload or trace error as a [`Problem`], with a place in the experiment where the experiment caused it.
+/// A workload or trace error as a [`Problem`]. It has a place in the experiment if a setting of the experiment caused
+/// it.
 pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Box<Problem> {
     use foretoken_traces::TraceError;
     let problem = match error {
@@ -357,7 +360,8 @@ pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Bo
     }
 }
 
-/// The error for a policy name that does not exist, with the nearest name that does and a list of all names.
+/// The error for a policy name that does not exist. The help text has the nearest existing name, if one is near, and
+/// all names.
 pub fn unknown_policy(name: &str, known: &[&str]) -> Box<Problem> {
     let problem = Problem::bad_input(format!("no policy is called `{name}`"));
     match nearest(name, known.iter().copied()) {

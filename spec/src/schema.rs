@@ -6,7 +6,7 @@
 use crate::experiment::{Experiment, UNSWEPT};
 use serde_json::{Map, Value, json};
 
-/// The definition in which `target` and `draft` may be absent, because a profile may give them.
+/// Name of the schema's definition in which `target` and `draft` may be absent, because a profile may give them.
 const HARDWARE: &str = "Hardware";
 
 /// Tables that may be left out when a real server is observed.
@@ -53,7 +53,8 @@ pub fn text() -> String {
     text + "\n"
 }
 
-/// Writes a value at a place where a line, indented by `indent`, already holds `taken` characters.
+/// Writes `value` as JSON. The present line is indented by `indent` columns and already holds `taken` more characters.
+/// A value that does not fit on the line is written over several lines.
 fn write(value: &Value, indent: usize, taken: usize, out: &mut String) {
     let line = in_a_line(value);
     let parts: Vec<(String, &Value)> = match value {
@@ -87,8 +88,7 @@ fn in_a_line(value: &Value) -> String {
     }
 }
 
-/// The keys that the table called `name` must have or, if it must have none, the keys that it may have. Empty if no
-/// table has that name.
+/// The required keys of the table called `name`; all its keys if none is required. Empty if no table has that name.
 pub fn settings_of(name: &str) -> Vec<String> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let keys = |table: &Value| -> Vec<String> {
@@ -105,7 +105,7 @@ pub fn settings_of(name: &str) -> Vec<String> {
     choices.map(|d| keys(&d["properties"][name])).find(|keys| !keys.is_empty()).unwrap_or_default()
 }
 
-/// What a schema refers to, or the schema itself.
+/// The definition to which a schema refers (`$ref`), or the schema itself if it refers to none.
 fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
         Some(name) => &root["$defs"][name],
@@ -197,7 +197,8 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// The name of a value that needs no definition of its own: a type, or a plain number, text or boolean.
+/// The name of a value that needs no definition of its own: a type, or a plain number, text or boolean. `None` for all
+/// other values.
 fn name_of(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     if let (Some(name), 1) = (value["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")), object.len()) {

@@ -8,8 +8,8 @@ const MESSAGE: usize = 2000;
 /// A number with this number of digits or more, before or after its point, is shown as a power of ten.
 const DIGITS: usize = 25;
 
-/// True for control characters, invisible characters and those that change the direction of writing; false for line
-/// ends and tabs.
+/// True for control characters, invisible characters, and characters that change the direction of writing. False for
+/// line ends and tabs.
 fn needs_escape(c: char) -> bool {
     let format = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() && c != '\n' && c != '\t' || format

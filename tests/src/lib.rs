@@ -1,9 +1,10 @@
-//! What tests need from a machine beyond Rust (traces, a GPU, a browser), and how tests are skipped without it.
+//! What some tests need from a machine in addition to Rust (traces, a GPU, a browser), and how tests are skipped on a
+//! machine that lacks it.
 //!
 //! A skipped test prints a line to the process's own standard error, because the test harness swallows `eprintln!`.
-//! `FORETOKEN_SKIPS` names a file that gets one line per skip, so that a run of all tests can list them.
-//! `FORETOKEN_REQUIRE` names the parts that this machine must have, comma-separated: skipping for one of them is a
-//! failure.
+//! `FORETOKEN_SKIPS` names a file that gets one line per skip, so that a run of all tests can list the skipped ones.
+//! `FORETOKEN_REQUIRE` names the parts that this machine must have, separated by commas: if a test is skipped for one
+//! of these parts, it fails.
 //!
 //! [`vllm`] replays the recorded schedules of vLLM, and [`stub`] is a server with answers that a test chooses. The
 //! whole-system tests are in `tests/`.
@@ -22,11 +23,11 @@ use std::path::PathBuf;
 pub enum Part {
     /// The folder of real traces that `FORETOKEN_TRACES` names.
     Traces,
-    /// A C++ compiler: `g++`, or the one that `CXX` names.
+    /// A C++ compiler: the one that `CXX` names, else `g++`.
     Cxx,
     /// An NVIDIA GPU with its driver.
     Gpu,
-    /// A Chromium: in the `PATH`, or the one that `FORETOKEN_CHROMIUM` names.
+    /// A Chromium: the one that `FORETOKEN_CHROMIUM` names, else one in the `PATH`.
     Chromium,
     /// util-linux's `script`, which makes a pseudo-terminal.
     Terminal,
@@ -46,7 +47,7 @@ impl Part {
         }
     }
 
-    /// True if the part is in the list. An unknown name in the list is an error.
+    /// True if `list`, which is separated by commas, has the part. A name in the list that is no part is an error.
     fn is_in(self, list: &str) -> Result<bool, String> {
         let mut names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
         match names.clone().find(|name| Part::ALL.iter().all(|part| part.name() != *name)) {
@@ -56,8 +57,8 @@ impl Part {
     }
 }
 
-/// Prints that the calling test is skipped because the machine lacks `part`, with the reason `why`. The caller then
-/// returns.
+/// Prints that the calling test is skipped because the machine lacks `part`, with the reason `why`. The caller must
+/// then return.
 ///
 /// # Panics
 /// If `FORETOKEN_REQUIRE` names the part or an unknown part, or if the file of `FORETOKEN_SKIPS` cannot be written.
@@ -67,7 +68,7 @@ pub fn skip(part: Part, why: impl Display) {
     assert!(!required, "FORETOKEN_REQUIRE has {}, but {why}", part.name());
     let thread = std::thread::current();
     let line = format!("SKIPPED {} (no {}): {why}\n", thread.name().unwrap_or("a test"), part.name());
-    // One write for the whole line, because tests run in parallel.
+    // The line is written in one call, because tests run in parallel.
     let _ = stderr().write_all(line.as_bytes());
     if let Some(list) = env::var_os("FORETOKEN_SKIPS") {
         let kept = File::options().create(true).append(true).open(&list).and_then(|mut f| f.write_all(line.as_bytes()));
@@ -95,7 +96,7 @@ mod tests {
         skip(Part::Cxx, "this test pretends to have no compiler");
     }
 
-    /// Runs the ignored test in its own process, with the parts in `required` required.
+    /// Runs the ignored test of this file in a process of its own. `required` is the value of `FORETOKEN_REQUIRE`.
     fn run(required: &str, list: &std::path::Path) -> (bool, Output) {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "tests::lacks_a_compiler", "--ignored"]);

@@ -27,11 +27,12 @@ pub struct Request {
 /// An answer of the stub.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// A whole answer: status, further headers, body.
+    /// A whole answer: status, additional header lines, body.
     Text(u16, Vec<String>, String),
-    /// A stream of events, each after a wait. Without `[DONE]` the connection breaks off.
+    /// A stream of events. Each event is sent after its wait. If the last one is not `[DONE]`, the connection breaks
+    /// off.
     Events(Vec<(Duration, String)>),
-    /// A body that never ends: content type, and the text that it repeats.
+    /// A body that never ends: its content type, and the text that the stub repeats.
     Endless(&'static str, String),
     /// No answer; the connection stays open.
     Silent,
@@ -56,7 +57,7 @@ pub struct Completion {
     pub reason: &'static str,
     /// The server's metrics for the answer, sent with the usage; `None` for none.
     pub metrics: Option<Value>,
-    /// Number of chunks after which the connection breaks off.
+    /// Number of chunks after which the connection breaks off; `None` for an answer with its end.
     pub cut_after: Option<usize>,
 }
 
@@ -114,7 +115,7 @@ impl Completion {
 
 type Say = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A running stub. It ends when it is dropped, or by its [`switch`](Stub::switch).
+/// A running stub. It ends when the value is dropped, or when the flag of [`switch`](Stub::switch) is set.
 pub struct Stub {
     address: SocketAddr,
     scheme: &'static str,
@@ -124,13 +125,12 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// Starts a stub that answers requests for models, version, metrics and completions by `say`, and any other with
-    /// 404.
+    /// Starts a stub. `say` answers requests for models, version, metrics and completions. Other requests get a 404.
     pub fn start(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
         Stub::listen(Arc::new(say), None)
     }
 
-    /// As [`Stub::start`], with TLS and a certificate that it makes for the host `name`.
+    /// As [`Stub::start`], but with TLS. The stub makes a certificate for the host `name`.
     ///
     /// # Panics
     /// If no certificate can be made.
@@ -189,12 +189,12 @@ impl Stub {
 impl Drop for Stub {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits for a connection.
+        // The thread waits for a connection. This one wakes it, so that it sees the flag.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// Answers the requests of a connection until it ends.
+/// Answers the requests of one connection until the connection ends or `over` is set.
 fn serve<S: Read + Write>(stream: &mut BufReader<S>, say: &Say, over: &AtomicBool, asked: &AtomicUsize) -> Option<()> {
     loop {
         let request = read(stream, asked)?;
@@ -284,8 +284,8 @@ fn write(stream: &mut impl Write, reply: &Reply, over: &AtomicBool) -> Option<()
     }
 }
 
-/// The usual reply to any request except a completion (`None`): one model called `stub` of up to 512 tokens, a version,
-/// and the given metrics.
+/// The usual reply to a request for models (one model `stub` with up to 512 tokens), for the version, or for metrics
+/// (the text `metrics`). `None` for other requests, such as completions.
 pub fn aside(request: &Request, metrics: &str) -> Option<Reply> {
     let text = |body: String| Some(Reply::Text(200, vec![], body));
     match request.path.as_str() {

@@ -1,10 +1,10 @@
-//! The recipes of CONTRIBUTING.md, followed in a copy of the whole tree: each takes the edits that its heading states,
-//! and the program that is built from the copy has what was added.
+//! Follows the recipes of CONTRIBUTING.md in a copy of the whole tree. Each recipe must take the number of edits that
+//! its heading states, and the program that is built from the copy must have what was added.
 //!
-//! One copy takes all recipes, and one build proves them. The build uses the target folder of the ordinary build, where
-//! the common dependencies are built already; our crates are built without optimisation. The copy stays there, so that
-//! nothing is built again until a source changes. The copy's program has another name, because the ordinary program
-//! lies in the same folder.
+//! All recipes are applied to one copy, and one build tests them. The build uses the target folder of the ordinary
+//! build, where the common dependencies are built already; our crates are built without optimisation. The copy stays
+//! there, so that nothing is built again until a source changes. The program of the copy has another name, because the
+//! ordinary program is in the same folder.
 
 use foretoken_policies::template::new_policy;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const PROGRAM: &str = "foretoken-with-recipes";
 enum Edit {
     /// A new file with this text.
     New(&'static str),
-    /// Inserts the second text before the line that begins with the first.
+    /// Inserts the second text before the line that begins with the first text.
     Before(&'static str, &'static str),
     /// Replaces the first text by the second.
     Replace(&'static str, &'static str),
@@ -32,8 +32,8 @@ enum Edit {
 
 use Edit::{Before, New, Replace};
 
-/// A recipe of CONTRIBUTING.md: the beginning of its heading (the rest states the number of edits), and its edits with
-/// their files.
+/// A recipe of CONTRIBUTING.md: the beginning of its heading, and its edits with their files. The rest of the heading
+/// states the number of edits.
 struct Recipe {
     heading: &'static str,
     edits: &'static [(&'static str, Edit)],
@@ -133,7 +133,8 @@ pub fn run(args: &RecipeArgs) -> Result<()> {
 }
 "#;
 
-/// The files of the tree that git tracks; in an unpacked archive, all files outside of build folders.
+/// The files that git tracks below `root`, with their contents. In an unpacked archive, all files outside of build
+/// folders.
 fn tree(root: &Path) -> Tree {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
     let paths: Vec<PathBuf> = match listed {
@@ -142,7 +143,7 @@ fn tree(root: &Path) -> Tree {
         }
         _ => walk(root, Path::new("")),
     };
-    // Git still lists a file that was removed without a commit.
+    // A file that was removed without a commit is still in git's list, so it is left out here.
     let there = paths.into_iter().filter(|path| root.join(path).is_file());
     there.map(|path| (path.clone(), fs::read(root.join(path)).unwrap())).collect()
 }
@@ -162,8 +163,8 @@ fn walk(root: &Path, folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Makes `root` hold exactly the files of `tree`. Files that are up to date are not written again, so that cargo does
-/// not rebuild them.
+/// Makes the folder `root` hold exactly the files of `tree`. A file that is up to date is not written again, so that
+/// cargo does not rebuild it.
 fn lay_out(root: &Path, tree: &Tree) {
     fs::create_dir_all(root).unwrap();
     for old in walk(root, Path::new("")).into_iter().filter(|path| !tree.contains_key(path)) {
@@ -184,7 +185,7 @@ fn change(tree: &mut Tree, file: &str, change: impl FnOnce(&str) -> String) {
     *content = change(std::str::from_utf8(content).unwrap()).into_bytes();
 }
 
-/// Makes the edits of a recipe. Fails unless a text to find occurs exactly once in its file.
+/// Makes the edits of a recipe in `tree`. Panics unless each text to find occurs exactly once in its file.
 fn follow(tree: &mut Tree, recipe: &Recipe) {
     let once = |file: &str, text: &str, old: &str, new: &str| {
         assert_eq!(text.matches(old).count(), 1, "{file}: `{old}`");
@@ -243,7 +244,7 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
         format!("{text}\n[[bin]]\nname = \"{PROGRAM}\"\npath = \"src/main.rs\"\n")
     });
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recipes");
-    // The policy is written by the program's own code, into a tree that has no such policy yet.
+    // The program's own code writes the policy, into a tree that does not have this policy yet.
     let fresh = tempfile::tempdir().unwrap();
     let sources = after.iter().filter(|(path, _)| path.starts_with("policies/src"));
     lay_out(fresh.path(), &sources.map(|(path, content)| (path.clone(), content.clone())).collect());
@@ -255,7 +256,8 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
     let changed: Tree = written.filter(|(path, content)| after.get(path) != Some(content)).collect();
     let files: Vec<&str> = changed.keys().map(|path| path.to_str().unwrap()).collect();
     assert_eq!(files, ["policies/src/confidence/recipe_policy.rs", "policies/src/lib.rs"]);
-    // The recipe states one edit for the new file, and one for each line added to the table's file.
+    // The recipe states one edit for the new file, and one for each line that is added to the file with the table of
+    // policies.
     let lines = |tree: &Tree| tree[Path::new(files[1])].iter().filter(|&&byte| byte == b'\n').count();
     states(&contributing, "### Add a policy", 1 + lines(&changed) - lines(&after));
     after.extend(changed.clone());
@@ -276,7 +278,7 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
     let stats: serde_json::Value =
         serde_json::from_str(&says(&["traces", "inspect", "trace.csv", "--format", "json"])).unwrap();
     assert_eq!((&stats["format"], &stats["rows"]), (&"recipe".into(), &2.into()), "{stats}");
-    // The generated files have what was added, and lose nothing.
+    // The generated files have what was added, and nothing is missing from them.
     let schema = says(&["schema"]);
     for added in ["recipe-policy", "\"recipe\"", "recipe_s", "recipe-gpu"] {
         assert!(schema.contains(added), "the schema has no {added}");

@@ -1,7 +1,7 @@
-//! Measures how fast a trace of BurstGPT's size is generated and, from a file, read back by a second process:
+//! Measures how fast a trace of BurstGPT's size is generated, and how fast a second process reads it from a file:
 //! `cargo run --release --example load_speed`.
 //!
-//! Prints seconds, rows a second and the peak memory of each process. Writing the file is not timed.
+//! Prints seconds, rows a second and the peak memory of each process. The writing of the file is not timed.
 
 use foretoken_sim::Workload;
 use foretoken_traces::{TraceSpec, WorkloadSpec, build, read};
@@ -13,7 +13,7 @@ use std::time::Instant;
 const ROWS: u32 = 1_429_737;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `load_speed FILE` only reads, so the peak memory is caused by reading.
+    // With a FILE argument the program only reads, so its peak memory is caused by reading.
     if let Some(path) = std::env::args().nth(1) {
         return Ok(time_read(Path::new(&path))?);
     }

@@ -1,4 +1,5 @@
-//! Builds a workload from a description and a seed: arrivals, then transformations in order, then lengths.
+//! Builds a workload from a description and a seed: first the arrivals, then the transformations in their order, then
+//! the lengths.
 
 use crate::error::TraceError;
 use crate::generate::{
@@ -15,8 +16,8 @@ use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Length of AdaSpec's shapes T1, T2 and T3 in seconds if neither `duration_s` nor `requests` is set. AdaSpec's own
-/// traces last 600 s.
+/// Length, in seconds, of AdaSpec's load shapes T1, T2 and T3 if neither `duration_s` nor `requests` is set. AdaSpec's
+/// own traces last 600 s.
 const SHAPE_S: f64 = 600.0;
 
 /// A workload that is ready to run.
@@ -24,18 +25,17 @@ const SHAPE_S: f64 = 600.0;
 pub struct Built {
     /// The requests, with arrival times and lengths.
     pub workload: Workload,
-    /// How requests arrive: at their times, from the clients of a closed loop, or as turns of sessions.
+    /// How requests arrive: at their own times, from the clients of a closed loop, or as turns of sessions.
     pub arrivals: Arrivals,
-    /// Paths of all files that were read, for digests.
+    /// Paths of all files that were read, so that callers can compute digests.
     pub files: Vec<PathBuf>,
-    /// Messages about what was left out or changed in these files.
+    /// Messages about rows and requests of these files that were left out or changed.
     pub notes: Vec<String>,
 }
 
 /// Builds a workload. The same description, files and seed give the same workload on every machine of one architecture.
-/// `spec.seed` takes precedence over `seed`.
-///
-/// `baseline_tpot_s` is the unloaded time per output token, seconds; see [`read`].
+/// `spec.seed` takes precedence over `seed`. `baseline_tpot_s` is the time per output token of an unloaded server,
+/// seconds; see [`read`].
 ///
 /// # Errors
 /// A setting is out of range, a file cannot be used, or no request is left.
@@ -95,8 +95,8 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
     Ok(built)
 }
 
-/// Gives each request the priority of its category, 0 if the category is not named. Refuses names that are no category
-/// of the workload.
+/// Gives each request the priority of its category; 0 if `priorities` does not name the category. Fails if `priorities`
+/// names an unknown category, or if the requests already have priorities from a column of the trace.
 fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -> Result<(), TraceError> {
     if let Some(unknown) = priorities.keys().find(|name| !workload.categories.contains(name)) {
         let what = format!("no request is of the category {unknown}");
@@ -133,7 +133,8 @@ fn fits(requests: u64) -> Result<(), TraceError> {
     Err(TraceError::spec("requests", what, format!("ask for fewer, or for less time; {}", limits::raise())))
 }
 
-/// The error for an arrival process that made `found` requests and then found no further arrival.
+/// The error of an arrival process that made `found` requests and then found no further arrival within its limit of
+/// steps.
 fn stalled(found: usize) -> TraceError {
     let million = Effort::FIRST / 1_000_000;
     let what =
@@ -143,7 +144,7 @@ fn stalled(found: usize) -> TraceError {
 }
 
 impl Built {
-    /// Gives each arrival its lengths. With `sessions` it first replaces each arrival by the turns of a session.
+    /// Gives each arrival its lengths. With `sessions`, first replaces each arrival by the turns of a session.
     fn take_turns(
         &mut self,
         sessions: Option<&Sessions>,
@@ -163,8 +164,8 @@ impl Built {
         Ok(())
     }
 
-    /// Reads the arrival trace as the workload. Returns whether it has lengths of its own; an error if it has no
-    /// arrival times.
+    /// Reads the arrival trace as the workload. Returns whether the trace also has lengths. Fails if it has no arrival
+    /// times.
     fn take_arrivals(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<bool, TraceError> {
         let trace = self.note(spec, read(spec, baseline_tpot_s)?);
         self.workload = trace.workload;
@@ -192,17 +193,19 @@ impl Built {
     }
 }
 
-/// Arrival times in order. [`Stalled`] is the error if the process finds no further arrival within its [`Effort`].
+/// Arrival times in ascending order. The error [`Stalled`] means that the process found no further arrival within its
+/// limit of steps ([`Effort`]).
 type Process = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
 
-/// The arrival times of a generator, cut at `duration_s`, `requests` and the end of the clock. Shapes without either
-/// setting end at [`SHAPE_S`].
+/// The arrival times of a generator. They end at `duration_s`, after `requests` arrivals, or at the end of the clock.
+/// T1, T2 and T3 end at [`SHAPE_S`] if neither setting is given.
 fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process {
     let draws = Draws::new(seed, Stream::Arrivals, 0);
     let is_shape = matches!(generator, ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_));
     let default_s = if is_shape && spec.requests.is_none() { SHAPE_S } else { f64::INFINITY };
     let end_s = spec.duration_s.unwrap_or(default_s);
-    // Generators with long gaps search for arrivals up to `end_s`; without an end, up to the end of the clock.
+    // Generators with long gaps search for arrivals only up to `end_s`, or up to the end of the clock if there is no
+    // `end_s`.
     let search_s = end_s.min(Time::MAX.as_s());
     let process: Process = match generator {
         ArrivalSpec::Poisson(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),
@@ -217,7 +220,7 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
         ArrivalSpec::AdaspecMooncake(p) => Box::new(AdaSpecBinArrivals::new(p, draws, search_s)),
         ArrivalSpec::Trace(_) | ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_) => Box::new(std::iter::empty()),
     };
-    // The clock saturates at `Time::MAX`, so an arrival there lies beyond the clock.
+    // The clock saturates at `Time::MAX`, so an arrival at that time lies beyond the clock.
     let end = if end_s.is_finite() { Time::from_s(end_s) } else { Time::MAX };
     Box::new(
         process
@@ -226,8 +229,8 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
     )
 }
 
-/// Requests with the given arrival times. Lengths come from the length source, and so do categories, recordings,
-/// prefixes and SLOs if it has them.
+/// Makes requests with the given arrival times. Their lengths come from the length source. If the source has
+/// categories, recordings, prefixes or SLOs, these are taken too.
 fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Workload>, seed: u64) -> Workload {
     let each = |request: u64| Draws::new(seed, Stream::Lengths, request);
     let numbered = arrivals.iter().zip(0u64..);
@@ -274,7 +277,8 @@ fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Work
     }
 }
 
-/// The row of the length source (0 to `rows` − 1) that each of `requests` requests takes its lengths from.
+/// For each of `requests` requests: the row (0 to `rows` − 1) of the length source from which the request takes its
+/// lengths.
 fn sample_order(rows: usize, requests: usize, sample: Sample, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..requests).map(|i| i % rows).collect();
     if sample == Sample::Shuffle {

@@ -1,4 +1,4 @@
-//! Checks of single settings, with their error messages.
+//! Checks of single settings. Each check has its error message.
 
 use crate::error::TraceError;
 
@@ -8,22 +8,23 @@ pub(crate) fn positive(key: &str, value: f64) -> Result<(), TraceError> {
     if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value:?} is not a number above 0"), "")) }
 }
 
-/// Refuses a rate of events that is not above 0, or over one a picosecond (the clock's unit).
+/// Refuses a rate of events a second that is not above 0, or that is over one a picosecond (the clock's unit).
 pub(crate) fn rate(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, f64::MIN_POSITIVE, 1e12, "a rate above 0 and up to 1e12 a second")
 }
 
-/// Refuses the step length of a process if it is below a microsecond or not finite.
+/// Refuses the length of a process's step, seconds, if it is below a microsecond or not finite.
 pub(crate) fn span(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 1e-6, f64::MAX, "a finite number of seconds, at least 1e-6")
 }
 
-/// Refuses a coefficient of variation below 0 or above 1000. Above it, nearly all draws of such a log-normal are 0.
+/// Refuses a coefficient of variation below 0 or above 1000. With a larger one, nearly all draws of a log-normal rate
+/// are 0.
 pub(crate) fn variation(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 0.0, 1e3, "a coefficient of variation from 0 to 1000")
 }
 
-/// Refuses values outside `least..=most`; the message says what is `wanted`.
+/// Refuses values outside `least..=most`. `wanted` is the text about the allowed values in the message.
 pub(crate) fn within(key: &str, value: f64, least: f64, most: f64, wanted: &str) -> Result<(), TraceError> {
     if (least..=most).contains(&value) {
         return Ok(());

@@ -1,6 +1,7 @@
 //! The error type of this crate: what is wrong, where, and what to do about it.
 //!
-//! `Display` says what and where in one line; [`TraceError::hint`] says what to do. Callers print both.
+//! `Display` says in one line what is wrong and where. [`TraceError::hint`] says what the user can do. Callers print
+//! both.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// What the user can do about the error; empty if `Display` already says it.
+    /// What the user can do about the error; empty if the text of `Display` already says it.
     pub fn hint(&self) -> &str {
         match self {
             TraceError::File { hint, .. } | TraceError::Row { hint, .. } | TraceError::Spec { hint, .. } => hint,
@@ -70,7 +71,7 @@ impl TraceError {
         TraceError::Spec { key: key.into(), what: what.into(), hint: hint.into() }
     }
 
-    /// An I/O error while opening or reading `path`. Damaged compressed data is reported here too.
+    /// The error of opening or reading `path`, from an I/O error. Damaged compressed data is reported in this way too.
     pub(crate) fn io(path: &Path, error: &std::io::Error) -> TraceError {
         use std::io::ErrorKind::{
             InvalidData, InvalidInput, IsADirectory, NotFound, PermissionDenied, QuotaExceeded, UnexpectedEof,
@@ -99,12 +100,14 @@ fn column_prefix(column: &Option<String>) -> String {
     column.as_ref().map(|c| format!("column \"{c}\": ")).unwrap_or_default()
 }
 
-/// Longest name, bytes, for which similar names are searched.
+/// Longest name, in bytes, for which similar names are searched.
 const LONGEST_NAME: usize = 200;
 
-/// Up to three names of `known` that are most like `name`, best first, for "did you mean".
+/// Up to three names of `known` that are most similar to `name`, the most similar first, for "did you mean". Empty if
+/// none is similar enough, or if `name` is longer than [`LONGEST_NAME`].
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    // Longer texts are not compared: no column has such a name, and comparing takes time that grows with the length.
+    // Longer texts are not compared: no column has such a long name, and a comparison takes time that grows with the
+    // length.
     let short = |name: &&str| name.len() <= LONGEST_NAME;
     if !short(&name) {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! Detects the public format of a file by its header, its first JSON line or, for truth tables, its first bytes.
+//! Detects the public format of a file by its CSV header, by its first JSON line or, for truth tables, by its first
+//! bytes.
 
 use crate::error::TraceError;
 use crate::open::Lines;
@@ -7,8 +8,9 @@ use crate::truth::is_truth_table;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The table of formats. It calls the macro `$use` with one row a format: documentation, variant, name in TOML, its
-/// function in [`readers`](crate::readers), and signs. A sign is a set of columns that identifies a file of the format.
+/// The table of formats. It calls the macro `$use` with one row for each format. A row has the documentation, the
+/// variant, the name in TOML, the reading function in [`readers`](crate::readers), and the signs. A sign is a set of
+/// columns that identifies a file as of this format.
 macro_rules! formats {
     ($use:ident) => {
         $use! {
@@ -38,7 +40,7 @@ macro_rules! formats {
     };
 }
 
-/// Makes [`TraceFormat`] from the table.
+/// Makes the type [`TraceFormat`] from the table of formats.
 macro_rules! types {
     ($($(#[doc = $says:literal])+ $format:ident, $name:literal, $file:ident::$read:ident, [$([$($column:literal),+]),*];)+) => {
         /// The request-trace formats that can be read.
@@ -50,7 +52,7 @@ macro_rules! types {
         /// Every format with its name in TOML.
         const FORMATS: &[(&str, TraceFormat)] = &[$(($name, TraceFormat::$format)),+];
 
-        /// Every sign (a set of columns that identifies a format) with its format.
+        /// Every sign (a set of columns that identifies a format), with the format that it identifies.
         const SIGNS: &[(&[&str], TraceFormat)] = &[$($((&[$($column),+], TraceFormat::$format),)*)+];
     };
 }
@@ -58,7 +60,8 @@ macro_rules! types {
 formats!(types);
 pub(crate) use formats;
 
-/// Columns that show that a file is a table of results or rates and no trace of requests, with what the column holds.
+/// Columns that show that a file is a table of results or rates and not a trace of requests. Each comes with the name
+/// of what such a table holds.
 const NOT_TRACES: &[(&str, &str)] = &[
     ("tokens_per_step", "tokens per verification step (tree drafting)"),
     ("accept_length", "published acceptance lengths"),
@@ -76,17 +79,17 @@ impl TraceFormat {
         FORMATS.iter().find(|(_, format)| *format == self).expect("every format has a row").0
     }
 
-    /// The format with this name; `None` if there is none.
+    /// The format with this name in TOML; `None` if no format has it.
     pub fn from_name(name: &str) -> Option<TraceFormat> {
         FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }
 
-    /// Detects the format by the file's header or first JSON object. If no format fits, the error lists the columns
-    /// found.
+    /// Detects the format of a file by its first bytes (truth tables), its CSV header or its first JSON object. If no
+    /// format fits, the error lists the columns of the first line.
     ///
     /// # Errors
-    /// The file cannot be read, its first line begins a JSON object and is not valid JSON, or the columns belong to a
-    /// table that is no trace, or to no known format.
+    /// The file cannot be read. Or its first line begins a JSON object and is not valid JSON. Or its columns belong to
+    /// a table that is no trace, or to no known format.
     pub fn detect(path: &Path) -> Result<TraceFormat, TraceError> {
         if is_truth_table(path) {
             return Ok(TraceFormat::TruthTable);
@@ -99,7 +102,8 @@ impl TraceFormat {
         }
         let columns = columns(first);
         let has = |name: &str| columns.iter().any(|c| c == name);
-        // The sign with the most columns wins: AdaServe's files have the columns of the format `windows` and one more.
+        // If several signs fit, the sign with the most columns wins: AdaServe's files have the columns of the format
+        // `windows` and one more.
         let signs = SIGNS.iter().filter(|(sign, _)| sign.iter().all(|column| has(column)));
         if let Some((_, format)) = signs.max_by_key(|(sign, _)| sign.len()) {
             return Ok(*format);
@@ -124,7 +128,7 @@ impl TraceFormat {
     }
 }
 
-/// The column names of a CSV header, or the keys of a JSON object.
+/// The column names if `first` is a CSV header, or the keys if it is a JSON object.
 fn columns(first: &str) -> Vec<String> {
     if let Ok(serde_json::Value::Object(object)) = serde_json::from_str(first) {
         return object.keys().cloned().collect();

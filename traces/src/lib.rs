@@ -1,9 +1,9 @@
 //! Request traces: the requests that arrive at the simulated server, read from public formats or generated.
 //!
-//! A [`WorkloadSpec`] says where arrivals and lengths come from and how they are transformed. [`build`] turns it and a
-//! seed into a [`foretoken_sim::Workload`]. [`read`] reads one file of a public format, [`inspect`] measures it. This
-//! crate ships no third-party data (only parameters calibrated on it, with their source), and it never drops a request
-//! silently: [`Trace::notes`] and [`Built::notes`] count what was left out.
+//! A [`WorkloadSpec`] says where arrivals and lengths come from and how they are transformed. [`build`] makes a
+//! [`foretoken_sim::Workload`] from it and a seed. [`read`] reads one file of a public format, and [`inspect`] computes
+//! its statistics. This crate ships no third-party data, only parameters that were calibrated on such data, with their
+//! source. It never drops a request silently: [`Trace::notes`] and [`Built::notes`] count what was left out.
 
 mod build;
 mod checks;

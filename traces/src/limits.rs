@@ -1,28 +1,29 @@
 //! The memory that this program may use, and the limits that follow from it for sizes that a file or a setting decides.
-//! Sizes are checked before memory is allocated. A limit only refuses: no result depends on it.
+//! Sizes are checked before memory is allocated. If a limit is exceeded, the program refuses the input; no result
+//! depends on a limit.
 
 use std::sync::OnceLock;
 
 /// The environment variable that sets the memory limit, in GiB.
 pub const VARIABLE: &str = "FORETOKEN_MEMORY_GIB";
 
-/// Bytes that one request takes in a run: in the workload, its record, and the data for tables and figures.
+/// Bytes that one request takes during a run: in the workload, in its record, and in the data for tables and figures.
 pub const REQUEST: u64 = 200;
 
-/// Memory to assume, bytes, if the system does not report any.
+/// Memory that is assumed, in bytes, if the system reports none.
 const UNKNOWN: u64 = 16 << 30;
 
-/// Bytes of memory that this program may use: the value of [`VARIABLE`] if it is valid, else three quarters of the
-/// memory that the system reports, or of 16 GiB.
+/// Bytes of memory that this program may use: the value of [`VARIABLE`] if it is valid. Otherwise three quarters of the
+/// memory that the system reports, or of 16 GiB if it reports none.
 pub fn memory() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| given().ok().flatten().unwrap_or_else(|| machine().unwrap_or(UNKNOWN) / 4 * 3))
 }
 
-/// The limit in the environment, bytes, if one is set.
+/// The memory limit that the environment variable [`VARIABLE`] sets, bytes; `None` if it is not set or empty.
 ///
 /// # Errors
-/// The value is no amount of memory; the message says what is expected.
+/// The value is no amount of memory. The message says what is expected.
 pub fn given() -> Result<Option<u64>, String> {
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
     match text.to_str().and_then(|t| t.trim().parse::<f64>().ok()).filter(|gib| (0.01..1e9).contains(gib)) {
@@ -31,17 +32,17 @@ pub fn given() -> Result<Option<u64>, String> {
     }
 }
 
-/// Number of requests that fit into memory.
+/// Number of requests that fit into the memory that this program may use.
 pub(crate) fn requests() -> u64 {
     memory() / REQUEST
 }
 
-/// Longest line of a trace, and longest text of settings, bytes.
+/// Longest line of a trace, and longest text of settings, bytes: 1/256 of the memory limit, at least 1 MiB.
 pub fn text() -> u64 {
     (memory() / 256).max(1 << 20)
 }
 
-/// The hint about how to raise the limit.
+/// The hint for the user how to raise the memory limit.
 pub fn raise() -> String {
     format!("this program may use {} of memory: {VARIABLE}=N in the environment allows N GiB", bytes(memory()))
 }
@@ -54,8 +55,8 @@ pub fn bytes(n: u64) -> String {
     if amount < 10.0 && unit > 1 { format!("{amount:.1} {name}") } else { format!("{amount:.0} {name}") }
 }
 
-/// The smallest memory limit that Linux reports for the machine, the container and this process; `None` on other
-/// systems, which need libraries for this.
+/// The smallest of the memory limits that Linux reports for the machine, the container and this process, bytes. `None`
+/// on other systems, where reading it needs further libraries.
 fn machine() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let line = |path: &str, name: &str| {

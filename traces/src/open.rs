@@ -1,5 +1,5 @@
-//! Opens a trace for streaming: plain, gzip or zstd, detected by its first bytes and never by its name. No stream gives
-//! more bytes than fit into memory.
+//! Opens a trace for streaming: plain, gzip or zstd. The first bytes of the file decide which it is, never its name. No
+//! stream gives more bytes than the memory limit.
 
 use crate::error::TraceError;
 use crate::limits;
@@ -14,8 +14,8 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER: usize = 1 << 16;
 
-/// A reader of the file's bytes as they are stored, still compressed. Every call starts at the first byte; the bytes of
-/// a pipe stay in memory for that.
+/// A reader of the file's bytes as they are stored, not decompressed. Every call starts at the first byte; the bytes of
+/// a pipe are therefore kept in memory.
 ///
 /// # Errors
 /// The system's error, or the file is a character device, which has no end.
@@ -34,11 +34,12 @@ pub fn raw(path: &Path) -> std::io::Result<Box<dyn Read>> {
     Ok(Box::new(std::fs::File::open(path)?))
 }
 
-/// Opens `path`. An empty file is an error here; damaged compressed data shows up while reading.
+/// Opens `path` and decompresses it. An empty file is an error. Damaged compressed data gives an error only while it is
+/// read.
 pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     let io = |e: Error| TraceError::io(path, &e);
     let mut raw = BufReader::with_capacity(BUFFER, raw(path).map_err(io)?);
-    // One read may give fewer than four bytes, as of a pipe, so this reads until there are four.
+    // One read may give fewer than four bytes, for example from a pipe. So this reads until there are four.
     let mut head = Vec::new();
     raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut head).map_err(io)?;
     if head.is_empty() {
@@ -47,7 +48,7 @@ pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     let (gzip, zstd) = (head.starts_with(GZIP), head.starts_with(ZSTD));
     let whole = Cursor::new(head).chain(raw);
     let stream: Box<dyn Read> = if gzip {
-        // Several gzip members in a row are one file, as for gzip.
+        // Several gzip members in a row are read as one file, as the program gzip does.
         Box::new(flate2::bufread::MultiGzDecoder::new(whole))
     } else if zstd {
         Box::new(zstd::stream::read::Decoder::with_buffer(whole).map_err(io)?)
@@ -57,18 +58,18 @@ pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     Ok(BufReader::with_capacity(BUFFER, Bounded { stream, total: 0, row: 0 }))
 }
 
-/// A stream with a size limit. The error is `FileTooLarge` if a row is too long for memory, and `QuotaExceeded` if the
-/// whole stream is.
+/// A stream with limits. Reading fails with `FileTooLarge` if one row is longer than [`limits::text`], and with
+/// `QuotaExceeded` if the whole stream is longer than the memory limit.
 pub(crate) struct Bounded {
     stream: Box<dyn Read>,
     /// Bytes read so far.
     total: u64,
-    /// Bytes read since the last row ended. Bytes that were already in the reader's buffer then are not counted.
+    /// Bytes read since the last row ended. Bytes that the reader's buffer held at that time are not counted.
     row: u64,
 }
 
 impl Bounded {
-    /// Called when the reader has taken a whole row.
+    /// Called when the reader has read a whole row.
     pub(crate) fn row_ended(&mut self) {
         self.row = 0;
     }
@@ -91,7 +92,7 @@ impl Read for Bounded {
     }
 }
 
-/// The error of a stream that failed in line `line`.
+/// The error about line `line` of a file, from the I/O error of its stream.
 pub(crate) fn broken(path: &Path, line: u64, error: &Error) -> TraceError {
     match error.kind() {
         ErrorKind::FileTooLarge => TraceError::row(path, line, None, error.to_string(), limits::raise()),
@@ -99,7 +100,7 @@ pub(crate) fn broken(path: &Path, line: u64, error: &Error) -> TraceError {
     }
 }
 
-/// The lines of a JSON-lines file with their numbers, read into one reused buffer.
+/// The lines of a JSON-lines file with their numbers. All lines are read into the same buffer.
 pub(crate) struct Lines<'a> {
     path: &'a Path,
     source: Source,
@@ -112,7 +113,8 @@ impl<'a> Lines<'a> {
         Ok(Lines { path, source: open(path)?, bytes: Vec::new(), number: 0 })
     }
 
-    /// The next line that is not blank, trimmed, with its number from 1; `None` at the end.
+    /// The next line that is not blank, without spaces at its ends, with its number from 1. `None` at the end of the
+    /// file.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, &str)>, TraceError> {
         loop {
             self.bytes.clear();
@@ -133,7 +135,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The error of a line that is not UTF-8.
+/// The error about a line that is not UTF-8.
 pub(crate) fn not_utf8(path: &Path, line: u64, column: Option<&str>) -> TraceError {
     let hint = "save the file as UTF-8, or check that it is not a binary format";
     TraceError::row(path, line, column, "is not valid UTF-8", hint)

@@ -1,5 +1,6 @@
-//! Pipes as files. The bytes of a pipe are kept, because a trace is read more than once (for its format, its digest,
-//! every seed) and a pipe can be read only once. `foretoken traces inspect <(zcat t.csv.gz)` uses such a pipe.
+//! Reads a pipe like a file. A trace is read several times (for its format, its digest, and once for every seed), but a
+//! pipe can be read only once. So the bytes of a pipe are kept. `foretoken traces inspect <(zcat t.csv.gz)` uses such a
+//! pipe.
 
 use crate::limits;
 use std::collections::BTreeMap;
@@ -8,15 +9,15 @@ use std::io::{Error, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A pipe, and the bytes read from it so far.
+/// A pipe, and the bytes that were read from it so far.
 struct Pipe {
     file: File,
     bytes: Vec<u8>,
 }
 
 impl Pipe {
-    /// Waits for up to 64 KiB more and appends them to `bytes`. If no byte comes, the pipe has ended. An error if the
-    /// pipe has given more than a sixteenth of the memory limit.
+    /// Waits for up to 64 KiB of further bytes, and appends them to `bytes`. Appends nothing if the pipe has ended.
+    /// Fails if the pipe has already given more than a sixteenth of the memory limit.
     fn fetch(&mut self) -> std::io::Result<()> {
         let most = limits::memory() / 16;
         if self.bytes.len() as u64 > most {
@@ -27,13 +28,13 @@ impl Pipe {
     }
 }
 
-/// A reader of a pipe, from its first byte.
+/// A reader of a pipe. It starts at the pipe's first byte.
 pub(crate) struct Reader {
     pipe: Arc<Mutex<Pipe>>,
     at: usize,
 }
 
-/// Opens the pipe at `path`, once for the life of the program.
+/// Opens the pipe at `path`, or takes the pipe that was opened at this path before.
 pub(crate) fn open(path: &Path) -> std::io::Result<Reader> {
     static PIPES: Mutex<BTreeMap<PathBuf, Arc<Mutex<Pipe>>>> = Mutex::new(BTreeMap::new());
     let mut pipes = locked(&PIPES);
@@ -44,7 +45,8 @@ pub(crate) fn open(path: &Path) -> std::io::Result<Reader> {
     Ok(Reader { pipe: Arc::clone(&pipes[path]), at: 0 })
 }
 
-/// Ignores lock poisoning: a thread that panics while it holds one of these locks leaves nothing half-done.
+/// Locks, and ignores lock poisoning: a thread that panics while it holds one of these locks leaves no inconsistent
+/// data.
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! The description of a workload in an experiment's TOML.
 //!
-//! Plain data with checks; [`crate::build`] makes a workload of it. Enums are externally tagged and unknown keys are
-//! errors, so that every mistake has a place in the file.
+//! These types hold plain data with checks. [`crate::build`] makes a workload from them. Enums are externally tagged
+//! and unknown keys are errors, so that an error message can name the place of every mistake in the file.
 
 use crate::checks::{positive, rate};
 use crate::error::TraceError;
@@ -139,8 +139,8 @@ impl WorkloadSpec {
     /// Checks the settings that serde cannot check. Does not read files.
     ///
     /// # Errors
-    /// A value is out of range, a fixed length is 0, the arrivals lack lengths, an end or a number of requests, or a
-    /// setting is given that these arrivals do not have. The error names the setting.
+    /// A value is out of range, a fixed length is 0, lengths are missing, the arrivals have no end and no number of
+    /// requests, or a setting is given that these arrivals do not have. The error names the setting.
     pub fn check(&self) -> Result<(), TraceError> {
         self.arrivals.check()?;
         match &self.lengths {
@@ -168,15 +168,14 @@ impl WorkloadSpec {
         self.check_extent()
     }
 
-    /// The paths of the files that this workload reads, for callers that resolve paths before building.
+    /// The paths of the files that this workload reads, so that callers can resolve them before the workload is built.
     pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         let arrivals = if let ArrivalSpec::Trace(t) = &mut self.arrivals { Some(t) } else { None };
         let lengths = if let Some(LengthSpec::Trace(t)) = &mut self.lengths { Some(t) } else { None };
         arrivals.into_iter().chain(lengths).flat_map(|t| std::iter::once(&mut t.path).chain(&mut t.accept)).collect()
     }
 
-    /// Checks that `duration_s` and `requests` fit the kind of arrivals, and that lengths are given where they are
-    /// needed.
+    /// Checks that `duration_s` and `requests` fit the kind of arrivals, and that lengths are given if they are needed.
     fn check_extent(&self) -> Result<(), TraceError> {
         if let Some(d) = self.duration_s {
             positive("duration_s", d)?;
@@ -212,8 +211,8 @@ impl WorkloadSpec {
         Ok(())
     }
 
-    /// Checks arrivals without times of their own: they end by count, and no transformation changes their times.
-    /// `name` is the arrivals' name in messages.
+    /// Checks arrivals without times of their own (closed loop, batch): a number of requests must be set, and no
+    /// transformation may change their times. `name` is the arrivals' name in messages.
     fn check_counted(&self, name: &str) -> Result<(), TraceError> {
         if self.duration_s.is_some() {
             return Err(TraceError::spec("duration_s", format!("{name} ends by count"), "give requests = N"));

@@ -23,7 +23,7 @@ const PERCENT: [f64; 27] = [
 /// Widths of the bins in which arrivals are counted, seconds.
 const WIDTHS_S: [f64; 3] = [1.0, 5.0, 60.0];
 
-/// Statistics of a trace. Values that do not exist (lengths of an arrival trace, the CV of two arrivals) are absent.
+/// Statistics of a trace. A value that does not exist is `None`, for example the lengths of a trace of arrivals alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceStats {
     /// Format of the file, if read from one.
@@ -32,7 +32,7 @@ pub struct TraceStats {
     pub rows: Option<u64>,
     /// Number of usable requests.
     pub requests: usize,
-    /// Messages about what was left out or changed.
+    /// Messages about rows that were left out or changed.
     pub notes: Vec<String>,
     /// Statistics of the arrivals.
     pub arrivals: Option<ArrivalStats>,
@@ -40,7 +40,8 @@ pub struct TraceStats {
     pub prompt: Option<LengthStats>,
     /// Output lengths, tokens.
     pub output: Option<LengthStats>,
-    /// Tokens in full prefix blocks that an earlier request had / prompt tokens: the hit rate of an unlimited cache.
+    /// Prompt tokens in full prefix blocks that an earlier request also had, divided by all prompt tokens: the hit rate
+    /// of an unlimited cache.
     pub prefix_shared: Option<f64>,
     /// Number of requests in each category, in the order of the workload's list of categories.
     pub categories: Vec<(String, usize)>,
@@ -57,9 +58,9 @@ pub struct ArrivalStats {
     pub first_s: f64,
     /// Last arrival, seconds on the trace's clock.
     pub last_s: f64,
-    /// Length of the measured span, seconds (default: first to last arrival).
+    /// Length of the measured time span, seconds. By default the span is from the first to the last arrival.
     pub duration_s: f64,
-    /// Requests / duration, per second. Absent if the duration is 0.
+    /// Number of requests / duration, per second; `None` if the duration is 0.
     pub mean_rate: Option<f64>,
     /// Coefficient of variation of the gaps between arrivals.
     pub iat_cv: Option<f64>,
@@ -80,7 +81,7 @@ pub struct BinStats {
     pub mean_rate: f64,
     /// Highest rate of a bin, requests/s.
     pub max_rate: f64,
-    /// Index of dispersion. Absent with fewer than two bins or without an arrival in them.
+    /// Index of dispersion of the counts. `None` with fewer than two bins, or if no request arrives in them.
     pub dispersion: Option<f64>,
 }
 
@@ -100,18 +101,19 @@ pub struct LengthStats {
 pub struct RecordedStats {
     /// Number of requests with a recording.
     pub requests: usize,
-    /// Share of these requests' output positions at which a token was drafted.
+    /// Share of the output positions of these requests at which a token was drafted.
     pub known: f64,
     /// Share of the drafted positions at which the draft was right.
     pub right: f64,
 }
 
-/// Reads a file and computes its statistics. Without a `format` it is detected from the header.
+/// Reads a file and computes its statistics. If `format` is `None`, the format is detected from the file.
 ///
 /// # Errors
 /// The errors of [`read`].
 pub fn inspect(path: &Path, format: Option<TraceFormat>) -> Result<TraceStats, TraceError> {
-    // AdaServe's limits need an unloaded time per token; any value will do, because no statistic depends on it.
+    // AdaServe's limits need the time per token of an unloaded server. No statistic depends on its value, so any value
+    // will do.
     let trace = read(&TraceSpec { format, ..TraceSpec::new(path) }, Some(1.0))?;
     Ok(TraceStats::of_trace(&trace))
 }
@@ -127,9 +129,9 @@ impl TraceStats {
         }
     }
 
-    /// The statistics of a workload. `span` = (start, end) in seconds sets the start of the bins and the duration; the
-    /// default is from the first to the last arrival. Arrivals outside the span are not counted in bins, but in the
-    /// mean rate.
+    /// The statistics of a workload. `span` = (start, end), in seconds, sets the start of the bins and the duration;
+    /// `None` means from the first to the last arrival. Arrivals outside of the span count in the mean rate but not in
+    /// the bins.
     pub fn of(w: &Workload, gives: Gives, span: Option<(f64, f64)>) -> TraceStats {
         let lengths = |column: &[u32]| (gives.lengths && !column.is_empty()).then(|| LengthStats::of(column));
         let mut categories: Vec<(String, usize)> = w.categories.iter().map(|name| (name.clone(), 0)).collect();
@@ -173,9 +175,9 @@ impl ArrivalStats {
 }
 
 impl BinStats {
-    /// Counts in whole bins; `None` if the span is shorter than a bin.
+    /// Statistics of the counts in whole bins of `width_s` seconds. `None` if the span is shorter than one bin.
     fn of(arrivals: &[Time], width_s: f64, start_s: f64, duration_s: f64) -> Option<BinStats> {
-        // The small addition keeps a rounding error of the division from losing a bin.
+        // 1e-9 is added so that a rounding error of the division does not lose the last bin.
         let bins = (duration_s / width_s + 1e-9).floor() as usize;
         if bins == 0 {
             return None;
@@ -209,7 +211,7 @@ impl LengthStats {
         LengthStats { mean: total as f64 / sorted.len() as f64, total, quantiles }
     }
 
-    /// The value at one of the reported percentages; `None` for another.
+    /// The length at one of the reported percentages; `None` for any other percentage.
     pub fn at(&self, percent: f64) -> Option<f64> {
         self.quantiles.iter().find(|q| q.0 == percent).map(|q| q.1)
     }
@@ -221,7 +223,7 @@ fn quantile(sorted: &[u32], q: f64) -> f64 {
     below + (above - below) * place.fract()
 }
 
-/// Mean and population variance; zeros without values.
+/// Mean and population variance of `values`; both are 0 without values.
 fn mean_variance(values: &[f64]) -> (f64, f64) {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -236,7 +238,7 @@ fn prefix_shared(w: &Workload) -> Option<f64> {
     let mut shared = 0u64;
     for id in 0..w.len() as RequestId {
         let blocks = w.prefix(id);
-        // In a session the prefix ids cover the answer too. Only the blocks of the prompt are counted.
+        // In a session the prefix ids cover the answer too. Only the blocks of the prompt count.
         let prompt = (w.prompt_len[id as usize] / w.prefix_block.max(1)) as usize;
         shared += blocks.iter().take(prompt).take_while(|b| seen.contains(*b)).count() as u64;
         seen.extend(blocks.iter().copied());
@@ -274,9 +276,9 @@ mod tests {
         let stats = TraceStats::of(&w, ALL, Some((0.0, 4.0)));
         let arrivals = stats.arrivals.expect("arrivals");
         assert_eq!((arrivals.duration_s, arrivals.mean_rate), (4.0, Some(1.0)));
-        // Gaps 0.5, 1, 2: mean 7/6, squared deviations 42/36 over 3.
+        // The gaps are 0.5, 1 and 2: mean 7/6, and the sum of squared deviations is 42/36, over 3 gaps.
         assert!((arrivals.iat_cv.expect("three gaps") - (14f64 / 36.0).sqrt() / (7.0 / 6.0)).abs() < 1e-12);
-        // Counts 2, 1, 0, 1: mean 1, variance 1/2.
+        // The counts are 2, 1, 0, 1: mean 1, variance 1/2.
         assert_eq!(arrivals.bins.len(), 1, "no whole bin of 5 s");
         assert_eq!((arrivals.bins[0].min_rate, arrivals.bins[0].max_rate), (0.0, 2.0));
         assert_eq!(arrivals.bins[0].dispersion, Some(0.5));
@@ -289,7 +291,8 @@ mod tests {
         let request = |prefix: &[u64]| Request { prefix: prefix.to_vec(), ..Request::new(Time::ZERO, 1024, 1) };
         let mut w: Workload = [request(&[1, 2]), request(&[1, 3]), request(&[9, 2])].into_iter().collect();
         w.prefix_block = 512;
-        // Only the second request's first block counts: block 2 of the third request comes behind a new block.
+        // Only the second request's first block counts as shared. Block 2 of the third request does not, because it
+        // comes behind a new block.
         assert_eq!(prefix_shared(&w), Some(512.0 / 3072.0));
     }
 }

@@ -1,6 +1,6 @@
-//! The description of a trace file: where it is, and what to do where the data leave a choice.
+//! The description of a trace file: its path, and what to do where the data leave a choice.
 //!
-//! Every choice that changes the load is explicit. Where data would be lost silently, the default is to refuse the
+//! Every choice that changes the load is an option. Where data would be lost silently, the default is to refuse the
 //! file.
 
 use crate::format::TraceFormat;
@@ -105,7 +105,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// The exponent n of the unit, which is 10^n picoseconds.
+    /// The exponent n for this unit, which is 10^n picoseconds.
     pub(crate) fn places(self) -> usize {
         match self {
             TimeUnit::S => 12,

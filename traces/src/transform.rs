@@ -1,8 +1,8 @@
 //! Transformations of a workload, applied in the order in which they are written.
 //!
-//! No transformation makes up a request. Window, thin and max-requests leave some out. Window, rate-scale
-//! and spread move arrivals, and never change their order. Windowing and then scaling by f equals scaling and then
-//! windowing with bounds divided by f, except for the rounding of each arrival to a whole picosecond.
+//! No transformation adds a request. Window, thin and max-requests leave requests out. Window, rate-scale and spread
+//! move arrivals, but never change their order. A window followed by a rate scale of f equals the rate scale followed
+//! by the window with its bounds divided by f, except that each arrival is rounded to a whole picosecond.
 
 use crate::checks::{not_negative, positive};
 use crate::error::TraceError;
@@ -38,7 +38,7 @@ pub enum Transform {
 }
 
 impl Transform {
-    /// Does the transformation need real arrival times?
+    /// Whether the transformation needs real arrival times.
     pub(crate) fn needs_times(&self) -> bool {
         matches!(self, Transform::Window { .. } | Transform::RateScale(_) | Transform::Spread { .. })
     }
@@ -65,7 +65,8 @@ impl Transform {
         }
     }
 
-    /// Applies the transformation. `index` is its position in the list, so that two thinnings draw independently.
+    /// Applies the transformation. `index` is its position in the list; it keys the random draws, so that two thinnings
+    /// draw independently.
     ///
     /// # Errors
     /// A rate scale moves arrivals beyond the clock's 213 days.
@@ -103,7 +104,8 @@ impl Transform {
     }
 }
 
-/// A workload of the requests at the given indices, with the given (non-decreasing) arrival times.
+/// A workload of the requests whose indices `picks` names, with the arrival times that `picks` gives. These times must
+/// not decrease.
 pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> Workload {
     let mut out = Workload {
         categories: w.categories.clone(),
@@ -120,7 +122,7 @@ pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> 
     out
 }
 
-/// Spreads each group of equal arrivals evenly over the next `tick`, or up to the next group if that is sooner.
+/// Spreads each group of equal arrivals evenly over the next `tick`, or up to the next group if that comes sooner.
 pub(crate) fn spread(arrivals: &mut [Time], tick: Time) {
     let mut rest = arrivals;
     while let Some(&start) = rest.first() {
@@ -134,9 +136,9 @@ pub(crate) fn spread(arrivals: &mut [Time], tick: Time) {
     }
 }
 
-/// `at / factor`, rounded once to the nearest picosecond; `None` beyond the clock.
+/// `at / factor`, rounded once to the nearest picosecond. `None` if the result is beyond the clock.
 ///
-/// A finite `f64` is m·2^e with a whole m < 2^53, so this is a quotient of whole numbers.
+/// A finite `f64` is m·2^e with a whole m < 2^53, so the result can be computed as a quotient of whole numbers.
 fn divide(at: Time, factor: f64) -> Option<Time> {
     let bits = factor.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as i32;
@@ -148,7 +150,7 @@ fn divide(at: Time, factor: f64) -> Option<Time> {
     match power + twos {
         up if up >= 64 => return Some(Time::ZERO),
         up if up >= 0 => bottom = bottom.checked_mul(1 << up)?,
-        // If the shift overflows, the quotient is over 2^128 / 2^53: far beyond the clock.
+        // If the shift overflows, the quotient is over 2^128 / 2^53, which is far beyond the clock.
         down if at != Time::ZERO && -down >= top.leading_zeros() as i32 => return None,
         down if at != Time::ZERO => top <<= -down,
         _ => return Some(Time::ZERO),
@@ -205,7 +207,7 @@ mod tests {
         let half = Transform::Thin { keep: 0.5 };
         let once = half.apply(w.clone(), 3, 0).expect("kept");
         let twice = half.apply(once.clone(), 3, 1).expect("kept");
-        // Five standard errors of a binomial share.
+        // The tolerance is five standard errors of a binomial share.
         assert!((once.len() as f64 / 4e4 - 0.5).abs() < 5.0 * (0.25f64 / 4e4).sqrt());
         assert!((twice.len() as f64 / once.len() as f64 - 0.5).abs() < 5.0 * (0.25f64 / 2e4).sqrt());
     }
@@ -239,8 +241,8 @@ mod tests {
 
         #[test]
         fn windows_and_scales_commute(a in sorted_arrivals(), power in -3i32..4) {
-            // Arrivals are multiples of 8 ps, so that dividing by up to 8 rounds nothing, and arrivals at a window's
-            // edge stay there.
+            // Arrivals are multiples of 8 ps. So a division by up to 8 rounds nothing, and an arrival at the edge of a
+            // window stays there.
             let w = workload(&a.iter().map(|t| t & !7).collect::<Vec<_>>());
             let f = 2f64.powi(power);
             let (scale, window) = (Transform::RateScale(f), Transform::Window { start_s: 256.0, end_s: 1024.0 });

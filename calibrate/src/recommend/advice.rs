@@ -25,7 +25,7 @@ pub struct Advice {
     pub now: Now,
     /// What to do with the server's policy.
     pub verdict: Verdict,
-    /// The candidate that does best over all loads (see `decide.rs`); `None` if no candidate keeps the limit.
+    /// The candidate that does best over all loads (see `decide.rs`); `None` if no candidate keeps the limit on TPOT.
     pub best: Option<Best>,
     /// The best fixed draft length over all loads; length 0 is plain decoding.
     pub single: Option<Best>,
@@ -34,37 +34,37 @@ pub struct Advice {
     pub by_table: Option<Best>,
     /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,
-    /// The calibration's error between runs, as a share. A gain must exceed it to count.
+    /// The calibration's error between runs, as a share. Only a gain above this error counts.
     pub calibration_error: f64,
     /// The advice with the host time of a measured server; `None` if the experiment has host time or measured costs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_host: Option<WithHost>,
     /// The results at each load.
     pub at_loads: Vec<AtLoad>,
-    /// The best draft length by batch size, as `(smallest batch, largest batch, K)`. At K = 0 the drafter still runs
-    /// over prompts.
+    /// The best draft length by batch size, as `(smallest batch, largest batch, K)`. The drafter stays loaded: at K = 0
+    /// it still runs over prompts.
     pub table: Vec<(u32, u32, u32)>,
-    /// By batch size, the share of drafts that must be accepted so that drafting pays: in steps without prompts,
-    /// compared with a server without a drafter.
+    /// The break-even by batch size: the share of drafts that must be accepted so that drafting pays. It is computed
+    /// for steps without prompts, against a server without a drafter.
     pub break_even: Vec<BreakEven>,
     /// The gain of drafting at loads from low to full; `None` if nothing was simulated.
     pub loads: Option<Loads>,
     /// The files with which the engine is started.
     pub starts: Vec<Start>,
-    /// The command-line argument with which vLLM follows the advice; `None` for SGLang, or if the advice is not to
-    /// draft.
+    /// The command-line argument with which vLLM follows the advice; `None` for SGLang, or if there is no file to start
+    /// vLLM with.
     pub paste: Option<String>,
     /// What the user must add to `paste`, as text; `None` if nothing is missing.
     pub lacks: Option<String>,
-    /// The command that observes the server with the advised policy, or with what to observe next; `None` if nothing is
-    /// to be changed or observed.
+    /// The command that observes the server next: with the advised policy or, without advice, with the draft length
+    /// that is missing. `None` if the policy is not to be changed and nothing is missing.
     pub confirm: Option<String>,
     /// Warnings about the advice and its experiment, for the user.
     pub warnings: Vec<String>,
 }
 
 impl Advice {
-    /// The answer if nothing can be advised. `why` is the reason.
+    /// The answer without advice. `why` is the reason.
     pub fn unknown(ask: &Question, why: String) -> Advice {
         Advice {
             source: "observed",

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A candidate, with its largest loss over the loads and the load where it loses most.
+/// A candidate, with its largest loss over the loads and the load at which it loses most.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Best {
     /// The candidate's policy label.
@@ -11,7 +11,7 @@ pub struct Best {
     pub name: String,
     /// The candidate's longest draft, in tokens.
     pub longest: u32,
-    /// The candidate's cost over the best candidate's cost, minus 1, at the load where this is largest.
+    /// The loss of the candidate at the load where it is largest: cost / the best candidate's cost at this load − 1.
     pub worst_loss: f64,
     /// The name of the load at which the loss is `worst_loss`.
     pub worst_at: String,
@@ -27,7 +27,7 @@ pub enum Verdict {
     Stay,
     /// Do not speculate.
     DoNotSpeculate,
-    /// The data does not decide. The text has the reason and what to observe next.
+    /// The data does not decide what to do. The text has the reason and what to observe next.
     Unknown(String),
 }
 
@@ -40,6 +40,6 @@ pub struct WithHost {
     pub verdict: Verdict,
     /// The name of the best candidate with host time.
     pub best: Option<String>,
-    /// True if host time changes the advice.
+    /// True if the verdict with host time is of another kind than the verdict without it.
     pub flips: bool,
 }

@@ -20,25 +20,25 @@ pub struct AtLoad {
     pub load: String,
     /// The observed runs with this load.
     pub runs: Vec<String>,
-    /// Number of requests with the first seed.
+    /// Number of requests in the simulations with the first seed.
     pub requests: usize,
     /// True if arrivals are open, false for a closed loop.
     pub open: bool,
-    /// The label of the best candidate; `None` if no candidate keeps the limit.
+    /// The label of the best candidate; `None` if no candidate keeps the limit on TPOT.
     pub best: Option<String>,
     /// The name of the best candidate.
     pub best_name: Option<String>,
-    /// Gain of the best candidate over the server's policy.
+    /// Gain of the best candidate over the policy that the server runs now.
     pub gain: Option<Interval>,
     /// Accepted over drafted tokens of the best candidate.
     pub accepted: Option<f64>,
     /// The best fixed draft length; 0 is plain decoding.
     pub single: Option<u32>,
-    /// Gain of the advised candidate over the server's policy.
+    /// Gain of the advised candidate over the policy that the server runs now.
     pub advised_gain: Option<Interval>,
-    /// The overload of the candidate with the least cost; `None` unless every candidate falls behind the arrivals.
+    /// The overload with the candidate of least cost, if every candidate falls behind the arrivals; else `None`.
     pub overload: Option<Overload>,
-    /// The overload of the server's policy; `None` if it keeps up with the arrivals.
+    /// The overload with the policy that the server runs now; `None` if this policy keeps up with the arrivals.
     pub now_overload: Option<Overload>,
     /// All candidates, in the order in which they were simulated.
     pub candidates: Vec<Candidate>,
@@ -85,12 +85,13 @@ impl AtLoad {
         })
     }
 
-    /// The least cost of a candidate; `None` if no candidate keeps the limit.
+    /// The least cost of a candidate; `None` if no candidate has a cost, because none keeps the limit.
     pub fn least(&self) -> Option<f64> {
         self.candidates.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)
     }
 
-    /// The overload at this load as text for a table row; `None` without an overload.
+    /// A text for a table row about the overload at this load, with every candidate or with the policy that the server
+    /// runs now. `None` without an overload.
     pub fn overloaded(&self) -> Option<String> {
         let words = |o: &Overload, who: &str| {
             let (came, served) = (short(o.offered_req_s), short(o.completed_req_s));

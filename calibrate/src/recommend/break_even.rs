@@ -1,4 +1,5 @@
-//! When drafting pays at a batch size: the share of drafts that must be accepted, and the share that is.
+//! When drafting pays at a batch size: the share of drafts that must be accepted, and the share that is accepted in the
+//! simulation.
 
 use super::candidates::{Candidate, doubling};
 use foretoken_run::plan::Plan;
@@ -14,14 +15,14 @@ pub struct BreakEven {
     pub batch: u32,
     /// Draft length of every request, in tokens.
     pub k: u32,
-    /// Share of drafted tokens that must be accepted so that a round is as fast per token as plain decoding. At 0 or
-    /// below drafts cost no time; above 1 they cannot pay.
+    /// Share of drafted tokens that must be accepted so that drafting is as fast per token as plain decoding. At 0 or
+    /// below, drafts cost no time. Above 1, drafting cannot pay.
     pub needs: f64,
     /// Accepted share of drafted tokens in the simulation; `None` if this draft length was not simulated.
     pub has: Option<f64>,
 }
 
-/// The break-even of draft length `k` at 1, 2, 4, … requests up to `max_num_seqs`, with the mean context of a request.
+/// The break-even of draft length `k` at 1, 2, 4, … requests and at `max_num_seqs`. Every request has the mean context.
 pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<BreakEven>> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let Pair { target, draft } = setting.costs();
@@ -42,7 +43,7 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
         let verified = batch * (k + 1);
         let host_s = config.step_overhead_s + config.host.decode_step_s(batch, verified);
         let mut s = target.pass(shape(verified, batch)).as_s() + host_s;
-        // The first draft pass also runs over the tokens that were verified.
+        // The first draft pass also runs over the tokens of the target's pass.
         s += match (k, drafting) {
             (0, _) => 0.0,
             (_, Drafting::Parallel) => draft.pass(shape(verified + batch * k, batch)).as_s(),

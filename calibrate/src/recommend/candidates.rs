@@ -27,15 +27,15 @@ pub struct Candidate {
     pub longest: u32,
     /// True for a policy with one fixed draft length, plain decoding included.
     pub fixed: bool,
-    /// Mean cost over seeds (see `Objective::cost`); `None` if it has no cost with some seed, for example because it
-    /// breaks the limit.
+    /// Mean cost over seeds (see `Objective::cost`). `None` if a run has no cost with some seed, for example because it
+    /// breaks the limit on TPOT.
     pub cost: Option<f64>,
-    /// Gain over the server's policy: 1 − cost / the server's cost, computed for each seed.
+    /// Gain over the server's policy: the mean over seeds of 1 − cost / cost of the server's policy with the same seed.
     pub gain: Option<Interval>,
     /// Accepted over drafted tokens of all seeds; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
-    /// The overload with the first seed with which the policy fell behind the arrivals; `None` if it kept up with every
-    /// seed.
+    /// The overload with the first seed at which the policy fell behind the arrivals; `None` if the policy kept up with
+    /// every seed.
     pub overload: Option<Overload>,
     /// The policy with all parameters.
     #[serde(skip)]
@@ -45,7 +45,8 @@ pub struct Candidate {
     pub costs: Vec<Option<f64>>,
 }
 
-/// Among candidates within this share of the best cost, the one with the shortest drafts is taken.
+/// If several candidates cost at most this share more than the best one, the candidate with the shortest drafts is
+/// chosen.
 pub const TIE: f64 = 0.01;
 
 /// The candidates: every fixed length up to `ask.longest`, the engine's adaptive policies, and the server's policy.
@@ -72,8 +73,9 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
     all
 }
 
-/// SGLang's adaptive policy with a slot for each range of the table. It moves between the range's length and the
-/// neighbouring lengths as acceptance changes.
+/// SGLang's adaptive policy with one slot for each batch range of `table`. In a slot, the policy chooses between the
+/// range's draft length and the neighbouring lengths as acceptance changes. An empty table gives SGLang's default
+/// slots.
 fn adaptive(table: &[BatchRange], longest: u32) -> SglangGen3 {
     let around = |k: u32| if k == 0 { vec![0] } else { ((k - 1).max(1)..=(k + 1).min(longest)).collect() };
     let slot = |&(batch_size, _, k): &BatchRange| Slot { batch_size, candidates: around(k), ..Slot::default() };
@@ -98,7 +100,7 @@ pub fn doubling(most: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(move |&n| n < most).chain([most])
 }
 
-/// Simulates the candidates with all seeds. Each seed also draws the uncertain values of the calibration `known`.
+/// Simulates each candidate with every seed. The seed also draws the uncertain values of the calibration `known`.
 pub fn evaluate(
     plan: &mut Plan,
     specs: &[PolicySpec],
@@ -110,7 +112,7 @@ pub fn evaluate(
     let settings = plan.seeds.iter().map(|&seed| setting(variant, seed, known)).collect::<Result<Vec<_>>>()?;
     let scaled = variant.experiment.slo.adaspec_scale.is_some() && objective.of == Goal::Slo;
     let bounds = settings.iter().map(|setting| match scaled {
-        // The bound is a multiple of plain decoding's latency with the same seed.
+        // The SLO bound is a multiple of plain decoding's latency with the same seed.
         true => Ok(play(setting, &preset("autoregressive"), None, interrupt)?.slo),
         false => Ok(setting.slo(None)),
     });
@@ -163,14 +165,14 @@ pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
     }
 }
 
-/// The gain 1 − after / before, as a mean over seeds with its interval; `None` if a cost is missing.
+/// The gain 1 − after / before of each seed, as a mean over seeds with its interval. `None` if a cost is missing.
 pub fn gain(before: &[Option<f64>], after: &[Option<f64>]) -> Option<Interval> {
     let pairs: Option<Vec<f64>> = before.iter().zip(after).map(|(b, a)| Some(1.0 - (*a)? / (*b)?)).collect();
     pairs.and_then(|gains| Interval::of(&gains))
 }
 
-/// The best candidate: among those within [`TIE`] of the least cost, the one with the shortest drafts. Of equally short
-/// ones a fixed length is preferred.
+/// The best candidate: of those within [`TIE`] of the least cost, the one with the shortest drafts. Among candidates
+/// with equally short drafts, a fixed length is preferred. `None` if no candidate has a cost.
 pub fn best<'a>(all: impl Iterator<Item = &'a Candidate> + Clone) -> Option<&'a Candidate> {
     let least = all.clone().filter_map(|c| c.cost).fold(f64::INFINITY, f64::min);
     let as_good = all.filter(|c| c.cost.is_some_and(|cost| cost <= least * (1.0 + TIE)));

@@ -8,7 +8,8 @@ use foretoken_run::plan::Plan;
 use foretoken_sim::config::DraftMethod;
 use std::path::Path;
 
-/// vLLM's name of the draft method: the user's, or the experiment's if it is not the default.
+/// The draft method in vLLM's words: the user's, or else the experiment's. `None` if the user gave none and the
+/// experiment has the default method, a draft model.
 pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
     let stated = match plan.variants[0].experiment.engine.method {
         DraftMethod::DraftModel => None,
@@ -26,8 +27,8 @@ pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
 /// Draft methods that need no separate draft model.
 const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];
 
-/// vLLM's command-line argument, and what the user must add to it. `None` for both if the engine is SGLang or there is
-/// no file.
+/// vLLM's command-line argument with the first of `starts`, and a text on what the user must add. Both are `None` if
+/// the engine is SGLang or `starts` is empty. The second is `None` if nothing is missing.
 pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String>) {
     let Some(start) = starts.first().filter(|_| ask.engine == Engine::Vllm) else { return (None, None) };
     let argument = format!("--speculative-config '{}'", start.text.trim());
@@ -45,8 +46,8 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// The command `foretoken observe` with the policy `spec`, for the server and the experiment of the latest run. Without
-/// runs, or if that experiment does not exist, the command has the question's experiment.
+/// A command `foretoken observe` for the server, with the policy `spec`. It has the experiment of the latest of `runs`.
+/// Without runs, or if that experiment does not exist any more, it has the question's experiment.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());
@@ -63,7 +64,8 @@ pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
         _ => "results/confirm".to_owned(),
     };
     let step_log = if known.is_some() { " --step-log server.log" } else { "" };
-    // A bound that is a multiple of plain decoding's latency is not known for one run of a server.
+    // One run of a server does not give a bound that is a multiple of plain decoding's latency, so the command removes
+    // the bound.
     let no_slo = if known.is_none() { scaled_bound(ask) } else { "" };
     format!("foretoken observe {url} {} --set 'policies=[{policy}]'{no_slo}{step_log} -o {to}", quoted(&file))
 }

@@ -3,8 +3,8 @@
 //! A candidate's loss at a load is its cost / the best candidate's cost − 1. Candidates are compared by their largest
 //! loss over the loads. If the best fixed length loses at most 1 % at every load, it is advised. Otherwise, of the
 //! candidates whose largest loss is at most 1 % above the smallest one, the candidate with the shortest drafts is
-//! advised. A load at which every candidate falls behind the arrivals counts only if this holds for all loads, because
-//! latencies at such a load grow with the length of the run.
+//! advised. A load at which every candidate falls behind the arrivals is left out, because its latencies grow with the
+//! length of the run. If all loads are of this kind, all of them count.
 
 use super::answer::{Best, Verdict};
 use super::at_load::AtLoad;
@@ -28,15 +28,15 @@ pub struct Decision {
     pub verdict: Verdict,
 }
 
-/// The loads that count for the advice: those at which a candidate keeps up with the arrivals, or all if there are
-/// none.
+/// The loads that count for the advice: those at which some candidate keeps up with the arrivals. If there is no such
+/// load, all loads.
 pub fn decisive(all: &[AtLoad]) -> Vec<&AtLoad> {
     let carried: Vec<&AtLoad> = all.iter().filter(|at| at.overload.is_none()).collect();
     if carried.is_empty() { all.iter().collect() } else { carried }
 }
 
-/// The candidate with index `at` and its largest loss over the loads; `None` if it breaks the limit at one of the
-/// loads.
+/// The candidate with index `at`, with its largest loss over `loads`. `None` if the candidate breaks the limit on TPOT
+/// at one of the loads.
 pub fn with_loss(loads: &[&AtLoad], at: usize) -> Option<Best> {
     let candidate = &loads[0].candidates[at];
     let loss = |load: &&AtLoad| Some((load.candidates[at].cost? / load.least()? - 1.0, load.load.clone()));
@@ -61,7 +61,7 @@ pub fn decide(ask: &Question, all: &[AtLoad], error: f64) -> Decision {
     let by_table = best_of(&|c| matches!(c.spec, PolicySpec::VllmDynamic(_) | PolicySpec::SglangGen3(_)), 0.0);
     let everywhere = single.filter(|&at| compared[at].as_ref().is_some_and(|best| best.worst_loss <= TIE));
     let best = everywhere.or_else(|| best_of(&|_| true, TIE));
-    // True if a candidate's cost at a load is within 1 % of the best fixed length's.
+    // True if the cost of candidate `at` at a load is within 1 % of the least cost of a fixed length.
     let good_at = |load: &AtLoad, at: usize| {
         let singles = load.candidates.iter().filter(|c| c.fixed).filter_map(|c| c.cost);
         let least = singles.fold(f64::INFINITY, f64::min);
@@ -86,7 +86,8 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
         gains.iter().flatten().filter_map(sure).fold(0.0, f64::max)
     };
     let (most, lost) = (beyond(1.0), beyond(-1.0));
-    // The server's policy has no cost at a load if it breaks the limit, which the best candidate keeps.
+    // If the server's policy breaks the limit at a load, it has no cost there. The best candidate keeps the limit at
+    // all loads.
     let broken = loads.iter().any(|load| load.candidates[now].cost.is_none());
     match best == now {
         true if plain => Verdict::DoNotSpeculate,

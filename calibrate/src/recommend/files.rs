@@ -21,7 +21,8 @@ pub fn check(folder: &Path, overwrite: bool) -> Result<()> {
     check_free(folder, ADVICE, "a recommendation", overwrite)
 }
 
-/// Writes the folder, which must be new or empty or, with `overwrite`, hold a recommendation.
+/// Writes the recommendation into a folder. The folder must be new or empty, or hold a recommendation if `overwrite` is
+/// true.
 ///
 /// # Errors
 /// The folder holds something else, or cannot be written.
@@ -36,6 +37,6 @@ pub fn write(advice: &Advice, folder: &Path, overwrite: bool) -> Result<()> {
         put(folder, FIGURE, svg)?;
     }
     put(folder, PAGE, page::page(advice).html())?;
-    // This file comes last: if it is there, the folder is complete.
+    // This file is written last: a folder that has it is complete.
     put(folder, ADVICE, serde_json::to_string_pretty(advice).expect("plain data always serialises") + "\n")
 }

@@ -39,7 +39,7 @@ pub fn with_host(
 }
 
 impl WithHost {
-    /// The advice with host time as the end of a sentence.
+    /// The advice with host time, worded as the end of a sentence.
     fn says(&self) -> String {
         let best = self.best.clone().unwrap_or_else(|| "no candidate".into());
         match &self.verdict {
@@ -50,8 +50,8 @@ impl WithHost {
         }
     }
 
-    /// If host time changes the advice: the verdict "unknown" with the reason. `without` and `best` are the advice and
-    /// the best candidate without host time.
+    /// If host time changes the advice: the verdict "unknown", with the reason as text. Else `None`. `without` and
+    /// `best` are the advice and the best candidate without host time.
     pub fn doubt(&self, without: &Verdict, best: Option<&str>) -> Option<Verdict> {
         let first = WithHost { verdict: without.clone(), best: best.map(str::to_owned), ..self.clone() };
         self.flips.then(|| {
@@ -66,7 +66,7 @@ impl WithHost {
         })
     }
 
-    /// A note for the user if host time does not change the advice.
+    /// A note for the user if host time does not change the advice; else `None`.
     pub fn note(&self) -> Option<String> {
         (!self.flips).then(|| {
             format!(

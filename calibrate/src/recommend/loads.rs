@@ -29,8 +29,8 @@ pub struct Loads {
     pub service_req_s: f64,
     /// The gains at each simulated load, by rising rate.
     pub points: Vec<Load>,
-    /// The load in requests per second above which drafting stops to pay against plain decoding; `None` if no simulated
-    /// load shows it.
+    /// The load in requests per second above which drafting stops to pay against plain decoding. `None` if drafting
+    /// pays at no simulated load, or up to the highest one.
     pub stops_at: Option<f64>,
 }
 
@@ -41,9 +41,9 @@ pub struct Load {
     pub rate: f64,
     /// Gain of drafting over plain decoding.
     pub pays: Option<Interval>,
-    /// Gain of drafting over the server's policy; `None` if that is the drafting policy.
+    /// Gain of drafting over the server's policy; `None` if the server runs this drafting policy.
     pub gain: Option<Interval>,
-    /// Gain of plain decoding over the server's policy; `None` if that is plain decoding.
+    /// Gain of plain decoding over the server's policy; `None` if the server runs plain decoding.
     pub plain: Option<Interval>,
 }
 
@@ -106,8 +106,8 @@ pub fn sweep(ask: &Question, load: &AskedLoad, drafting: &PolicySpec, interrupt:
     Ok(Loads { drafting, now, requests, service_req_s, stops_at: stops_at(&points), points })
 }
 
-/// `workload` at `rate` requests per second. `own` is the rate that it has now, or 0 for a closed loop or batch, which
-/// becomes a Poisson process of `requests` requests.
+/// `workload` with arrivals at `rate` requests per second. `own` is the present rate of `workload`. It is 0 for a
+/// closed loop or a batch, which becomes a Poisson process of `requests` requests.
 fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> WorkloadSpec {
     let mut other = workload.clone();
     match &mut other.arrivals {
@@ -122,7 +122,8 @@ fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> Workl
     other
 }
 
-/// The load above which the gain over plain decoding is negative, interpolated between two simulated loads.
+/// The load above which drafting has no gain over plain decoding, interpolated between the last simulated load with a
+/// gain and the next load. `None` if one of the two is missing.
 fn stops_at(loads: &[Load]) -> Option<f64> {
     let points: Vec<(f64, f64)> = loads.iter().filter_map(|l| Some((l.rate, l.pays?.mean))).collect();
     let last = points.iter().rposition(|p| p.1 > 0.0)?;

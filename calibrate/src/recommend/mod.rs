@@ -3,9 +3,9 @@
 //!
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
 //! or at the load of an experiment. Among candidates within 1 % of the best the one with the shortest drafts is taken.
-//! A change is advised only if its gain exceeds the root of the sum of squares of two errors: the 95 % interval over
-//! seeds, and the calibration's error between runs; with several loads, the largest such gain must exceed the largest
-//! such loss. It is also advised if what runs now breaks the limit.
+//! A change is advised only if its gain exceeds its error: the root of the sum of squares of the 95 % interval over
+//! seeds and of the calibration's error between runs. With several loads, the largest such gain must exceed the largest
+//! such loss. A change is also advised if the server's present policy breaks the limit on TPOT.
 
 mod advice;
 mod answer;
@@ -45,7 +45,7 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::sync::atomic::AtomicBool;
 
-/// Simulates the candidates for a question and gives advice. If the calibration lacks what advice needs, the advice is
+/// Simulates the candidates for a question and gives advice. If the calibration lacks data for advice, the answer says
 /// what to observe next.
 ///
 /// # Errors
@@ -102,7 +102,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         Verdict::Change | Verdict::DoNotSpeculate => found.best.filter(|&at| at != now),
         Verdict::Stay | Verdict::Unknown(_) => None,
     };
-    // The command confirms at the load with the largest gain, where the gain is easiest to measure.
+    // The command observes the server at the load with the largest gain, where the gain is easiest to measure.
     let gain = |at: &usize| at_loads[*at].advised_gain.map_or(f64::NEG_INFINITY, |g| g.mean);
     let largest = (0..asked.len()).max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap_or(typical);
     let confirm = changed.map(|at| confirm::command(ask, &specs[at], asked[largest].runs()));
@@ -151,7 +151,7 @@ fn typical(asked: &[AskedLoad]) -> usize {
     open.or_else(most).unwrap_or(0)
 }
 
-/// The index of the best fixed length of at least one token.
+/// The index of the best candidate with a fixed draft length of at least one token.
 fn best_drafting(at: &AtLoad) -> usize {
     let best = candidates::best(at.candidates.iter().filter(|c| c.fixed && c.longest > 0));
     // If no length keeps the limit, a draft length of 1 is taken.

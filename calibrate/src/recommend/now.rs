@@ -1,4 +1,4 @@
-//! The policy that the server runs now, with which candidates are compared, and how it is known.
+//! The policy that the server runs now, and how this is known. Candidates are compared with this policy.
 
 use super::names::name_of;
 use crate::kept::Known;
@@ -19,17 +19,18 @@ pub struct Now {
 }
 
 impl Now {
-    /// The policy `spec`. `why` says how it is known.
+    /// The policy `spec` as the server's present policy. `why` says how this is known.
     pub fn of(spec: PolicySpec, why: impl Into<String>) -> Now {
         Now { name: name_of(&spec), spec, why: why.into() }
     }
 
-    /// A fixed draft length; 0 is plain decoding. `why` says how it is known.
+    /// A fixed draft length as the server's present policy; 0 is plain decoding. `why` says how this is known.
     pub fn fixed(k: u32, why: impl Into<String>) -> Now {
         Now::of(fixed(k), why)
     }
 
-    /// The policy of the latest observed run, with a note if other runs had another policy.
+    /// The policy of the latest observed run; plain decoding if no run was observed. If other runs had another policy,
+    /// `why` says so.
     pub fn observed(known: &Known) -> Now {
         let Some(run) = known.last_run() else {
             return Now::fixed(0, "no observed run says what the server drafts, so plain decoding is taken");

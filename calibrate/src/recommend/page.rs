@@ -25,7 +25,7 @@ pub fn page(a: &Advice) -> Page {
         lead,
         sections,
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
-        // Names of loads wrap, so that all columns can be reached on a phone.
+        // The names of loads may be wrapped, so that a reader reaches all columns on a phone.
         style: "td:first-child,th:first-child{white-space:normal;min-width:7em;max-width:40vw}\
                 td:last-child{white-space:normal;min-width:7em}\
                 @media (max-width:600px){td:first-child,th:first-child{position:static}}"

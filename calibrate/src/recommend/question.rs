@@ -60,8 +60,8 @@ pub enum AskedLoad {
 }
 
 impl Question {
-    /// The loads for which advice is given: a full engine for throughput, else the observed loads. Without observed
-    /// loads, or if `sets` replaces a key of the workload, the experiment's load.
+    /// The loads for which advice is given. For throughput: a full engine. Otherwise: the observed loads. If there are
+    /// no observed loads, or if `sets` replaces a key of the workload: the experiment's load.
     pub fn loads(&self) -> Vec<AskedLoad> {
         let sets_load = self.sets.iter().any(|set| set.trim_start().starts_with("workload"));
         let observed = self.known.as_ref().map_or(&[][..], |known| &known.loads);
@@ -81,8 +81,9 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the experiment at a load. Its policies are replaced by the baseline, its longest draft by `longest`,
-    /// its workload by that of an observed load. Steps are not recorded.
+    /// The plan of the experiment at a load. Plain decoding replaces the experiment's policies, `longest` its longest
+    /// draft, and an observed load its workload. For a full engine, a closed loop of `max_num_seqs` clients replaces
+    /// the arrivals. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;
@@ -127,7 +128,8 @@ fn inline(workload: &WorkloadSpec) -> Result<String> {
     value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))
 }
 
-/// Fewest requests per client of a full engine, so that the time in which the batch fills and drains is a small part.
+/// Fewest requests per client of a full engine. With fewer, the time in which the batch fills and drains would be a
+/// large part of the run.
 const ROUNDS: usize = 8;
 
 /// Replaces a variant's arrivals with a closed loop of `max_num_seqs` clients. `requests` are the variant's requests;
@@ -140,7 +142,8 @@ pub fn fill(variant: &mut Variant, requests: &Workload) {
     workload.requests = Some(requests.len().max(ROUNDS * clients as usize) as u32);
 }
 
-/// Removes arrival times, transformations and duration from a workload. The lengths of a trace stay.
+/// Removes arrival times, transformations and duration from a workload. If the workload is a trace, its requests keep
+/// their lengths.
 pub fn without_instants(workload: &mut WorkloadSpec) {
     if let (None, ArrivalSpec::Trace(trace)) = (&workload.lengths, &workload.arrivals) {
         workload.lengths = Some(LengthSpec::Trace(trace.clone()));
@@ -149,7 +152,7 @@ pub fn without_instants(workload: &mut WorkloadSpec) {
     workload.duration_s = None;
 }
 
-/// Checks that the plan has one setting of the engine and its hardware.
+/// Checks that the plan sweeps no value, so that it has one setting of engine and hardware.
 fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
     if plan.variants.len() == 1 {
         return Ok(());
@@ -193,7 +196,8 @@ pub enum Goal {
 }
 
 impl Objective {
-    /// The cost of a run, which is minimised; `None` if the run breaks the limit or finished too little to have a cost.
+    /// The cost of a run; the best candidate has the least cost. `None` if the run breaks the limit, or finished too
+    /// little to have a cost.
     pub fn cost(self, s: &Summary) -> Option<f64> {
         if let Some(limit) = self.p99_tpot_s {
             s.tpot.filter(|q| q.p99 <= limit)?;

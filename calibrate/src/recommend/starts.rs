@@ -22,8 +22,9 @@ pub struct Start {
     pub text: String,
 }
 
-/// The files for the advice. For vLLM: `speculative_config.json` with `method` and `model` if the user gave them; no
-/// file if the advice is not to draft. For SGLang: `adaptive_spec.json`, and the step rates with which DSpark plans.
+/// The files with which the engine is started to follow the advice. For vLLM: `speculative_config.json`, with `method`
+/// and `model` if the user gave them; no file if the advice is not to draft. For SGLang: `adaptive_spec.json`, and the
+/// table of steps per second with which DSpark plans.
 pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[Candidate]) -> Result<Vec<Start>> {
     match ask.engine {
         Engine::Vllm => Ok(advised.map(|b| vllm(ask, b)).transpose()?.flatten().into_iter().collect()),
@@ -68,10 +69,10 @@ fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
     }))
 }
 
-/// Steps per second by verified tokens. DSpark maximises expected tokens times steps per second. The format is SGLang's
-/// (0.5.23, `speculative/dspark_components/dspark_sps.py`): each entry is valid up to the next. A step that verifies n
-/// tokens has n / (longest draft + 1) requests, rounded up, with contexts of the mean length. Its time includes the
-/// drafts and the host.
+/// A table of steps per second by number of verified tokens, in SGLang's format (0.5.23,
+/// `speculative/dspark_components/dspark_sps.py`). With this table, DSpark maximises expected tokens times steps per
+/// second. An entry is valid up to the next entry. A step that verifies n tokens has n / (longest draft + 1) requests,
+/// rounded up, with contexts of the mean length. The time of a step includes the drafts and the host.
 fn step_times(plan: &Plan) -> Result<String> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let Pair { target, draft } = setting.costs();

@@ -1,7 +1,8 @@
-//! The uncertain values of a calibration, drawn for each seed: acceptance rates, which come from finitely many rounds;
-//! rates at positions deeper than any that was drafted; and the costs of a calibration from a table. A seed also draws
-//! arrivals and lengths, so an interval over seeds includes all of these. All candidates of a seed share its draw. The
-//! recordings of a truth table are not drawn, because they are the observed requests themselves.
+//! Draws the uncertain values of a calibration for each seed. These values are: acceptance rates, which come from
+//! finitely many rounds; rates at positions deeper than any drafted position; and, in a calibration from a table, the
+//! costs. A seed also draws arrivals and lengths, so an interval over seeds includes all of these. All candidates get
+//! the same draw from a seed. The recordings of a truth table are not drawn, because they are the observed requests
+//! themselves.
 
 use crate::kept::Known;
 use crate::unknown_costs::normal;
@@ -12,14 +13,14 @@ use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{Coefficients, Luck, Stream};
 use foretoken_spec::problem::Result;
 
-/// Correlation of the outcomes of two rounds of one request, assumed. Because of it n rounds of one request contain
-/// less information than n rounds of n requests.
+/// Assumed correlation between the outcomes of two rounds of one request. Because of this correlation, n rounds of one
+/// request contain less information than n rounds of n requests.
 const ALIKE: f64 = 0.05;
-/// Standard deviation of the acceptance rate at a position that was never drafted, assumed: published rates of
+/// Assumed standard deviation of the acceptance rate at a position that was never drafted. Published rates of
 /// neighbouring positions lie up to 0.16 apart (docs/model.md 6.5).
 const DEEPER: f64 = 0.1;
 
-/// The setting of a variant and a seed, in which the uncertain values of the calibration `known` are drawn by the seed.
+/// The setting of a variant with `seed`. The seed also draws the uncertain values of the calibration `known`.
 ///
 /// # Errors
 /// The setting cannot be built.
@@ -45,7 +46,7 @@ pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Resul
     made
 }
 
-/// Acceptance rates with random errors. The error of a rate is smaller if more rounds reached its position.
+/// `rates` with random errors. The more rounds reached the position of a rate, the smaller is its error.
 fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
     let drawn_rate = |(at, &rate): (usize, &f64)| {
         let deviation = match known.acceptance.get(at) {

@@ -105,8 +105,8 @@ impl Advice {
         }
     }
 
-    /// The gain of the advised candidate at the loads that count: at one load, or from the smallest to the largest
-    /// gain.
+    /// The gain of the advised candidate as text: at the one load that counts, or from the load with the smallest gain
+    /// to the load with the largest gain.
     fn gains(&self) -> String {
         let carried = |at: &&AtLoad| at.overload.is_none();
         let all = || self.at_loads.iter().filter_map(|at| Some((at.advised_gain?, at)));
@@ -219,7 +219,8 @@ impl Advice {
         (!best_everywhere).then_some(advised.name.as_str())
     }
 
-    /// The largest losses over the loads of the best fixed length and of the table by batch size; `None` with one load.
+    /// For the best fixed length and for the table by batch size: the largest loss over the loads, as text. `None` if
+    /// there is one load.
     pub fn losses(&self) -> Option<String> {
         if self.at_loads.len() < 2 {
             return None;

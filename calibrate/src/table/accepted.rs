@@ -3,11 +3,11 @@
 use super::read::{Accepted, Cell};
 use crate::acceptance::Position;
 
-/// Shares of rounds in which the draft at each position was accepted, up to the longest draft length of the table.
+/// The share of rounds in which the draft at each position was accepted, up to the longest draft length of the table.
 ///
-/// Rows with shares by position give them directly. Otherwise they come from the mean number of accepted drafts: the
-/// means of two draft lengths differ by the sum of the shares at the positions between them, and these shares are
-/// assumed to fall by one factor from position to position.
+/// If rows of a draft length have shares by position, these are used. Otherwise the shares come from the mean numbers
+/// of accepted drafts. The means of two draft lengths differ by the sum of the shares at the positions between the two
+/// lengths. These shares are assumed to fall by one factor from position to position.
 pub fn survivals(cells: &[Cell]) -> Vec<f64> {
     let mut lengths: Vec<u32> = cells.iter().filter(|c| c.k > 0 && c.accepted.is_some()).map(|c| c.k).collect();
     lengths.sort_unstable();
@@ -49,14 +49,14 @@ fn factor(last: f64, n: usize, sum: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// P(accepted | all positions before accepted), from the shares of rounds that accepted each position.
+/// P(accepted | all positions before accepted). `survivals` has the share of rounds that accepted each position.
 pub fn hazards(survivals: &[f64]) -> Vec<f64> {
     let before = [1.0].into_iter().chain(survivals.iter().copied());
     survivals.iter().zip(before).map(|(s, before)| if before > 0.0 { (s / before).min(1.0) } else { 0.0 }).collect()
 }
 
-/// Acceptance by position for `calibration.json`. The number of rounds is estimated from the number of tokens, since a
-/// round gives its accepted drafts and one more token. `requests` is the number of requests of a cell.
+/// Acceptance by position for `calibration.json`. The number of rounds is estimated from the number of tokens: a round
+/// gives its accepted drafts and one more token. `requests(cell)` is the number of requests of a cell.
 pub fn positions(survivals: &[f64], rates: &[f64], cells: &[Cell], requests: impl Fn(&Cell) -> u32) -> Vec<Position> {
     let rounds = |depth: usize| -> f64 {
         let those = cells.iter().filter(|c| c.k as usize > depth && c.accepted.is_some());

@@ -19,7 +19,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 impl TableCalibration {
-    /// Writes the folder, which must be new or empty or, with `overwrite`, hold a calibration.
+    /// Writes the calibration into a folder. The folder must be new or empty, or hold a calibration if `overwrite` is
+    /// true.
     ///
     /// # Errors
     /// The folder holds something else, or cannot be written.
@@ -28,7 +29,7 @@ impl TableCalibration {
         put(folder, PROFILE, self.profile().to_toml())?;
         put(folder, EXPERIMENT, self.experiment()?)?;
         Plan::load(&folder.join(EXPERIMENT), &[])?;
-        // This file comes last: if it is there, the folder is complete.
+        // This file is written last: a folder that has it is complete.
         put(folder, FOUND, self.found()?)
     }
 
@@ -152,7 +153,7 @@ impl TableCalibration {
                 recording: self.name.clone(),
                 k: Some(cell.k),
                 table: None,
-                // Rows have no time, so a later line counts as a later run.
+                // Rows do not say when they were measured, so a later line counts as a later run.
                 started_unix_us: cell.line as u64,
             };
             match loads.iter_mut().find(|(load, _)| *load == cell.load) {
@@ -177,7 +178,7 @@ fn to_value(value: &impl serde::Serialize) -> Result<toml::Value> {
     Ok(toml::Value::try_from(value).expect("it was written just before"))
 }
 
-/// Mean number of requests in flight in a cell: the clients or, by Little's law, rate times latency.
+/// Mean number of requests in flight in a cell: the number of clients or, by Little's law, rate times latency.
 fn requests_at_once(cell: &Cell) -> f64 {
     match cell.load {
         CellLoad::Clients(n) => f64::from(n),
@@ -185,7 +186,8 @@ fn requests_at_once(cell: &Cell) -> f64 {
     }
 }
 
-/// The linear cost model that policies assume for the draft (the belief), through passes of 1 and of 256 tokens.
+/// The linear cost model that policies assume for the draft (their belief): the line through the times of passes of 1
+/// and of 256 tokens.
 fn line(draft: &LatencySpec) -> Coefficients {
     if let LatencySpec::Linear(line) = draft {
         return *line;

@@ -13,18 +13,19 @@ use foretoken_sim::metrics::student_t_975;
 use foretoken_spec::problem::Result;
 use nalgebra::{DMatrix, DVector};
 
-/// How often slopes and solution are computed at most.
+/// Slopes and solution are computed at most this number of times.
 const ROUNDS: usize = 3;
-/// The fit ends when simulations at the solution differ from the linear prediction by less than this share.
+/// The fit ends when simulations with the solution differ from the linear prediction by less than this share.
 const STILL: f64 = 2e-3;
-/// The F ratio that the term `WithoutGraph` must reach to be used: by how much it lowers the sum of squares for each of
-/// its two numbers, relative to the error left per degree of freedom. The 95th percentile of F(2, 4) is 6.9, of
-/// F(2, 10) 4.1.
+/// The F ratio above which the term `WithoutGraph` is used. The ratio is the decrease of the sum of squares for each of
+/// the term's two numbers, divided by the remaining sum of squares per degree of freedom. The 95th percentile of F(2,
+/// 4) is 6.9, of F(2, 10) 4.1.
 const WORTH: f64 = 7.0;
-/// Fewest loads with drafts for the term `WithoutGraph`. Fewer loads are fitted as well by a straight line.
+/// The term `WithoutGraph` is tried only with at least this number of loads with drafts. A straight line fits fewer
+/// loads equally well.
 const LOADS_FOR_A_STEP: usize = 4;
 
-/// The kinds of numbers that are measured for a cell.
+/// The kinds of numbers that are measured for a cell (a row of the table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Seconds per output token of the server, over all requests: 1 / throughput.
@@ -46,7 +47,7 @@ pub struct Measured {
     pub seconds: f64,
 }
 
-/// All measured numbers of the cells. Throughput counts for closed loops only.
+/// All measured numbers of the cells. With open arrivals, the throughput does not count.
 pub fn measured(cells: &[Cell]) -> Vec<Measured> {
     let numbers_of = |(cell, c): (usize, &Cell)| {
         let closed = matches!(c.load, CellLoad::Clients(_));
@@ -79,8 +80,8 @@ fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> 
     Ok(all)
 }
 
-/// The terms whose values a table determines, and the numbers of requests to try as the end of captured graphs (see
-/// [`Term::WithoutGraph`]).
+/// The terms whose values the cells determine, and numbers of requests that are tried as the size of the largest
+/// captured graph (see [`Term::WithoutGraph`]).
 pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     let loads = |among: &dyn Fn(&Cell) -> bool| {
         let mut all: Vec<u32> = cells
@@ -130,13 +131,13 @@ pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     (all, ends)
 }
 
-/// The measured numbers as linear functions of the law's terms, near one law.
+/// The measured numbers as linear functions of the law's terms. They are valid near one law.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     measured: Vec<Measured>,
     /// The terms of every solution. A solution may also have one `Term::WithoutGraph`.
     terms: Vec<Term>,
-    /// Numbers of requests that are tried as the end of captured graphs: larger steps run without a graph.
+    /// Numbers of requests that are tried as the size of the largest captured graph. Larger steps run without a graph.
     ends: Vec<u32>,
     /// The linear prediction of each measured number with all terms 0, in seconds.
     known: Vec<f64>,
@@ -153,7 +154,7 @@ pub struct Solution {
     pub values: Vec<f64>,
     /// Sum of squared relative errors.
     pub squares: f64,
-    /// Number of fitted numbers: the terms, and one more if the end of captured graphs was chosen.
+    /// Number of fitted numbers: the terms, and one more if the size of the largest captured graph was chosen.
     pub numbers: usize,
     /// Number of measured numbers to which the terms were fitted.
     pub measured: usize,
@@ -173,7 +174,7 @@ impl Solution {
 }
 
 impl Slopes {
-    /// Computes the slopes at the law `known` in which `terms` have these `values`.
+    /// Computes the slopes at the law `known` in which `terms` have these `values`, by simulating the cells.
     fn at(
         server: &Server,
         cells: &[Cell],
@@ -197,7 +198,7 @@ impl Slopes {
             };
             let asked: Vec<Measured> = measured.iter().copied().filter(moves).collect();
             let value = terms.iter().position(|t| *t == term).map_or(0.0, |at| values[at]);
-            // A law has one end of captured graphs, so `with` may replace another end.
+            // A law has one size of the largest captured graph, so `with` may replace another size.
             let changed = law.with(&[term], &[value + term.step()]);
             let without = law.with(&[term], &[value]);
             let base = if without == law { None } else { Some(predicted(server, cells, &without, &asked)?) };
@@ -225,8 +226,8 @@ impl Slopes {
         Ok(Slopes { measured, terms: columns, ends: ends.to_vec(), known, slopes })
     }
 
-    /// The best solution for the measured numbers of the cells for which `counts` is true. It has a
-    /// `Term::WithoutGraph` only if that lowers the errors enough.
+    /// The best solution for the measured numbers of those cells for which `counts(cell)` is true. It has a
+    /// `Term::WithoutGraph` only if this term lowers the errors enough (see `WORTH`).
     pub fn solve(&self, counts: &dyn Fn(usize) -> bool) -> Solution {
         let plain = self.solve_with(counts, None);
         let among = (0..self.ends.len()).map(|end| self.solve_with(counts, Some(end)));
@@ -239,7 +240,8 @@ impl Slopes {
         }
     }
 
-    /// The best solution for the cells for which `counts` is true, with the end of captured graphs that `like` has.
+    /// The best solution for those cells for which `counts(cell)` is true. The size of the largest captured graph is
+    /// the one in `like`.
     pub fn solve_like(&self, like: &Solution, counts: &dyn Fn(usize) -> bool) -> Solution {
         let end = like.terms.iter().find_map(|t| match t {
             Term::WithoutGraph(above) => self.ends.iter().position(|end| end == above),
@@ -309,18 +311,18 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The linear problem at the fitted law for other cells, such as held-out ones.
+    /// The slopes at the fitted law for other cells, such as held-out ones.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.
     pub fn slopes_of(&self, server: &Server, cells: &[Cell]) -> Result<Slopes> {
         let Solution { terms, values, .. } = &self.solution;
-        // `at` sets the values of the terms; it takes everything else from the fitted law.
+        // `at` sets the values of the terms. Everything else comes from the fitted law.
         Slopes::at(server, cells, (&self.law, terms, &self.slopes.ends), values)
     }
 
     /// Fits a law to cells. `known` has the costs that are not fitted. `draft_is_known` is true if the draft's cost is
-    /// among them.
+    /// one of these.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.

@@ -20,15 +20,16 @@ pub enum Term {
     Speculating,
     /// Host seconds per request in a step that verifies drafts.
     SpeculatingRequest,
-    /// Additional host seconds per step that verifies drafts of more than this number of requests, because no captured
-    /// graph is that large.
+    /// Additional host seconds per step that verifies drafts, if the step has more than this number of requests: no
+    /// captured graph is that large.
     WithoutGraph(u32),
     /// Seconds from client to scheduler and back.
     Frontend,
 }
 
 impl Term {
-    /// By how many seconds the term is changed to compute a slope; small compared with the values of servers.
+    /// The change of the term in seconds with which its slope is computed. It is small compared with the values of real
+    /// servers.
     pub fn step(self) -> f64 {
         match self {
             Term::Pass | Term::Speculating | Term::WithoutGraph(_) | Term::Frontend => 1e-3,
@@ -74,7 +75,7 @@ pub struct Law {
 
 impl Law {
     /// The law with all fitted numbers 0. `alpha_s` is the target's time per token of context in seconds, `draft` the
-    /// draft's cost; both come from the experiment, if it states them.
+    /// draft's cost. Both come from the experiment, if it states them.
     pub fn known(alpha_s: f64, draft: Option<LatencySpec>) -> Law {
         Law {
             target: Coefficients { alpha_s, gamma_s: 0.0, delta_s: 0.0 },

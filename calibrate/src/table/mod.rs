@@ -47,7 +47,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Predicted over measured speed, minus 1.
+    /// Predicted speed / measured speed − 1.
     pub fn error(&self) -> f64 {
         self.measured_s / self.predicted_s - 1.0
     }
@@ -65,7 +65,7 @@ pub struct ErrorsWithoutLoad {
     pub load: CellLoad,
     /// The error of a law fitted to the other loads alone, as a share.
     pub error: f64,
-    /// The error of a law fitted to the other loads whose captured graphs end where the fit to all loads puts the end.
+    /// As `error`, but with the size of the largest captured graph from the fit to all loads.
     pub with_graphs: f64,
 }
 
@@ -102,8 +102,8 @@ pub struct TableCalibration {
 }
 
 impl TableCalibration {
-    /// Calibrates on the table `text`, called `name`. `only` are the draft lengths to fit to; all of them if `None`.
-    /// Cells of other lengths are held out.
+    /// Calibrates on the table `text`, called `name`. The costs are fitted to the cells with the draft lengths `only`,
+    /// or to all cells if `only` is `None`. The other cells are held out.
     ///
     /// # Errors
     /// The table is wrong, no row has one of the lengths, the experiment cannot be simulated, or the user interrupts.
@@ -205,7 +205,7 @@ fn most_tokens(cells: &[Cell]) -> u64 {
     cells.iter().map(tokens_of).max().unwrap_or(0)
 }
 
-/// Every measured number of `slopes` with its prediction by the law of `fit`.
+/// Every measured number of `slopes`, with the prediction by the law of `fit`.
 fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<Judged> {
     let spread = Spread::of(fit);
     let judged = |at: usize| {
@@ -227,7 +227,7 @@ fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<J
 const DRAWS: u64 = 32;
 /// The 97.5th percentile of the standard normal distribution.
 const NORMAL: f64 = 1.96;
-/// Standard deviation of the factor on the draft's cost if the experiment states that cost; assumed.
+/// Assumed standard deviation of the factor on the draft's cost, if the experiment states this cost.
 const STATED: f64 = 0.2;
 /// Least factor on the cost of a pass, so that no pass is free.
 const LEAST: f64 = 0.1;
@@ -257,10 +257,11 @@ impl Spread {
         Some(Spread { inverse, active, sigma, t })
     }
 
-    /// Random factors on the fitted costs. If the experiment states the draft's cost, its factor has an assumed spread.
+    /// Random factors on the fitted costs, [`DRAWS`] sets. If the experiment states the draft's cost, the factor on
+    /// this cost has the assumed spread [`STATED`].
     fn draws(&self, solution: &Solution, draft_is_stated: bool) -> Vec<CostFactors> {
         let Some(root) = self.inverse.clone().cholesky().map(|c| c.l()) else { return vec![] };
-        // With few measurements errors have the wider tails of Student's t.
+        // With few measurements, errors have the wider tails of Student's t, so the draws are wider by t / 1.96.
         let wide = self.sigma * self.t / NORMAL;
         let draw = |n: u64| {
             let luck = Luck::new(n, Stream::Noise, u64::MAX - 1);
@@ -305,7 +306,8 @@ fn left_out(fit: &Fit, cells: &[Cell]) -> Vec<f64> {
     if cells.len() < 3 { vec![] } else { (0..fit.slopes.measured().len()).map(error).collect() }
 }
 
-/// For each load, the mean absolute error over all its draft lengths, of laws that were fitted without the load.
+/// For each load, the mean absolute error over all its draft lengths, of laws that were fitted without the load. `held`
+/// has further cells to predict, to which nothing was fitted.
 fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> Vec<ErrorsWithoutLoad> {
     let mut loads: Vec<CellLoad> = Vec::new();
     for cell in cells {
@@ -336,7 +338,8 @@ fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> 
     loads.into_iter().map(without).collect()
 }
 
-/// The verdict, by the errors on held-out cells or, if there are none, by each fitted cell's error in a fit without it.
+/// The verdict from the errors on held-out cells. If no cell is held out, the verdict from the errors `left_out`: each
+/// fitted number is predicted by a fit without its cell.
 fn verdict(judged: &[Judged], left_out: &[f64]) -> Verdict {
     let held: Vec<f64> = judged.iter().filter(|j| !j.fitted).map(Judged::error).collect();
     let (errors, what) = match held.is_empty() {

@@ -39,7 +39,7 @@ pub struct Cell {
     pub output: f64,
     /// Number of requests; `None` if the table does not say.
     pub requests: Option<u32>,
-    /// The server's `max_num_seqs` in this cell; `None` if it is the experiment's.
+    /// The server's `max_num_seqs` in this cell; `None` if the experiment's value holds.
     pub max_num_seqs: Option<u32>,
     /// Output tokens per second of the whole server.
     pub tok_s: Option<f64>,
@@ -47,7 +47,7 @@ pub struct Cell {
     pub ttft_s: Option<f64>,
     /// Mean time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
-    /// Accepted drafts of a round, without the bonus token; `None` if the table does not say, or at draft length 0.
+    /// Accepted drafts of a round, without the bonus token. `None` if the table does not say, and at draft length 0.
     pub accepted: Option<Accepted>,
 }
 
@@ -89,7 +89,7 @@ const OTHERS: [(&str, &str); 12] = [
     ("tok_min", "tok_s, in output tokens per second"),
 ];
 
-/// A value this many times larger or smaller than comparable values must be in another unit.
+/// A value that differs from comparable values by more than this factor must be in another unit.
 const OTHER_UNIT: f64 = 100.0;
 
 /// One line of a table, with what error messages need.
@@ -269,8 +269,8 @@ fn accepted(row: &Row, field: &str, k: u32) -> Result<Accepted> {
     }
 }
 
-/// Refuses a value that must be in another unit than the other rows of its load, and a closed loop whose throughput and
-/// TPOT contradict its number of clients.
+/// Refuses a value that must be in another unit than the other rows of its load. Also refuses a closed loop whose
+/// throughput and TPOT contradict its number of clients.
 fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     let row = |cell: &Cell| rows.iter().find(|row| row.line == cell.line).expect("a cell has a row");
     type Of = fn(&Cell) -> Option<f64>;
@@ -281,7 +281,7 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     ];
     for (column, of, shown) in columns {
         for cell in cells {
-            // The value is compared with the median of the other draft lengths at the same load.
+            // A value is compared with the median of the other draft lengths at the same load.
             let Some(own) = of(cell) else { continue };
             let same = |c: &&Cell| c.load == cell.load && c.line != cell.line;
             let mut others: Vec<f64> = cells.iter().filter(same).filter_map(of).collect();
@@ -307,7 +307,8 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
         }
     }
     // In a closed loop tok_s × tpot_s is the number of requests in flight, which is about the number of clients
-    // (Little's law). If it is off by a factor of OTHER_UNIT or more, one column is in another unit.
+    // (Little's law). If this product is off by a factor of OTHER_UNIT or more, one of the two columns is in another
+    // unit.
     for cell in cells {
         if let (Some(clients), Some(tok_s), Some(tpot_s)) = (loop_size(cell), cell.tok_s, cell.tpot_s) {
             let times = tok_s * tpot_s / clients;

@@ -51,8 +51,8 @@ const EACH: u32 = 12;
 const AT_LEAST: u32 = 64;
 /// Number of simulated requests of an open load, if the table does not state one.
 const OPEN: u32 = 500;
-/// Number of draft positions beyond the table's longest draft that get the last rate, so that longer drafts can be
-/// simulated.
+/// The acceptance rate of the last position is used for this number of further positions, so that longer drafts than
+/// the table's can be simulated.
 const DEEPER: u32 = 8;
 
 impl Base {
@@ -93,7 +93,8 @@ pub struct Server<'a> {
     pub base: &'a Base,
     /// P(accepted | all positions before accepted) by position in a round.
     pub rates: &'a [f64],
-    /// Number of KV blocks. It is set here, because the experiment may derive it from a GPU, which the law replaces.
+    /// Number of KV blocks. The experiment may derive this number from a GPU, which the law replaces, so it is given
+    /// separately.
     pub num_gpu_blocks: u32,
     /// The distribution of lengths in the experiment.
     pub lengths: Option<LengthSpec>,
@@ -107,8 +108,8 @@ impl Server<'_> {
         workload(self.lengths.as_ref(), cell)
     }
 
-    /// Simulates a cell with draft length `k` and the costs of `law`: the mean over the seeds of the experiment (of
-    /// throughput, the harmonic mean).
+    /// Simulates a cell with draft length `k` and the costs of `law`. The results are means over the seeds of the
+    /// experiment; for throughput, the harmonic mean.
     ///
     /// # Errors
     /// The cell cannot be simulated, or the user interrupts.
@@ -145,8 +146,8 @@ pub fn fixed(k: u32) -> PolicySpec {
     }
 }
 
-/// The workload of a cell, with the cell's mean lengths. They vary if the experiment's lengths are log-normal; else all
-/// requests are equally long.
+/// The workload of a cell, with the cell's mean lengths. If the experiment's lengths `stated` are log-normal, lengths
+/// vary. Otherwise all requests are equally long.
 pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
     let (arrivals, requests) = match cell.load {
         CellLoad::Clients(n) => (ArrivalSpec::ClosedLoop(n), (EACH * n).max(AT_LEAST)),
@@ -177,8 +178,8 @@ pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
     }
 }
 
-/// The rates by position, continued with the last rate for [`DEEPER`] more positions, up to the longest draft that
-/// Foretoken simulates.
+/// The rates by position, continued with the last rate for [`DEEPER`] more positions. The result has at most as many
+/// positions as the longest draft that Foretoken simulates.
 pub fn deep(rates: &[f64]) -> Vec<f64> {
     let last = rates.last().copied().unwrap_or(0.0);
     let most = (rates.len() as u32 + DEEPER).min(foretoken_sim::MAX_SPEC_LEN) as usize;

@@ -1,4 +1,5 @@
-//! Calibrations from tables: one made by simulating a known law, whose numbers are found, and a public one of a GH200.
+//! Calibrations from two tables. One is made by simulating a known law, and the fit must find its numbers. The other is
+//! a public one of a GH200.
 
 use super::*;
 use foretoken_sim::host::{HostLaw, SpeculatingSeconds};

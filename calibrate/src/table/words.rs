@@ -7,7 +7,7 @@ use super::{ErrorsWithoutLoad, Judged, TableCalibration};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// With fewer measured numbers than this times the fitted numbers, there is a warning.
+/// There is a warning if there are fewer measured numbers than this multiple of the fitted numbers.
 const FEW: usize = 2;
 
 fn lines(cells: &[&Cell]) -> String {

@@ -1,5 +1,5 @@
-//! The result of a fleet's search: for each policy the fewest replicas that carry the load, their price, and how many
-//! replicas perfect scaling would need. Also the comparison of fleets with and without drafts.
+//! The results of the search for the smallest fleet. For each policy: the fewest replicas that carry the load, their
+//! price, and the number of replicas that perfect scaling would need. Also compares fleets with and without drafts.
 
 use super::probe::Probe;
 use foretoken_report::Swept;
@@ -7,26 +7,26 @@ use foretoken_sim::Time;
 use foretoken_sim::metrics::{Interval, Slo};
 use serde::Serialize;
 
-/// The result of the search for one policy with one seed.
+/// The result of the search for the fewest replicas, for one policy with one seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeedResult {
     /// The seed of the runs' random draws.
     pub seed: u64,
-    /// The fewest replicas that carry the load; `None` if not even `fleet.most_replicas` do.
+    /// The fewest replicas that carry the load; `None` if even `fleet.most_replicas` replicas do not carry it.
     pub replicas: Option<u32>,
     /// The SLO bounds that requests had to keep.
     pub slo: Slo,
-    /// The capacity of one replica alone, requests per second; `None` if the replica carries no rate, or every tried
-    /// rate.
+    /// The capacity of one replica alone, requests per second. `None` if the replica carries no rate, or carries every
+    /// tried rate.
     pub one_req_s: Option<f64>,
-    /// The replicas that perfect scaling needs; `None` without `one_req_s`.
+    /// The replicas that perfect scaling needs; `None` if `one_req_s` is `None`.
     pub perfect: Option<Perfect>,
-    /// The result of each number of replicas that was tried, ascending.
+    /// The result of each tried number of replicas, ascending by number.
     pub probes: Vec<Probe>,
 }
 
-/// The number of replicas of an ideal fleet, which changes its size with the load and loses nothing by being split. In
-/// a time window with rate λ(t) it has ⌈λ(t) / μ⌉ replicas and at least one, where μ is the capacity of one replica.
+/// The size of an ideal fleet, which follows the load and splits it without loss. In a time window with the rate λ(t)
+/// this fleet has ⌈λ(t) / μ⌉ replicas, and at least one. μ is the capacity of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perfect {
     /// The largest number of replicas in any window.
@@ -46,14 +46,14 @@ pub struct LoadOverTime {
     pub span_s: f64,
 }
 
-/// Fewest requests per window on average. With fewer, the peak would mostly be chance.
+/// Fewest requests per window on average. With fewer requests, the peak would mostly be chance.
 const LEAST_IN_A_WINDOW: f64 = 100.0;
 /// Least width of a window, seconds.
 const SHORTEST_S: f64 = 60.0;
 
 impl LoadOverTime {
-    /// Counts arrivals in windows of equal width: as many windows as fit with 60 s and 100 requests on average in each,
-    /// and at least one. The first arrival must be at 0 s.
+    /// Counts arrivals in windows of equal width. Takes the largest number of windows with at least 60 s and, on
+    /// average, at least 100 requests each; one window if none fits. The first arrival must be at 0 s.
     pub fn of(arrivals: &[Time]) -> LoadOverTime {
         let span_s = arrivals.last().map_or(0.0, |t| t.as_s());
         let least = span_s * LEAST_IN_A_WINDOW / arrivals.len() as f64;
@@ -84,14 +84,15 @@ impl LoadOverTime {
     }
 }
 
-/// The fewest replicas and their price, for one policy at one combination of swept values.
+/// The fewest replicas that carry the load and their price, for one policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyFleet {
     /// The policy's label in tables and figures.
     pub policy: String,
     /// Is the policy autoregressive decoding, without drafts?
     pub baseline: bool,
-    /// Does the policy or the router see the hidden truth? Then no server can run the fleet; it is a reference.
+    /// Does the policy or the router see the hidden truth (which drafts will be accepted)? Then no server can run the
+    /// fleet, and the fleet is only a reference.
     pub bound: bool,
     /// The name of the router.
     pub router: String,
@@ -100,17 +101,18 @@ pub struct PolicyFleet {
     pub sweep: Vec<Swept>,
     /// Number of GPUs of one replica.
     pub gpus_of_one: u32,
-    /// Price of one GPU per hour, in any currency.
+    /// Price of one GPU per hour, in the currency of `fleet.price_gpu_hour`.
     pub price_gpu_hour: f64,
-    /// The fewest replicas that carry the load with every seed; `None` if with some seed no tried number carries it.
+    /// The fewest replicas that carry the load with every seed: the largest number over seeds. `None` if with some seed
+    /// even `fleet.most_replicas` replicas do not carry the load.
     pub replicas: Option<u32>,
-    /// The fewest replicas, found for each seed: mean over seeds and 95 % interval. `None` if `replicas` is.
+    /// The fewest replicas for each seed: mean over seeds and 95 % interval. `None` if `replicas` is `None`.
     pub over_seeds: Option<Interval>,
-    /// Number of GPUs of a fleet with `replicas` replicas; `None` without `replicas`, as are the two prices.
+    /// Number of GPUs of a fleet with `replicas` replicas; `None` if `replicas` is `None`.
     pub gpus: Option<u32>,
-    /// Price of `gpus` GPUs per hour, in the currency of `fleet.price_gpu_hour`.
+    /// Price of `gpus` GPUs per hour, in the currency of `fleet.price_gpu_hour`; `None` if `replicas` is `None`.
     pub cost_hour: Option<f64>,
-    /// Price of a million output tokens at the experiment's load, in the same currency.
+    /// Price of a million output tokens at the experiment's load, in the same currency; `None` if `replicas` is `None`.
     pub cost_mtok: Option<f64>,
     /// The result of the search with each seed.
     pub seeds: Vec<SeedResult>,
@@ -130,48 +132,48 @@ impl PolicyFleet {
     }
 }
 
-/// One of three compared fleets: with no drafts, with drafts, or with no drafts and one replica more. Its numbers are
-/// taken over all seeds.
+/// One of three fleets that are compared: without drafts, with drafts, and without drafts but with one more replica.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
     /// The swept values as text; empty if nothing is swept.
     pub at: String,
-    /// The alternative as text: the policy and the number of replicas.
+    /// The fleet as text: the policy and the number of replicas.
     pub what: String,
     /// Number of replicas.
     pub replicas: u32,
     /// Price of the fleet's GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
-    /// Share of the counted requests (0 to 1) that kept their bounds: mean over seeds and 95 % interval.
+    /// Share of the counted requests (0 to 1) that kept their SLO bounds: mean over seeds and 95 % interval.
     pub kept: Interval,
-    /// P99 of time to first token, seconds, mean over seeds; `None` if no request finished with some seed.
+    /// P99 of time to first token, seconds, mean over seeds; `None` if no request finished in the run of some seed.
     pub ttft_p99_s: Option<f64>,
-    /// P99 of time per output token, seconds, mean over seeds; `None` if some seed finished no output of two tokens.
+    /// P99 of time per output token, seconds, mean over seeds; `None` if the run of some seed finished no output of two
+    /// tokens or more.
     pub tpot_p99_s: Option<f64>,
-    /// Mean end-to-end latency, seconds, mean over seeds; `None` if no request finished with some seed.
+    /// Mean end-to-end latency, seconds, mean over seeds; `None` if no request finished in the run of some seed.
     pub e2e_mean_s: Option<f64>,
 }
 
-/// A comparison of drafts with no drafts at several request rates, and the rate at which drafts stop paying, or start
-/// to.
+/// A comparison of fleets with and without drafts at several request rates, and the rate at which drafts begin or cease
+/// to pay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
     /// The swept values as text; empty if nothing is swept.
     pub at: String,
     /// The label of the policy that drafts.
     pub policy: String,
-    /// Number of replicas of the two fleets that are compared.
+    /// Number of replicas of each of the two compared fleets.
     pub replicas: u32,
-    /// For each tried rate, (requests per second, mean E2E without drafts / mean E2E with drafts).
+    /// The speedup by drafts at each tried rate: (requests per second, mean E2E without drafts / mean E2E with drafts).
     pub speedups: Vec<(f64, f64)>,
-    /// The rate at which the speedup is 1, interpolated between two tried rates, requests per second; `None` if drafts
-    /// are faster, or slower, at all tried rates.
+    /// The rate at which the speedup is 1, requests per second, interpolated between two tried rates. `None` if drafts
+    /// are faster at all tried rates, or slower at all tried rates.
     pub req_s: Option<f64>,
 }
 
 impl Crossover {
-    /// Finds the highest rate at which the speedup crosses 1, by linear interpolation in logarithms of rate and
-    /// speedup. `speedups` ascends by rate.
+    /// Makes the comparison. Finds the highest rate at which the speedup crosses 1, by linear interpolation of the
+    /// speedup's logarithm over the rate's logarithm. `speedups` must ascend by rate.
     pub fn of(at: String, policy: String, replicas: u32, speedups: Vec<(f64, f64)>) -> Crossover {
         let crossing = speedups.windows(2).rev().find(|w| (w[0].1 >= 1.0) != (w[1].1 >= 1.0));
         let req_s = crossing.map(|w| {
@@ -182,7 +184,7 @@ impl Crossover {
     }
 }
 
-/// The answer for all policies of a plan.
+/// The results for all policies of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct FleetAnswer {
     /// The experiment's name.
@@ -198,12 +200,14 @@ pub struct FleetAnswer {
     /// Warnings about profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The fleet of each policy at each combination of swept values. Swept values vary slowest.
+    /// The fleet of each policy at each combination of swept values. Policies vary fastest in the list.
     pub fleets: Vec<PolicyFleet>,
-    /// Three alternatives to compare, at each combination of swept values: no drafts and drafts, both on the fewest
-    /// replicas that any drafting policy needs, and no drafts on one replica more.
+    /// Three fleets to compare at each combination of swept values: without drafts and with drafts, both with the
+    /// fewest replicas that any drafting policy needs, and without drafts with one more replica. Empty if no drafting
+    /// policy has a fleet.
     pub ways: Vec<Alternative>,
-    /// The rate at which drafts stop paying, at each combination of swept values with a drafting fleet.
+    /// The rate at which drafts begin or cease to pay, for each combination of swept values at which a drafting policy
+    /// has a fleet.
     pub crossovers: Vec<Crossover>,
 }
 

@@ -1,5 +1,5 @@
-//! Writes the answer of a fleet's search into the results folder: as JSON, as text, as a table of all tried numbers of
-//! replicas, and as a figure.
+//! Writes the results of the search for the smallest fleet into the results folder: as JSON, as text, as a table of all
+//! tried numbers of replicas, and as a figure.
 
 use super::answer::{FleetAnswer, PolicyFleet};
 use super::plan::Question;
@@ -12,10 +12,10 @@ use foretoken_run::cells::{FLEET_JSON, Folder, write_problem};
 use foretoken_sim::metrics::Slo;
 use foretoken_spec::problem::{Problem, Result};
 
-/// Name of the file with the answer as text.
+/// Name of the file with the results as text.
 pub const FLEET_TEXT: &str = "fleet.txt";
 
-/// Writes all files of an answer. `figures`: write the figure too?
+/// Writes all files of `answer` into `folder`; the figure only if `figures` is true.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -56,8 +56,8 @@ fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
 /// Reads a latency of a probe, seconds.
 type Read = fn(&Probe) -> Option<f64>;
 
-/// The latency that the figure shows, its P99 over requests: the first of TTFT, TPOT and E2E that has a bound, or E2E
-/// if none has. As (name, how to read it, bound).
+/// Chooses the latency whose P99 over requests the figure shows: the first of TTFT and TPOT that has an SLO bound, else
+/// E2E. Returns (its name, how to read it from a probe, its bound in seconds).
 fn shown(slo: &Slo) -> (&'static str, Read, Option<f64>) {
     match (slo.ttft_s, slo.tpot_s) {
         (Some(bound), _) => ("TTFT", |p| Some(p.latencies?.ttft.p99), Some(bound)),

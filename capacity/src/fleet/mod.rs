@@ -1,9 +1,9 @@
-//! Finds the fewest replicas with which a fleet keeps the experiment's bounds at the experiment's own load, and their
-//! price. Also compares the found fleets with fleets that do not draft.
+//! Finds the fewest replicas with which a fleet keeps the experiment's SLO bounds at the experiment's own request rate,
+//! and their price. Also compares these fleets with fleets that do not draft.
 //!
-//! Perfect scaling would need ⌈load / capacity of one replica⌉ replicas. The search of [`crate::run`] finds that
-//! capacity, and the search for the fleet begins with the replicas for the load's busiest window. Every number of
-//! replicas that was tried is stored.
+//! Perfect scaling would need ⌈load / capacity of one replica⌉ replicas. The search of [`crate::run`] finds the
+//! capacity of one replica. The search for the fleet begins with the number of replicas that perfect scaling needs in
+//! the load's busiest window. Every number of replicas that was tried is stored.
 
 pub mod answer;
 pub mod kept;

@@ -1,4 +1,5 @@
-//! Reads what a fleet's search is asked: the experiment with its fleet, and the same experiment with one replica alone.
+//! Reads the question for which a smallest fleet is searched: the experiment with its fleet, and the same experiment
+//! with one replica alone.
 
 use crate::plan::load as load_capacity;
 use foretoken_run::plan::Plan;
@@ -8,17 +9,17 @@ use foretoken_spec::fleet::Replicas;
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// What a fleet's search is asked.
+/// The question for which a smallest fleet is searched.
 pub struct Question {
     /// The experiment with the fleet.
     pub plan: Plan,
     /// The experiment without the fleet, for the capacity of one replica alone.
     pub alone: Plan,
-    /// The `[capacity]` table, such as which share of the requests must keep its bounds.
+    /// The `[capacity]` table, such as the share of requests that must keep their SLO bounds.
     pub spec: CapacitySpec,
 }
 
-/// Reads the question from a document. Relative paths in the document start at `folder`.
+/// Reads the question from an experiment's document. Relative paths in the document start at `folder`.
 ///
 /// # Errors
 /// The experiment is wrong, has no `[fleet]` or no price, or its fleet lists kinds of replicas, for which there is no
@@ -56,8 +57,8 @@ impl Question {
         fleet.and_then(|fleet| fleet.price_gpu_hour).expect("`load` refuses fleets without a price")
     }
 
-    /// The index of the variant of `alone` that has the swept values of the fleet's variant number `variant`, apart
-    /// from swept settings of the fleet; 0 if there is none.
+    /// The index of the variant of `alone` that belongs to variant number `variant` of the fleet: it has the same swept
+    /// values, except swept settings of the fleet. 0 if there is no such variant.
     pub fn alone_of(&self, variant: usize) -> usize {
         let choices: Vec<_> =
             self.plan.variants[variant].choices.iter().filter(|c| !c.path.starts_with("fleet.")).collect();

@@ -1,5 +1,5 @@
-//! A probe: tries one number of replicas. Do enough of the counted requests keep their bounds, and does the fleet keep
-//! up?
+//! A probe: a simulated run that tries one number of replicas. It shows whether enough of the counted requests keep
+//! their SLO bounds, and whether the fleet keeps up with the arrivals.
 
 use super::search::Tried;
 use crate::load::Load;
@@ -19,9 +19,9 @@ use std::sync::atomic::AtomicBool;
 pub struct Probe {
     /// The number of replicas.
     pub replicas: u32,
-    /// Did enough requests keep their bounds, and did the fleet keep up?
+    /// Did enough requests keep their SLO bounds, and did the fleet keep up with the arrivals?
     pub carried: bool,
-    /// Number of requests that count; requests of the warm-up at both ends do not.
+    /// Number of requests that count. The first and the last requests are a warm-up and do not count.
     pub counted: u32,
     /// Number of counted requests that had kept their bounds when the run ended.
     pub kept: u32,
@@ -38,14 +38,14 @@ pub struct Probe {
 pub struct Latencies {
     /// Time to first token, seconds.
     pub ttft: Quantiles,
-    /// Time per output token after the first, seconds; `None` if all outputs have one token.
+    /// Time per output token after the first, seconds; `None` if every finished output has one token.
     pub tpot: Option<Quantiles>,
     /// End-to-end latency, seconds.
     pub e2e: Quantiles,
 }
 
 impl Probe {
-    /// The number of replicas and whether they carried the load, for the search.
+    /// The number of replicas, and whether they carried the load; the search takes this as its input.
     pub fn tried(&self) -> Tried {
         Tried { replicas: self.replicas, carried: self.carried }
     }
@@ -70,8 +70,8 @@ pub struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Tries a number of replicas at a rate, requests per second. The run ends as soon as it is certain whether the
-    /// load is carried. With `to_the_end`, the run ends when all counted requests have ended.
+    /// Runs a fleet of `replicas` replicas at `rate` requests per second. The run ends as soon as it is certain whether
+    /// the fleet carries the load. If `to_the_end` is true, the run ends when all counted requests have ended.
     ///
     /// # Errors
     /// The run is interrupted, or the simulated clock passes its end.

@@ -1,4 +1,4 @@
-//! Runs a fleet's search for every policy, and compares drafts with no drafts on the fleets that were found.
+//! Searches the fewest replicas for every policy. Then compares fleets with and without drafts.
 
 use super::answer::{Alternative, Crossover, FleetAnswer, LoadOverTime, PolicyFleet, SeedResult};
 use super::kept::write;
@@ -25,12 +25,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Rates at which drafts are compared with no drafts, each as a multiple of the experiment's rate.
+/// Rates at which fleets with and without drafts are compared, each as a multiple of the experiment's rate.
 const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
 
-/// Searches the fewest replicas for every policy and writes the results into the folder at `path`, on the threads of
-/// `pool`. `figures`: write the figure too? Continues an unfinished search if `mode` allows it. Returns a complete
-/// folder as it is.
+/// Searches the fewest replicas for every policy, on the threads of `pool`, and writes the results into the folder at
+/// `path`; the figure only if `figures` is true. Continues an unfinished search if `mode` allows it. If the folder is
+/// complete already, returns it unchanged.
 ///
 /// # Errors
 /// The experiment is wrong, the folder holds other results, a file cannot be written, or the search is interrupted.
@@ -62,14 +62,14 @@ pub fn complete(
     Ok(folder)
 }
 
-/// For every policy at all swept values, searches the capacity of one replica and then the fewest replicas; then
-/// compares drafts with no drafts. Uses the threads of the current pool.
+/// For every policy at all swept values, searches the capacity of one replica, then the fewest replicas. Then compares
+/// fleets with and without drafts. Uses the threads of the current pool.
 ///
 /// # Errors
 /// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
-    // The loads are made here once, so that a wrong load is an error before anything runs.
+    // Builds every load once before anything runs, so that a wrong load is an error at the start.
     for variant in &plan.variants {
         Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
     }
@@ -106,8 +106,8 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
     })
 }
 
-/// What `compare` finds at one combination of swept values: three alternative fleets, and the rate at which drafts stop
-/// paying.
+/// The result of `compare` at one combination of swept values: three fleets, and the rate at which drafts begin or
+/// cease to pay. Empty and `None` if nothing is compared.
 type Compared = (Vec<Alternative>, Option<Crossover>);
 
 struct Searcher<'a> {
@@ -165,8 +165,8 @@ impl Searcher<'_> {
         })
     }
 
-    /// Searches for one policy with one seed, and stores each probe. Also returns the mean number of output tokens of a
-    /// counted request.
+    /// Searches the fewest replicas for one policy with one seed, and stores each probe. Also returns the mean number
+    /// of output tokens of a counted request.
     fn search(&self, id: SearchId) -> Result<(SeedResult, f64)> {
         let (plan, variant) = (self.plan(), &self.plan().variants[id.variant]);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
@@ -198,8 +198,8 @@ impl Searcher<'_> {
         Ok((SeedResult { seed, replicas, slo, one_req_s, perfect, probes: stored.probes }, load.output_tokens))
     }
 
-    /// Repeats the probe of the largest fleet that does not carry the load, if it was stopped early, until all counted
-    /// requests have ended. The figure shows the latency of this fleet.
+    /// Finds the largest tried fleet that does not carry the load. If its probe was stopped early, repeats the probe
+    /// until all counted requests have ended, because the figure shows this fleet's latency.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, id: SearchId, stored: &mut StoredProbes) -> Result<()> {
         let failed = stored.probes.iter_mut().filter(|p| !p.carried).max_by_key(|p| p.replicas);
         if let Some(probe) = failed.filter(|p| p.latencies.is_none()) {
@@ -210,7 +210,7 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The capacity of one replica alone, requests per second; `None` if it has none.
+    /// The capacity of one replica alone, requests per second; `None` if the search found no capacity for it.
     fn one_req_s(&self, id: SearchId) -> Option<f64> {
         let variant = self.question.alone_of(id.variant);
         let label = self.plan().policies[id.policy].spec.label();
@@ -227,8 +227,9 @@ impl Searcher<'_> {
         Ok(Prepared { setting, load, slo })
     }
 
-    /// The SLO bounds of a setting. A TPOT bound that is given as a multiple is scaled from the P90 TPOT of
-    /// autoregressive decoding with one request at a time on one replica. Without any bound, it is an error.
+    /// The SLO bounds of a setting. If the experiment gives the TPOT bound as a multiple, the bound is this multiple of
+    /// the P90 TPOT of autoregressive decoding with one request at a time on one replica. It is an error if there is no
+    /// bound at all.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let plain = &self.plan().policies[self.plan().baseline].spec;
         let scaled = self.plan().variants[0].experiment.slo.adaspec_scale.is_some();
@@ -253,9 +254,9 @@ impl Searcher<'_> {
         Ok(LoadOverTime::of(&load.at(load.own_rate())))
     }
 
-    /// Makes the three alternatives and the crossover for the fleet of the drafting policy with the fewest replicas (of
-    /// those that see no hidden truth): no drafts, drafts, and no drafts with one replica more. Nothing is compared if
-    /// no drafting policy has a fleet.
+    /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth. Compares three
+    /// fleets: its fleet, the same number of replicas without drafts, and one more replica without drafts. Also finds
+    /// the rate at which drafts begin or cease to pay. Compares nothing if no drafting policy has a fleet.
     fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
         let fleets = &fleets[variant * policies..(variant + 1) * policies];
@@ -311,9 +312,9 @@ impl Searcher<'_> {
         })
     }
 
-    /// Makes a probe at `by` times the experiment's rate that runs until all counted requests have ended. Returns the
-    /// rate, requests per second, and the probe. A stored probe with this rate and these replicas is returned without a
-    /// run; a new one is stored.
+    /// The probe at `by` times the experiment's rate with `replicas` replicas, run until all counted requests have
+    /// ended. Returns (rate in requests per second, probe). Takes a stored probe with this rate and number of replicas,
+    /// or runs a new one and stores it.
     fn whole(&self, id: SearchId, replicas: u32, by: f64) -> Result<(f64, Probe)> {
         let mut stored = self.store.load(id);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;

@@ -1,5 +1,5 @@
-//! Chooses the next number of replicas to try, and finds the answer (the fewest that carry the load) from the tried
-//! numbers. The search assumes only that from some number on, all numbers of replicas carry the load.
+//! Chooses the next number of replicas to try, and finds the fewest replicas that carry the load from the tried
+//! numbers. The search assumes only that all numbers of replicas from some number on carry the load.
 
 /// A number of replicas that was tried, and the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,10 @@ pub enum Next {
     Nothing,
 }
 
-/// Where a search begins, and the largest number that it tries.
+/// The start of a search, and the largest number of replicas that it tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// The number of replicas that is tried first, if it is from 1 to `most`; else the nearer end.
+    /// The number of replicas that is tried first; moved into the range from 1 to `most`.
     pub first: u32,
     /// The largest number of replicas that is tried.
     pub most: u32,
@@ -40,14 +40,15 @@ impl Search {
             (0, None) => Next::Try(self.first.clamp(1, self.most)),
             (failed, None) => Next::Try((failed + failed.div_ceil(4)).clamp(failed + 1, self.most)),
             (failed, Some(carried)) if carried == failed + 1 => self.check(carried, tried),
-            // Downwards in small steps: the first guess is near, and a fleet that is too small takes longest to run.
+            // Goes downwards in small steps: the answer is expected near the first number, and a fleet that is too
+            // small takes longest to run.
             (0, Some(carried)) => Next::Try(carried - carried.div_ceil(8).min(carried - 1)),
             (failed, Some(carried)) => Next::Try((failed + carried) / 2),
         }
     }
 
-    /// Checks the answer `found` by trying one replica more, unless `found` is `most`. If that number does not carry
-    /// the load, the search goes on above it.
+    /// Checks the answer `found` by trying one replica more, unless `found` is `most`. If `found + 1` replicas do not
+    /// carry the load, the search goes on with larger numbers.
     fn check(&self, found: u32, tried: &[Tried]) -> Next {
         let is_checked = tried.iter().any(|t| t.replicas == found + 1);
         if is_checked || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!((end, tried.last().unwrap().replicas), (Next::Nothing, 20));
     }
 
-    /// Eight replicas happen to carry the load, nine do not: the answer is above nine.
+    /// Eight replicas carry the load by chance, nine do not. So the answer is above nine.
     #[test]
     fn the_answer_is_above_every_number_that_fails() {
         let (end, _) = search(Search { first: 8, most: 64 }, |n| n == 8 || n >= 11);
@@ -86,7 +87,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any first number, the answer is the fewest replicas and takes at most 24 tries. The next step does not
+        /// For any first number, the search finds the fewest replicas with at most 24 tries. The next step does not
         /// depend on the order of the tries.
         #[test]
         fn the_answer_is_the_fewest(truth in 1..60u32, first in 0..80u32) {

@@ -1,4 +1,4 @@
-//! Stores the probes (tried numbers of replicas) of a fleet's search on disk as soon as each ends, so that an
+//! Stores the probes (runs with one number of replicas each) of a search on disk as soon as each ends, so that an
 //! interrupted search can continue.
 
 use super::probe::Probe;
@@ -19,9 +19,9 @@ pub struct Store {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StoredProbes {
     plan: String,
-    /// The probes of the search, at the experiment's load.
+    /// The probes of the search for the fewest replicas, at the experiment's request rate.
     pub probes: Vec<Probe>,
-    /// The probes with which drafts are compared with no drafts, as (rate in requests per second, probe).
+    /// The probes that compare fleets with and without drafts, as (rate in requests per second, probe).
     pub others: Vec<(f64, Probe)>,
 }
 
@@ -41,7 +41,7 @@ impl Store {
         self.folder.join(format!("fleet-v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The stored probes of a search. Empty if there is no file, or if the file is damaged or of another plan.
+    /// The stored probes of a search. Empty if the file is missing, is damaged, or belongs to another plan.
     pub fn load(&self, id: SearchId) -> StoredProbes {
         let stored =
             std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());

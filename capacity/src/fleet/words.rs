@@ -1,5 +1,5 @@
-//! The answer of a fleet's search as text: the table of fleets, three alternatives for the same GPUs, the crossover,
-//! and notes.
+//! The results of the search for the smallest fleet as text: the table of fleets, the comparison of three fleets with
+//! and without drafts, the rates at which drafts begin or cease to pay, and notes.
 
 use super::answer::{Crossover, FleetAnswer, PolicyFleet};
 use crate::words::{digits, swept_in_words, trimmed};
@@ -35,7 +35,7 @@ impl FleetAnswer {
         }
     }
 
-    /// The whole text: load, table, headlines, alternatives, crossovers, notes and warnings.
+    /// The whole text: load, table, headlines, compared fleets, crossovers, notes and warnings.
     pub fn in_words(&self) -> String {
         let mut text = format!("{}: the fewest GPUs with which {} ({})\n", self.name, self.question(), self.source);
         let (mean, peak) = (self.load.mean(), self.load.peak());
@@ -96,7 +96,8 @@ impl FleetAnswer {
         table
     }
 
-    /// The fleets in the order of the table: by swept values in the order of the sweep, then the cheapest first.
+    /// The fleets in the order of the table: by swept values in the order of the sweep, then by price per hour, the
+    /// cheapest first.
     pub fn sorted(&self) -> Vec<&PolicyFleet> {
         let mut sorted: Vec<&PolicyFleet> = Vec::new();
         for (_, mut fleets) in self.at_each_value() {
@@ -197,8 +198,8 @@ fn rank(f: &PolicyFleet) -> f64 {
     f.cost_hour.unwrap_or(f64::INFINITY)
 }
 
-/// A sentence on the cheapest of the fleets that a server can run, compared with the fleet without drafts; or that no
-/// fleet keeps the bounds.
+/// A sentence that compares the cheapest fleet that a server can run with the fleet without drafts. If no fleet keeps
+/// the bounds, the sentence says so.
 fn headline(fleets: &[&PolicyFleet]) -> String {
     let able = fleets.iter().filter(|f| !f.bound && f.replicas.is_some());
     let Some(best) = able.min_by(|a, b| rank(a).total_cmp(&rank(b))) else {
@@ -233,8 +234,8 @@ impl PolicyFleet {
 }
 
 impl Crossover {
-    /// A sentence that says up to (or from) which rate drafts are faster, or that they are faster or slower at every
-    /// rate tried.
+    /// A sentence on the rates at which drafts are faster: up to a rate, from a rate on, at every tried rate, or at
+    /// none.
     pub fn in_words(&self) -> String {
         let Crossover { at, policy, replicas, speedups, req_s } = self;
         let at = if at.is_empty() { String::new() } else { format!("{at}: ") };

@@ -6,8 +6,8 @@ use crate::numbers::{COMPLETED, E2E, TPOT};
 use crate::rankings::Ranked;
 use foretoken_spec::validate::Tolerance;
 
-/// Share of a policy's service rate above which its queues amplify small errors of step times. At such loads E2E has no
-/// bound; it is reported with its sensitivity to pass times.
+/// Above this share of a policy's service rate, the policy's queues amplify small errors of step times. At such loads
+/// E2E has no bound; the report only shows how sensitive E2E is to pass times.
 pub const QUEUES: f64 = 0.8 + 1e-9;
 
 /// All bounds of these cells and rankings.
@@ -29,15 +29,16 @@ pub fn checks(cells: &[CellReport], rankings: &[Ranked], tolerance: &Tolerance) 
     checks
 }
 
-/// The two numbers of a cell that have bounds on their errors, as (name, bound): mean TPOT, and mean E2E or, where
-/// queues amplify errors, completed requests per second.
+/// The two numbers of a cell that have bounds on their errors, as (name, bound). One is mean TPOT. The other is mean
+/// E2E or, if the cell is overloaded or its load is above [`QUEUES`], completed requests per second.
 fn bounded(cell: &CellReport, tolerance: &Tolerance) -> [(&'static str, f64); 2] {
     let amplified = cell.share.is_some_and(|s| s > QUEUES) || cell.overload.is_some();
     let second = if amplified { (COMPLETED, tolerance.completed) } else { (E2E, tolerance.e2e) };
     [(TPOT, tolerance.tpot), second]
 }
 
-/// The checks of a cell's token flow. Values that do not depend on time must be exact, so no repeat is needed.
+/// The checks of a cell's token flow (drafted, verified and accepted tokens). The checked counts do not depend on time
+/// and must be 0, so they need no repeated run.
 fn flow_checks(cell: &CellReport) -> [Check; 2] {
     let exact = |what: &str, count: u64, note: &str| {
         Check::of_count(format!("{}, {}: {what}", cell.policy, cell.load), count, true, note.to_owned())
@@ -58,8 +59,8 @@ mod tests {
     use crate::rankings::rank;
     use crate::token_flow::TokenFlow;
 
-    /// A cell whose mean TPOT, mean E2E and completed requests have these errors. Its two live runs differ by `apart`,
-    /// as a share.
+    /// A cell at the load `share`. `tpot`, `e2e` and `completed` are the errors of mean TPOT, of mean E2E and of
+    /// completed requests. The two live runs of the cell differ by `apart`, a share.
     fn cell(share: f64, apart: f64, [tpot, e2e, completed]: [f64; 3]) -> CellReport {
         let rows = [(TPOT, tpot), (E2E, e2e), (COMPLETED, completed)].map(|(name, error)| {
             let simulated = Simulated { recorded: Some(1.0 + error), ..Simulated::default() };

@@ -1,5 +1,6 @@
-//! A cell of a validation: one policy at one load. A piece is a live run and its repeat, between probes of the
-//! machine's speed. The live runs of the pieces that count are compared with their simulations.
+//! A cell of a validation: one policy at one load. A cell has several pieces. A piece is a live run and its repeat,
+//! between probes of the machine's speed. Pieces in which the machine's speed changed do not count. The live runs of
+//! the other pieces are compared with simulations.
 
 use super::host_times::HostTimes;
 use super::piece_report::{PartialRun, PieceReport};
@@ -18,18 +19,20 @@ use serde::Serialize;
 pub struct Records {
     /// One record per request.
     pub requests: RequestRecords,
-    /// One record per step. Numbers of used KV blocks are missing, because executors do not see them.
+    /// One record per step. Its numbers of used KV blocks are missing, because executors do not see KV blocks.
     pub steps: Vec<StepRecord>,
 }
 
-/// How often a simulation needed acceptance data that the live run did not reveal.
+/// How often a simulation needed acceptance data that the live run did not reveal. A bit says whether the target
+/// accepts a draft.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missed {
-    /// Number of accept/reject bits that were taken from another round of the recording.
+    /// Number of accept/reject bits that the recording has only in another round of the request.
     pub other_round: u64,
     /// Number of accept/reject bits that no round revealed, so that the acceptance model drew them.
     pub invented: u64,
-    /// Number of confidences and similar values that no round revealed, so that the acceptance model drew them.
+    /// Number of confidences and similar values that the recording has in no round, so that the acceptance model drew
+    /// them.
     pub looks: u64,
 }
 
@@ -44,8 +47,8 @@ impl Missed {
     }
 }
 
-/// The live runs and the simulations of a piece. Both live runs serve the same requests with the same arrival times, so
-/// the piece is simulated once, from the first one.
+/// The live runs of a piece, and its simulations. Both live runs serve the same requests at the same arrival times, so
+/// each simulation is made once, from the first live run.
 pub struct PieceRuns {
     /// The records of the first live run and of its repeat.
     pub live: Vec<Records>,
@@ -57,18 +60,19 @@ pub struct PieceRuns {
     pub nudged: Records,
     /// As `recorded`, but with costs that were learned from the other cells' live runs; `None` without such costs.
     pub learned: Option<Records>,
-    /// The token flow of `recorded`, compared with the first live run's.
+    /// The token flow of `recorded` (drafted, verified and accepted tokens), compared with the token flow of the first
+    /// live run.
     pub flow: TokenFlow,
     /// How often the simulation `recorded` needed acceptance data that the live run did not reveal.
     pub missed: Missed,
-    /// The first live run is replayed with its recorded step times. This text says where the replay first differed;
-    /// `None` if every decision and token was the same.
+    /// Where a replay of the first live run with its recorded step times first differed from the run; `None` if every
+    /// decision and every token was the same.
     pub replay_parted: Option<String>,
-    /// The overload of the first live run; `None` if the run kept up with its arrivals or is a closed loop.
+    /// The overload of the first live run; `None` if the run kept up with its arrivals, and in a closed loop.
     pub overload: Option<Overload>,
     /// The SLO bounds of all requests.
     pub slo: Slo,
-    /// The TPOT bound of each request that has its own, seconds; by request id.
+    /// The TPOT bound of each request with a bound of its own, in seconds, by request id.
     pub own_tpot_s: Vec<f64>,
 }
 
@@ -88,34 +92,36 @@ pub struct CellReport {
     pub policy: String,
     /// The load as text.
     pub load: String,
-    /// The load as a share of the policy's service rate; absent if the load was not set in this way.
+    /// The load as a share of the policy's service rate; absent if the load was not set as such a share.
     pub share: Option<f64>,
     /// All pieces of the cell. The numbers below are from the pieces that count.
     pub pieces: Vec<PieceReport>,
     /// Number of requests that the first live runs of the pieces sent; the requests of repeats are not counted.
     pub requests: u64,
-    /// For each live run that is not whole: how much of the run was compared.
+    /// For each live run whose recording is not complete: how much of the run was compared.
     pub parts: Vec<PartialRun>,
-    /// Where a replay of a live run with its recorded step times first differed; absent if every decision and token was
-    /// the same.
+    /// Where a replay of a live run with its recorded step times first differed from the run; absent if every decision
+    /// and every token was the same.
     pub replay_parted: Option<String>,
-    /// The token flow of simulations with recorded acceptance, compared with the live runs'.
+    /// The token flow (drafted, verified and accepted tokens) of the simulations with recorded acceptance, compared
+    /// with the token flow of the live runs.
     pub flow: TokenFlow,
     /// How often the simulations with recorded acceptance needed acceptance data that the live runs did not reveal.
     pub missed: Missed,
-    /// The compared numbers. The first observed value of a row is over the first live runs of all pieces, the second
-    /// over their repeats.
+    /// The compared numbers. In each row, the first observed value is over the first live runs of all pieces, the
+    /// second value over their repeats.
     pub rows: Vec<LiveRow>,
-    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between the distribution functions of the simulations
-    /// with recorded acceptance and of the first live runs.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between two distribution functions. One is over the
+    /// simulations with recorded acceptance, the other over the first live runs.
     pub distances: [Option<f64>; 3],
-    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between the distribution functions of the repeats and
-    /// of the first live runs.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between two distribution functions. One is over the
+    /// first live runs, the other over their repeats. Absent without repeats.
     pub live_distances: Option<[Option<f64>; 3]>,
     /// Relative errors of batch size and of draft length over time, of the simulations with recorded acceptance against
     /// the first live runs.
     pub curves: [Option<f64>; 2],
-    /// Relative errors of batch size and of draft length over time, of the repeats against the first live runs.
+    /// Relative errors of batch size and of draft length over time, of the repeats against the first live runs. Absent
+    /// without repeats.
     pub live_curves: Option<[Option<f64>; 2]>,
     /// Errors of the predicted times of single passes, by kind of pass.
     pub regions: Vec<PassErrors>,
@@ -123,9 +129,10 @@ pub struct CellReport {
     pub learned_regions: Vec<PassErrors>,
     /// Relative change of mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// The overload of the first overloaded live run; absent unless more than half of the pieces were overloaded.
+    /// The overload of the first overloaded live run; absent unless more than half of the counting pieces were
+    /// overloaded.
     pub overload: Option<Overload>,
-    /// Mean host time between steps that the simulations use, seconds.
+    /// Mean host time between steps, in seconds, with which the simulations run.
     pub overhead_s: f64,
     /// Host times of the steps of the first live run.
     pub host: HostTimes,
@@ -137,13 +144,13 @@ pub struct CellRuns {
     pub policy: String,
     /// The load as text.
     pub load: String,
-    /// The load as a share of the policy's service rate; `None` if the load was not set in this way.
+    /// The load as a share of the policy's service rate; `None` if the load was not set as such a share.
     pub share: Option<f64>,
     /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
     /// The runs of the pieces that count; at least one.
     pub counted: Vec<PieceRuns>,
-    /// For each tape (log of a live run) of these pieces that is not whole: how much of the run the tape has.
+    /// For each incomplete tape (log of a live run) of the pieces that count: how much of the run the tape has.
     pub parts: Vec<PartialRun>,
     /// Errors of the predicted times of single passes, by kind of pass.
     pub pass_errors: Vec<PassErrors>,
@@ -153,7 +160,7 @@ pub struct CellRuns {
     pub learned_pass_errors: Vec<PassErrors>,
     /// Number of requests that the first live runs of the pieces sent; the requests of repeats are not counted.
     pub requests: u64,
-    /// Mean host time between steps that the simulations use, seconds.
+    /// Mean host time between steps, in seconds, with which the simulations run.
     pub overhead_s: f64,
     /// Host times of the steps of the first live run.
     pub host: HostTimes,
@@ -191,7 +198,7 @@ impl CellRuns {
         }
     }
 
-    /// The cell's latencies, steps and curves for the figures.
+    /// The cell's latencies, step times and curves over time, for the figures.
     pub fn figure_data(&self) -> ValidatedRun {
         let live = |n: usize| if n < self.repeats() { self.live_latencies(n) } else { Latencies::default() };
         let simulated = [self.simulated_latencies(|p| &p.recorded), self.simulated_latencies(|p| &p.modelled)];
@@ -214,12 +221,12 @@ impl CellRuns {
         }
     }
 
-    /// The largest number of live runs of a piece: 1, or 2 with the repeat.
+    /// The largest number of live runs in a piece: 2, or 1 if no piece has a repeat.
     fn repeats(&self) -> usize {
         self.counted.iter().map(|p| p.live.len()).max().unwrap_or(0)
     }
 
-    /// Live run number `n` of each piece: the first ones for `n` = 0, their repeats for `n` = 1.
+    /// Live run number `n` of each piece that has it: the first live run for `n` = 0, its repeat for `n` = 1.
     fn live(&self, n: usize) -> impl Iterator<Item = &Records> {
         self.counted.iter().filter_map(move |p| p.live.get(n))
     }
@@ -232,7 +239,8 @@ impl CellRuns {
         Latencies::of(self.counted.iter().map(|p| &run(p).requests))
     }
 
-    /// The numbers of several runs, pooled. `run` selects one run of each piece; `None` leaves the piece out.
+    /// The numbers of several runs, pooled. `run` selects one run of each piece. If it returns `None`, the piece is
+    /// left out.
     fn pooled<'a>(&'a self, run: impl Fn(&'a PieceRuns) -> Option<&'a Records>) -> Numbers {
         let records = |p: &'a PieceRuns| {
             let Records { requests, steps } = run(p)?;

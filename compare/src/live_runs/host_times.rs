@@ -1,9 +1,9 @@
-//! The time that the host takes in the steps of a live run, outside of passes.
+//! The time that the host takes in the steps of a live run, outside of model passes.
 
 use serde::Serialize;
 
-/// Steps with at least this number of decode requests are also counted apart, because the limit on host time is for
-/// such steps.
+/// The host times of steps with at least this number of decode requests are also reported separately, because the limit
+/// on host time is for such steps.
 pub const LARGE_BATCH: usize = 32;
 
 /// Statistics of one kind of host time over the steps of a run.
@@ -19,19 +19,19 @@ pub struct HostTime {
     pub p99_s: f64,
 }
 
-/// The host times of a run. A field is absent if the run has no such step.
+/// The host times of a run. A field is absent if the run has no step of this kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HostTimes {
-    /// Time of a step outside of passes, of waits for requests and of recording.
+    /// Time of a step outside of model passes, without waits for requests and without recording.
     pub step: Option<HostTime>,
-    /// As `step`, only of steps with at least [`LARGE_BATCH`] decode requests.
+    /// As `step`, but only over the steps with at least [`LARGE_BATCH`] decode requests.
     pub step_at_32: Option<HostTime>,
     /// The part of `step` that scheduling takes, up to the first call of the policy.
     pub scheduler: Option<HostTime>,
     /// The part of `step` that the policy's decisions take.
     pub policy: Option<HostTime>,
-    /// Mean host time of a step, seconds: the mean of `step`, plus the time to record the step. A run that is not
-    /// recorded does not have the second part.
+    /// Mean host time of a step in seconds: the mean of `step`, plus the mean time to record the step. A run that is
+    /// not recorded does not have this second part.
     pub overhead_s: Option<f64>,
 }
 

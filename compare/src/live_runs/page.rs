@@ -51,7 +51,7 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     }
 }
 
-/// The start of the page's first line: the words before the colon of each caveat; empty without caveats.
+/// The start of the page's first line: from each caveat the words before its colon; empty without caveats.
 fn limited(v: &Validation) -> String {
     let word = |caveat: &String| caveat.split(':').next().map(str::to_owned);
     let mut words: Vec<String> = v.caveats.iter().filter_map(word).collect();
@@ -164,8 +164,8 @@ fn numbers(name: &str, row: &LiveRow) -> Row {
     Row::of(std::iter::once(Value::text(name)).chain(texts.zip(sort_keys).map(value)))
 }
 
-/// Adds figures to a section; a note that no request finished, if the section then has nothing. `captions` are pairs
-/// (file name of the figure, caption).
+/// Adds those figures to a section that `captions` names. `captions` are pairs (file name of the figure, caption). If
+/// the section has nothing after that, adds a note that no request finished.
 fn shown(section: &mut Section, figures: &[Figure], captions: &[(&str, &str)]) {
     for (file, caption) in captions {
         for figure in figures.iter().filter(|f| f.file == *file) {

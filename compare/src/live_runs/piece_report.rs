@@ -1,5 +1,5 @@
-//! The pieces of a cell: which pieces count, how fast the machine was during each, and which tapes (logs of live runs)
-//! are not whole.
+//! The pieces of a cell. A piece is a live run and its repeat, between probes of the machine's speed. A report says
+//! which pieces count, how fast the machine was during each piece, and which tapes (logs of live runs) are incomplete.
 
 use crate::format::{percent, signed};
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// The piece counts: it was finished and its probes agree, or nothing is probed.
+    /// The piece counts: it was finished, and its probes agree or nothing is probed.
     Counts,
-    /// The piece does not count: by its probes, the machine changed its speed during the piece.
+    /// The piece does not count: its probes show that the machine changed its speed during the piece.
     Changed,
     /// The piece does not count: it was not finished.
     Unended,
@@ -23,15 +23,15 @@ pub struct PieceReport {
     pub tapes: Vec<String>,
     /// Whether the piece counts for the validation's numbers, or why not.
     pub standing: Standing,
-    /// Relative difference between the pass times of the piece's probes, of the probed pass that differs most; absent
-    /// if a probe is missing.
+    /// The largest relative difference between the pass times that the piece's probes measured. Absent if a probe is
+    /// missing.
     pub spread: Option<f64>,
-    /// How much slower (above 0) or faster the machine was during the piece, as a share of the typical probe of the
-    /// validation; absent without probes.
+    /// Pass time in the piece's probes / pass time in the typical probe of the validation − 1. Above 0, the machine was
+    /// slower than usual. Absent without probes.
     pub drift: Option<f64>,
 }
 
-/// The range of the machine's speed over several pieces.
+/// The range of the machine's speed over several pieces, in shares of the typical pass time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SpeedRange {
     /// The `drift` of the piece in which the machine was fastest.
@@ -64,7 +64,7 @@ pub struct Undecided {
     pub policy: String,
     /// The load as text.
     pub load: String,
-    /// The load as a share of the policy's service rate; absent if the load was not set in this way.
+    /// The load as a share of the policy's service rate; absent if the load was not set as such a share.
     pub share: Option<f64>,
     /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
@@ -81,7 +81,8 @@ impl Undecided {
     }
 }
 
-/// A text that says how many pieces count, which do not, and how fast the machine was; `None` if nothing was probed.
+/// A text that says how many pieces count, which pieces do not count, and how fast the machine was; `None` if nothing
+/// was probed.
 pub fn words(pieces: &[PieceReport]) -> Option<String> {
     let range = SpeedRange::over(pieces)?;
     let left_out = |(n, p): (usize, &PieceReport)| match p.standing {
@@ -95,7 +96,7 @@ pub fn words(pieces: &[PieceReport]) -> Option<String> {
     Some(format!("{counted} of {} pieces count{left}; passes {range}", pieces.len()))
 }
 
-/// How much of a live run its tape has, if the tape is not whole.
+/// How much of a live run its tape (log) has, if the tape is incomplete.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartialRun {
     /// File name of the run's tape.
@@ -106,7 +107,7 @@ pub struct PartialRun {
     pub requests: u64,
     /// Length of the recorded part of the run, seconds.
     pub seconds: f64,
-    /// The reason why the tape is not whole.
+    /// The reason why the tape is incomplete.
     pub why: String,
 }
 

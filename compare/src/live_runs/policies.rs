@@ -6,8 +6,8 @@ use crate::numbers::{E2E, Unit};
 use crate::rankings::{Ranked, rank};
 use crate::service_rate::service_rate;
 
-/// The speedup of each policy: mean E2E of the baseline / mean E2E of the policy, live and simulated. All cells have
-/// the same load. A policy without mean E2E is left out.
+/// The speedup of each policy, live and simulated: mean E2E of the baseline / mean E2E of the policy. All cells have
+/// the same load. A policy without a mean E2E is left out.
 pub fn speedups(baseline: &CellReport, cells: &[&CellReport]) -> Vec<PolicyValue> {
     let Some(base) = baseline.row(E2E) else { return Vec::new() };
     let speedup = |cell: &&CellReport| {
@@ -27,8 +27,8 @@ pub fn speedups(baseline: &CellReport, cells: &[&CellReport]) -> Vec<PolicyValue
     cells.iter().filter_map(speedup).collect()
 }
 
-/// The service rate of a policy (requests per second that a closed loop of `clients` clients sustains), live and
-/// simulated, over its pieces. `None` if a live rate cannot be measured.
+/// The service rate of a policy, live and simulated, over its pieces: the requests per second that a closed loop of
+/// `clients` clients sustains. `None` if the live runs are too short to measure it.
 pub fn service(policy: &str, pieces: &[PieceRuns], clients: u32) -> Option<PolicyValue> {
     let pooled = |runs: &mut dyn Iterator<Item = &Records>| service_rate(runs.map(|r| &r.requests), clients);
     let repeats = pieces.iter().map(|p| p.live.len()).max()?;
@@ -44,7 +44,7 @@ pub fn service(policy: &str, pieces: &[PieceRuns], clients: u32) -> Option<Polic
 }
 
 /// Ranks the policies by service rate, and by speedup within each group of `speedups`. A group is one seed with one
-/// combination of swept values, and its name says which; the name is empty if there is one group.
+/// combination of swept values. The name of a group says which; it is empty if there is one group.
 pub fn rankings(service: &[PolicyValue], speedups: &[(String, Vec<PolicyValue>)]) -> Vec<Ranked> {
     let ranked = |by: &str, values: &[PolicyValue]| if values.len() > 1 { rank(by, values) } else { None };
     let by_speedup = speedups.iter().filter_map(|(group, values)| {

@@ -1,4 +1,5 @@
-//! Counts the cells whose two live runs agree. A simulation cannot be judged more exactly than live runs agree.
+//! Counts the cells whose two live runs agree. Where live runs differ, a simulation cannot be judged more exactly than
+//! by this difference.
 
 use super::bounds_of_cells::QUEUES;
 use super::cell::CellReport;
@@ -23,17 +24,18 @@ pub struct LoadName {
 pub struct Repeats {
     /// The load as a share of each policy's service rate.
     pub share: f64,
-    /// Number of cells at this load.
+    /// Number of cells (policies) at this load.
     pub cells: u64,
     /// Number of cells whose live runs agree in mean TPOT and mean E2E.
     pub agree: u64,
     /// Number of cells without a piece (a live run and its repeat) that counts.
     pub undecided: u64,
-    /// The relative distance up to which live runs agree.
+    /// Live runs agree if their relative distance is at most this.
     pub tolerance: f64,
 }
 
-/// Counts the cells at each of `loads` at which E2E has a bound (a share of at most [`QUEUES`]).
+/// Counts, for each of `loads`, the cells at this load. Loads above [`QUEUES`], at which E2E has no bound, are left
+/// out.
 pub fn repeats(cells: &[CellReport], undecided: &[Undecided], loads: &[LoadName], tolerance: f64) -> Vec<Repeats> {
     let mut loads: Vec<&LoadName> = loads.iter().filter(|load| load.share <= QUEUES).collect();
     loads.sort_unstable_by(|a, b| a.share.total_cmp(&b.share));

@@ -4,8 +4,8 @@ use crate::numbers::Unit;
 use crate::row::Row;
 use serde::Serialize;
 
-/// The simulated values of a number, and their errors against the median of the live runs. A value that was not
-/// simulated is `None`.
+/// The simulated values of a number, with their errors against the median of the live runs. A value is `None` if it was
+/// not simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Simulated {
     /// The value simulated with the acceptance that the live run revealed.
@@ -26,7 +26,7 @@ pub struct Simulated {
 pub type LiveRow = Row<Simulated>;
 
 impl Simulated {
-    /// Makes the row of the number `quantity` from these values and the `live` ones. Computes the errors.
+    /// Makes the row of the number `quantity` from these simulated values and the `live` values. Computes the errors.
     pub fn row(self, quantity: &str, unit: Unit, live: Vec<f64>) -> LiveRow {
         Row::new(quantity, unit, live, |reference| {
             let error = |value: Option<f64>| value.and_then(|v| unit.error(v, reference));

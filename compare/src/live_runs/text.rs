@@ -56,8 +56,8 @@ pub fn render(v: &Validation) -> String {
     out
 }
 
-/// The lines above all numbers, as (name, text): the rule that decides which pieces count, how many count, and whether
-/// live runs agree.
+/// The lines above all numbers, as (name, text). They have the rule that decides which pieces count, the number of
+/// pieces that count, and the number of cells whose live runs agree.
 pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     lines.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));
@@ -198,8 +198,8 @@ fn header(first: &str) -> [&str; 8] {
     [first, "live", "recorded", "modelled", "error", "modelled", "other runs", "live"]
 }
 
-/// The texts of a row's cells: name, live value, simulated with recorded and with modelled acceptance, the errors of
-/// both, the error with learned costs, and the distance of the live runs.
+/// The texts of a row's cells: name, live value, value with recorded acceptance, value with modelled acceptance, the
+/// errors of both simulated values, the error with learned costs, and the distance between the live runs.
 pub fn cells(name: &str, row: &LiveRow) -> Vec<String> {
     let value = |x: f64| match row.unit {
         Unit::Seconds => format!("{:.3} ms", x * 1e3),

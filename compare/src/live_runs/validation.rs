@@ -15,7 +15,7 @@ pub const SCHEMA_VERSION: u32 = 5;
 /// The content of `validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Validation {
-    /// Sentences that limit the verdict, for example because it covers a part of the runs only, or because the compared
+    /// Sentences that limit the verdict. An example: the verdict covers only a part of the runs, or the compared
     /// experiment is not the one that ran.
     pub caveats: Vec<String>,
     /// Version of the file's format: [`SCHEMA_VERSION`].
@@ -28,7 +28,8 @@ pub struct Validation {
     pub device: String,
     /// A text on where the predicted pass times come from.
     pub costs: String,
-    /// The rule that decides which pieces count, as stated before the runs; absent if nothing was probed.
+    /// The rule that decides which pieces (live runs with their repeats) count; it was set before the runs. Absent if
+    /// nothing was probed.
     pub rule: Option<String>,
     /// (number of pieces that count, number of all pieces). A piece is a live run and its repeat.
     pub counted: (u64, u64),
@@ -38,13 +39,14 @@ pub struct Validation {
     pub repeats: Vec<Repeats>,
     /// The service rate of each policy: requests per second that a closed loop sustains.
     pub service: Vec<PolicyValue>,
-    /// The speedup of each policy over the baseline: ratio of mean E2E at the load that all policies have.
+    /// The speedup of each policy over the baseline: mean E2E of the baseline / mean E2E of the policy, at the load
+    /// that all policies have.
     pub speedups: Vec<PolicyValue>,
     /// The rankings of the policies by service rate and by speedup, live and simulated.
     pub rankings: Vec<Ranked>,
     /// The cells with at least one piece (a live run and its repeat) that counts.
     pub cells: Vec<CellReport>,
-    /// The cells without a piece (a live run and its repeat) that counts. They enter no number and no bound.
+    /// The cells without a piece (a live run and its repeat) that counts. No number and no bound includes them.
     pub undecided: Vec<Undecided>,
     /// Errors of predicted pass times by kind of pass, over all cells.
     pub regions: Vec<PassErrors>,

@@ -1,5 +1,5 @@
-//! A cell of a comparison with a server: one draft length at one load, with its observed runs, its predictions, and the
-//! parts of the errors.
+//! A cell of a comparison with a server: one draft length at one load. It has the observed runs, their predictions, and
+//! the parts of the errors.
 
 use super::interval::half_width;
 use crate::bounds::Check;
@@ -30,12 +30,12 @@ pub struct Cell {
     pub rows: Vec<Row<Calibrated>>,
     /// The bounds on the errors of the numbers in [`JUDGED`].
     pub checks: Vec<Check>,
-    /// Accepted drafts per round: (observed, predicted). `None` if nothing was drafted.
+    /// Mean number of accepted drafts per round, as (observed, predicted). `None` if nothing was drafted.
     pub accepted: (Option<f64>, Option<f64>),
     /// Mean absolute error of the number of requests in flight over time, relative to the observed mean.
     pub in_flight: Option<f64>,
-    /// The main part (`cost`, `acceptance` or `schedule`) of the cell's largest error that is beyond its bound; `None`
-    /// if no error is beyond its bound.
+    /// The part (`cost`, `acceptance` or `schedule`) that contributes most to the cell's largest error beyond its
+    /// bound. `None` if no error is beyond its bound.
     pub cause: Option<&'static str>,
 }
 
@@ -43,27 +43,29 @@ pub struct Cell {
 /// difference for shares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibrated {
-    /// The predicted value. Each observed run is predicted from its requests; this is the median of these predictions.
+    /// The predicted value. Each observed run is predicted from the run's own requests; this is the median of these
+    /// predictions.
     pub predicted: f64,
     /// Half the width of the prediction's 95 % interval, as a share of the prediction; `None` for numbers that are
     /// shares themselves.
     pub half_width: Option<f64>,
     /// The error of the prediction: the sum of the next three parts.
     pub error: f64,
-    /// The part of the error that disappears if the observed acceptance replaces the calibrated acceptance.
+    /// The part of the error that disappears if the acceptance observed in the run replaces the calibrated acceptance.
     pub of_acceptance: f64,
     /// The part of the error that disappears if costs fitted to the run itself replace the calibrated costs.
     pub of_cost: f64,
-    /// The error that remains with observed acceptance and the run's costs: errors of the schedule, and variations of
-    /// cost around the mean.
+    /// The error that remains with the run's own acceptance and costs: errors of the schedule, and variations of cost
+    /// around the mean.
     pub of_schedule: f64,
-    /// The error of a simple prediction that interpolates between two draft lengths; `None` if these were not observed.
+    /// The error of a simple prediction, the interpolation between two draft lengths; `None` if these were not
+    /// observed.
     pub interpolated: Option<f64>,
-    /// The error of a simple prediction by the formula for tokens per round; `None` if the formula has no answer.
+    /// The error of a simple prediction, the formula for tokens per round; `None` if the formula gives no value.
     pub formula: Option<f64>,
 }
 
-/// The observed and predicted numbers of a cell. Lists have one entry per observed run, except `draws`.
+/// The observed and the predicted numbers of a cell. Each list except `draws` has one entry per observed run.
 #[derive(Clone, Debug, Default)]
 pub struct PredictedNumbers {
     /// The observed numbers.
@@ -74,16 +76,18 @@ pub struct PredictedNumbers {
     pub own_acceptance: Vec<Numbers>,
     /// The numbers predicted with the run's observed acceptance and with costs fitted to the run.
     pub own_acceptance_and_cost: Vec<Numbers>,
-    /// The numbers interpolated between two draft lengths; shorter or empty where this is not possible.
+    /// The numbers interpolated between two draft lengths. The list has fewer entries if this is not possible for all
+    /// runs.
     pub interpolated: Vec<Numbers>,
-    /// The numbers by the formula for tokens per round; shorter or empty where it has no answer.
+    /// The numbers by the formula for tokens per round. The list has fewer entries if the formula gives no value for
+    /// some runs.
     pub formula: Vec<Numbers>,
     /// `[i][j]`: the prediction of run j with random draw i of the calibration's uncertain values.
     pub draws: Vec<Vec<Numbers>>,
 }
 
 impl PredictedNumbers {
-    /// The rows of all numbers that every run and every prediction from the calibration shows.
+    /// One row for each number that all observed runs and all predictions from the calibration have.
     pub fn rows(&self) -> Vec<Row<Calibrated>> {
         let median = Numbers::median;
         let (calibrated, own, both) =
@@ -117,7 +121,7 @@ impl PredictedNumbers {
 }
 
 impl Calibrated {
-    /// Does the observed value lie within the prediction's interval? `None` without an interval.
+    /// True if the observed value lies within the prediction's interval; `None` without an interval.
     pub fn covers(&self, observed: f64) -> Option<bool> {
         self.half_width.map(|half| (observed / self.predicted).ln().abs() <= half)
     }
@@ -155,20 +159,20 @@ impl Cell {
         self.rows.iter().find(|r| r.quantity == quantity)
     }
 
-    /// True if the number called `quantity` is decided: observed at least twice, and its repeats agree.
+    /// True if the number called `quantity` is decided: it was observed at least twice, and its repeats agree.
     pub fn decided(&self, quantity: &str) -> bool {
         self.row(quantity).is_some_and(|row| row.decided(REPEATS_AGREE))
     }
 
-    /// The numbers whose errors are beyond their bounds, whether the numbers are decided or not.
+    /// The numbers with bounds whose errors are beyond the bounds. Numbers that are not decided are included.
     pub fn beyond(&self) -> Vec<&Row<Calibrated>> {
         let beyond = |&(quantity, bound): &(&str, f64)| self.row(quantity).filter(|r| r.predicted.error.abs() > bound);
         JUDGED.iter().filter_map(beyond).collect()
     }
 }
 
-/// The main part of the cell's largest error that is beyond its bound: the part that moves the prediction most in the
-/// direction of the error.
+/// The main part of the cell's largest error beyond its bound: the part that moves the prediction most in the direction
+/// of this error. `None` if no error is beyond its bound.
 fn cause(cell: &Cell) -> Option<&'static str> {
     let by_size =
         |a: &&Row<Calibrated>, b: &&Row<Calibrated>| a.predicted.error.abs().total_cmp(&b.predicted.error.abs());

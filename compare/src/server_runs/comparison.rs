@@ -14,14 +14,14 @@ pub struct ServerComparison {
     pub source: &'static str,
     /// The cells; each is one draft length at one load.
     pub cells: Vec<Cell>,
-    /// How many numbers of the held-out cells are predicted within 5 %, within 10 % and within their intervals, and the
-    /// number with the largest error.
+    /// How many numbers of the held-out cells are predicted within 5 %, within 10 % and within their intervals. Also
+    /// the number with the largest error.
     pub held_out: HeldOutNumbers,
     /// Mean absolute errors on held-out cells, of the simulation and of each simple prediction.
     pub mean_absolute: Vec<MeanErrors>,
     /// For each load, the order of the draft lengths by mean E2E, observed and predicted.
     pub order: Vec<LengthOrder>,
-    /// For each run, how far Foretoken's scheduler made the same steps as the server.
+    /// For each run: how many steps Foretoken's scheduler made that equal the steps of the server's log.
     pub replayed: Vec<Replayed>,
     /// Notes for the reader.
     pub warnings: Vec<String>,
@@ -32,11 +32,12 @@ pub struct ServerComparison {
 pub struct MeanErrors {
     /// The kind of prediction: `simulated`, `interpolated` or `formula`.
     pub prediction: &'static str,
-    /// For each number that has a bound: (name, mean over cells of its absolute error).
+    /// For each number that has a bound: (name, mean over the held-out cells of its absolute error).
     pub errors: Vec<(String, f64)>,
 }
 
-/// How far Foretoken's scheduler, given the requests of an observed run, made the same steps as the server's log.
+/// How many steps Foretoken's scheduler made that equal the steps in the server's log. It got the requests of an
+/// observed run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     /// The run's name.
@@ -45,7 +46,7 @@ pub struct Replayed {
     pub steps: usize,
     /// Number of steps before the first one whose requests or tokens differ from the log's.
     pub equal_steps: usize,
-    /// Number of requests. Each has a free parameter: between which two steps it arrived.
+    /// Number of requests. Each request has one free parameter: at which step of the log it reached the scheduler.
     pub placed: usize,
     /// Number of rounds (a request's drafts of one step) that were compared.
     pub rounds: usize,
@@ -53,10 +54,11 @@ pub struct Replayed {
     pub difference: Option<String>,
 }
 
-/// How well the numbers with bounds are predicted in held-out cells, from which the calibration was not made.
+/// How well the numbers with bounds are predicted in held-out cells. The calibration was not made from the runs of
+/// these cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOutNumbers {
-    /// How many numbers there are: one for each entry of [`JUDGED`] in each held-out cell.
+    /// Number of predicted numbers: one for each entry of [`JUDGED`] in each held-out cell, if the cell has it.
     pub numbers: usize,
     /// How many of the numbers have an error of at most 5 %.
     pub within_5_percent: usize,
@@ -85,7 +87,7 @@ pub struct Worst {
     pub of_acceptance: f64,
     /// The part of the error that comes from the calibrated costs.
     pub of_cost: f64,
-    /// The rest of the error: errors of the schedule, and variations of cost around the mean.
+    /// The remaining part of the error: errors of the schedule, and variations of cost around the mean.
     pub of_schedule: f64,
 }
 
@@ -143,7 +145,7 @@ impl ServerComparison {
         self.cells.iter().filter(|c| !c.fitted).flat_map(|c| &c.checks)
     }
 
-    /// True if every decided number of the held-out cells is within its bound. `None` if no number is decided.
+    /// True if every decided number of the held-out cells is within its bound. `None` if no such number is decided.
     pub fn holds(&self) -> Option<bool> {
         let tally = Tally::of(self.held_out_checks());
         (tally.decided() > 0).then_some(tally.broken == 0)
@@ -155,7 +157,7 @@ impl ServerComparison {
     }
 }
 
-/// The key by which loads are sorted: closed loops by their number of clients, open traffic by its rate.
+/// The key by which loads are sorted: closed loops by their number of clients, then open traffic by its rate.
 struct Place<'a> {
     /// The first word of the load: `closed` or `open`.
     kind: &'a str,
@@ -168,7 +170,7 @@ fn place(load: &str) -> Place<'_> {
     Place { kind, number: number.parse().unwrap_or(f64::INFINITY) }
 }
 
-/// Mean absolute errors on held-out cells, by kind of prediction. Kinds that were not made are left out.
+/// Mean absolute errors on held-out cells, by kind of prediction. Kinds without any prediction are left out.
 fn mean_absolute(cells: &[Cell]) -> Vec<MeanErrors> {
     let held_out: Vec<&Cell> = cells.iter().filter(|c| !c.fitted).collect();
     let mean_errors = |prediction, error: fn(&Calibrated) -> Option<f64>| {

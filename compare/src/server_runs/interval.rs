@@ -7,21 +7,21 @@ use foretoken_profiler::median;
 const Z: f64 = 1.96;
 
 /// Relative standard deviation that errors of costs and of the schedule add to the spread of the draws. The value was
-/// chosen once, in view of the errors of costs in `experiments/validation/clockwork/`, before it was counted how many
-/// numbers the intervals cover. It was not changed afterwards.
+/// chosen once, from the errors of costs in `experiments/validation/clockwork/`. Only after that was it counted how
+/// many numbers lie within their intervals. The value was not changed afterwards.
 const REST: f64 = 0.010;
-/// As [`REST`], for times to the first token.
+/// As [`REST`], but for times to the first token.
 const REST_TTFT: f64 = 0.020;
 
 /// Half the width of the interval, as a share of the prediction. `draws[i][j]` is the prediction of run j with random
-/// draw i of the calibration's uncertain values. Without draws only [`REST`] counts, or [`REST_TTFT`]. `None` for
-/// shares, whose errors are differences.
+/// draw i of the calibration's uncertain values. Without draws, the width comes from [`REST`] or [`REST_TTFT`] alone.
+/// `None` for shares, whose errors are differences.
 pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<f64> {
     if quantity.unit == Unit::Share {
         return None;
     }
     let rest = if quantity.name.starts_with(TTFT_NAMES) { REST_TTFT } else { REST };
-    // The number of a draw is the median over runs, like the observed number.
+    // The value of a draw is the median over the runs, like the observed value.
     let log_of_draw = |draw: &Vec<Numbers>| {
         let values: Vec<f64> = draw.iter().filter_map(|n| (quantity.read)(n)).filter(|x| *x > 0.0).collect();
         (!values.is_empty()).then(|| median(values).ln())
@@ -33,7 +33,7 @@ pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<
     Some(Z * (variance + rest * rest).sqrt())
 }
 
-/// The start of the names of all quantities that are times to the first token.
+/// The names of all quantities that are times to the first token start with this.
 const TTFT_NAMES: &str = "TTFT";
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ pub struct LengthOrder {
     pub observed: Vec<u32>,
     /// The draft lengths by predicted mean E2E, the fastest first.
     pub predicted: Vec<u32>,
-    /// Number of pairs of lengths whose observed mean E2E differs by more than repeated runs do.
+    /// Number of pairs of lengths whose observed mean E2E differs by more than repeated runs of one length do.
     pub told_apart: usize,
-    /// Number of these pairs whose predicted order is the observed order.
+    /// Number of the pairs in `told_apart` whose predicted order is the observed order.
     pub kept: usize,
 }
 
@@ -29,7 +29,8 @@ struct Length {
     spread: f64,
 }
 
-/// The order at every load that has several lengths whose mean E2E is decided. Cells of one load must be neighbours.
+/// The order of draft lengths at each load with at least two lengths whose mean E2E is decided (observed at least
+/// twice, with repeats that agree). In `cells`, the cells of one load must be neighbours.
 pub fn orders(cells: &[Cell]) -> Vec<LengthOrder> {
     let mut loads: Vec<&str> = cells.iter().map(|c| c.load.as_str()).collect();
     loads.dedup();
@@ -79,8 +80,8 @@ mod tests {
     fn pairs_within_the_noise_do_not_count() {
         let o = order("closed 4", &lengths()).unwrap();
         assert_eq!((o.observed, o.predicted), (vec![1, 2, 3, 0], vec![2, 1, 0, 3]));
-        // Lengths 1 and 2 differ by less than their repeats. Lengths 0 and 3 differ, and are predicted in the wrong
-        // order.
+        // Lengths 1 and 2 differ by less than their repeats do. Lengths 0 and 3 differ by more, and are predicted in
+        // the wrong order.
         assert_eq!((o.told_apart, o.kept), (5, 4));
     }
 

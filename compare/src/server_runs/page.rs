@@ -7,7 +7,7 @@ use crate::format::{or_dash, percent as unsigned};
 use foretoken_report::html::{Page, Part, Row as Line, Section, Table, Value};
 use foretoken_report::{PREDICTED_EDGE as EDGE, PredictedCell, PredictedNumber, predicted_figure};
 
-/// A table with more rows than this is closed when the page opens.
+/// A table with more rows than this is folded when the page opens.
 const OPEN: usize = 40;
 
 impl ServerComparison {
@@ -28,7 +28,7 @@ impl ServerComparison {
             cells: self.cells.iter().filter_map(|c| cell(c, metric)).collect(),
         };
         let numbers: Vec<PredictedNumber> = JUDGED.iter().map(number).collect();
-        // The legend explains only marks that the figure has.
+        // The legend explains only the marks that the figure has.
         let repeated = self.cells.iter().any(|c| c.repeats > 1);
         let beyond = numbers.iter().flat_map(|n| &n.cells).flat_map(|c| [Some(c.simulated), c.interpolated, c.formula]);
         let beyond = beyond.flatten().any(|error| 100.0 * error.abs() > EDGE);
@@ -110,8 +110,8 @@ impl ServerComparison {
         table
     }
 
-    /// Are undecided cells marked? Only if some cells are decided and others are not: a mark on every cell would say
-    /// nothing.
+    /// True if undecided cells are marked. This is so only if some cells are decided and others are not, because a mark
+    /// on every cell would say nothing.
     fn marks_undecided(&self) -> bool {
         self.cells.iter().any(all_decided) && !self.cells.iter().all(all_decided)
     }

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use foretoken_run::inert::Check;
 
-/// When to repeat a run with one setting left out at a time, to find settings without effect.
+/// When a run is repeated with one setting left out at a time, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CheckSettings {
     /// For settings that fit into a quarter of the run's work, or a few seconds
@@ -11,7 +11,7 @@ pub enum CheckSettings {
     Auto,
     /// For all settings, on the whole run
     Always,
-    /// For none; swept settings are compared all the same, which needs no further run
+    /// For none; swept settings are still compared, which needs no further run
     Never,
 }
 

@@ -2,7 +2,7 @@
 
 use foretoken_spec::live::Device;
 
-/// A device that models run on (`cpu`, `cuda:N`), parsed from an argument.
+/// A device on which models run (`cpu`, `cuda:N`), parsed from a command-line argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceName(pub Device);
 

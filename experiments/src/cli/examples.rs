@@ -1,4 +1,5 @@
-//! Tests that every example in the help parses. `tests/cli/habits.rs` also runs examples that need no device.
+//! Tests that the program can parse every example in its help. `tests/cli/habits.rs` also runs the examples that need
+//! no device.
 
 use super::Cli;
 use clap::{Command, CommandFactory, Parser};
@@ -13,7 +14,7 @@ fn examples(command: &Command) -> Vec<(String, String)> {
     all
 }
 
-/// The words of a command line, up to the first redirection or pipe (`>`, `<`, `|`).
+/// The words of a command line, up to the first pipe or redirection (`|`, `>`, `<`).
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in line.chars() {

@@ -1,5 +1,5 @@
-//! `foretoken bench`: times the simulation of an experiment: the engine alone, one run at a time, in this process.
-//! The median over the repeats is the result; the spread says whether to trust it.
+//! `foretoken bench`: times the simulation of an experiment. It times the engine alone, one run at a time, in this
+//! process. The result is the median over the repeats; the spread of the repeats shows how reliable it is.
 
 use super::print;
 use crate::cli::format::Format;
@@ -59,7 +59,7 @@ fn table(timed: &[Timed]) -> String {
             format!("{:.3}", t.median_s * 1e3),
             format!("{:.3}", t.min_s * 1e3),
             format!("{:.3}", t.max_s * 1e3),
-            // Outputs of one token have no decode steps.
+            // If all outputs have one token, there are no decode steps and no time per step.
             per(t.median_s * 1e9, t.request_steps as f64).map_or("-".into(), |ns| format!("{ns:.2}")),
             per(t.request_steps as f64, t.median_s * 1e6).map_or("-".into(), |speed| format!("{speed:.1}")),
         ]

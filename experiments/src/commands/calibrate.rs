@@ -103,7 +103,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     calibration.verdict.as_ref().map_or(Ok(()), |verdict| verdict.judge(&args.output))
 }
 
-/// Is the path a CSV file, which is read as a table of measured throughputs and latencies?
+/// True if the path is a CSV file. Such a file is read as a table of measured throughputs and latencies.
 fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv")) && !path.is_dir()
 }
@@ -140,8 +140,8 @@ fn table(args: &CalibrateArgs) -> Result<()> {
     found.verdict.judge(&args.output)
 }
 
-/// Is the path a results folder or a recording (`.obs`) of Foretoken? Any other file comes from another tool. A path
-/// that does not exist counts as Foretoken's, whose reader then names it in an error.
+/// True if the path is a results folder or a recording (`.obs`) of Foretoken. Other files come from other tools. A path
+/// that does not exist counts as Foretoken's, so that the error of Foretoken's reader names it.
 fn is_ours(path: &Path) -> bool {
     path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs")
 }

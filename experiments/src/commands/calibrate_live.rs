@@ -1,4 +1,4 @@
-//! `foretoken calibrate` on live runs: fits a profile to the times of the served passes.
+//! `foretoken calibrate` on live runs: fits a profile to the times of the passes in these runs.
 
 use super::print;
 use crate::cli::format::Format;

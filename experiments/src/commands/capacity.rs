@@ -1,4 +1,4 @@
-//! `foretoken capacity`: the highest rate of requests at which each policy keeps the experiment's bounds.
+//! `foretoken capacity`: finds the highest rate of requests at which each policy keeps the experiment's bounds.
 
 use super::print;
 use crate::cli::format::Format;
@@ -40,7 +40,7 @@ pub struct CapacityArgs {
     /// Replace the results the folder holds
     #[arg(long)]
     pub overwrite: bool,
-    /// Threads [default: one a core]
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
     /// Draw no figures and make no page

@@ -1,4 +1,4 @@
-//! `foretoken completions`: a script with which a shell completes commands and options.
+//! `foretoken completions`: prints a script with which a shell completes commands and options.
 
 use super::print;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `foretoken decide`: what each policy would do in a state written by hand.
+//! `foretoken decide`: prints what each policy would draft in a state that the user writes as JSON.
 
 use super::print;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `foretoken explore`: writes the break-even explorer.
+//! `foretoken explore`: writes the break-even explorer, a page that shows where speculation stops paying.
 
 use super::print;
 use clap::Args;

@@ -62,7 +62,7 @@ pub enum ExportCommand {
 pub struct ExportSglangArgs {
     /// The name of a preset, or an experiment (*.toml)
     pub policy: String,
-    /// Which policy of the experiment [default: the first of SGLang's]
+    /// Label of the policy in the experiment [default: the first SGLang policy]
     #[arg(long)]
     pub label: Option<String>,
 }
@@ -117,8 +117,8 @@ fn sglang(args: &ExportSglangArgs) -> Result<()> {
     print(&format!("{}\n", json.trim_end()))
 }
 
-/// Finds the best length for each batch size by trying every length in closed loops. Prints it as vLLM's
-/// `speculative_config`, and what was tried to stderr.
+/// Finds the best draft length for each batch size, by trying every length in closed loops. Prints the lengths as
+/// vLLM's `speculative_config`, and the results of all trials to stderr.
 fn vllm(args: &ExportVllmArgs) -> Result<()> {
     if args.batch_sizes.is_empty() || args.batch_sizes.contains(&0) {
         return Err(Problem::bad_input("--batch-sizes: a batch has at least one request").help("for example 1,4,16,64"));

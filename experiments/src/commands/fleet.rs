@@ -1,4 +1,4 @@
-//! `foretoken fleet`: the fewest GPUs with which a fleet keeps the experiment's bounds at its own load.
+//! `foretoken fleet`: finds the fewest GPUs with which a fleet keeps the experiment's bounds at its own load.
 
 use super::print;
 use crate::cli::format::Format;
@@ -41,7 +41,7 @@ pub struct FleetArgs {
     /// Replace the results the folder holds
     #[arg(long)]
     pub overwrite: bool,
-    /// Threads [default: one a core]
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
     /// Draw no figure

@@ -1,4 +1,4 @@
-//! `foretoken hardware`: the GPUs that a roofline knows.
+//! `foretoken hardware`: lists and shows the GPU presets, from which roofline costs are computed.
 
 use super::print;
 use crate::cli::format::Format;

@@ -1,4 +1,5 @@
-//! `foretoken ladder`: splits each policy's loss against the best oracle into parts, the rungs.
+//! `foretoken ladder`: splits each policy's loss against the best oracle into parts by cause. The parts are called
+//! rungs.
 
 use super::print;
 use crate::cli::format::Format;
@@ -39,7 +40,7 @@ pub struct LadderArgs {
     /// Replace the results the folder holds
     #[arg(long)]
     pub overwrite: bool,
-    /// Threads [default: one a core]
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
     /// How to print the ladders

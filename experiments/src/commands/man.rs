@@ -1,4 +1,4 @@
-//! `foretoken man`: manual pages, from the texts of `--help`.
+//! `foretoken man`: writes manual pages, made from the texts of `--help`.
 
 use super::print;
 use clap::Args;
@@ -11,7 +11,7 @@ pub const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Folder for the pages, one a command
+    /// Folder for the pages, one per command
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
 }

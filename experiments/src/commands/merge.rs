@@ -1,4 +1,4 @@
-//! `foretoken merge`: merges the shards of a run, or lists the cells that are missing.
+//! `foretoken merge`: merges the results of a run's shards, or lists the cells that are still missing.
 
 use super::print;
 use crate::cli::check_settings::CheckSettings;

@@ -37,7 +37,8 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::shown;
 use std::io::{ErrorKind, Write};
 
-/// Prints results, escaped for a terminal. A closed pipe (`| head`) is no error; a full disk is.
+/// Prints results to stdout, with control characters escaped. If the reader closes the pipe (`| head`), this is no
+/// error; a full disk is an error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(shown::escape(text).as_bytes()).and_then(|()| out.flush()) {

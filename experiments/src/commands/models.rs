@@ -1,4 +1,4 @@
-//! `foretoken models`: the models that a roofline knows, and what is read from a `config.json`.
+//! `foretoken models`: lists and shows model presets, and shows what is read from a model's `config.json`.
 
 use super::print;
 use crate::cli::format::Format;

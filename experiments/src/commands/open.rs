@@ -29,7 +29,7 @@ pub fn run(args: &OpenArgs) -> Result<()> {
     })
 }
 
-/// The page at a path, or the newest page of the folder there.
+/// If `path` is a file: this page. If it is a folder: the newest page in it.
 fn page_of(path: &Path) -> Result<PathBuf> {
     if path.is_file() {
         return match path.extension() {

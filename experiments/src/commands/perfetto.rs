@@ -28,7 +28,7 @@ pub struct ExportPerfettoArgs {
     /// The seed [default: the first]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Value of a swept setting: which of its runs to draw [default: the first]
+    /// Value of a swept setting, to choose one of its runs [default: the first]
     #[arg(long, value_name = "PATH=VALUE")]
     pub sweep: Vec<String>,
     /// Start of the time that is drawn, seconds since the start of the run
@@ -37,13 +37,13 @@ pub struct ExportPerfettoArgs {
     /// End of the time that is drawn, seconds [default: after 20,000 steps]
     #[arg(long, value_name = "S")]
     pub to: Option<f64>,
-    /// The file; compressed when its name ends in .gz [default: stdout]
+    /// The file; compressed if its name ends in .gz [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
-/// Writes the timeline of one cell to a file or to stdout. Notes which cell it is if several fit, and where the
-/// timeline was cut.
+/// Writes the timeline of one cell to a file or to stdout. If several cells fit the options, a note says which one was
+/// taken. If the timeline was cut, a note says where.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;
@@ -95,7 +95,7 @@ fn window(args: &ExportPerfettoArgs) -> Result<Window> {
     Ok(Window { from: Time::from_s(from), to: args.to.map(Time::from_s) })
 }
 
-/// Writes the file, compressed when its name ends in `.gz`.
+/// Writes the timeline to a file. The file is compressed if its name ends in `.gz`.
 fn write_file(path: &Path, timeline: &Timeline) -> Result<()> {
     let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("cannot write {}: {e}", path.display()));
     if path.file_name().is_none() {

@@ -47,7 +47,8 @@ pub enum PoliciesCommand {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Show a policy: what it does, what it sees, its source and how it differs from it, its settings with defaults
+    /// Show a policy: what it does, what it sees, its source and its differences from the source, its settings with
+    /// defaults
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Name of the policy
@@ -94,7 +95,8 @@ struct Described {
     source: &'static str,
     sees: &'static str,
     differences: &'static str,
-    /// Is the policy a bound that uses hidden truth, which no server can run?
+    /// True if the policy uses hidden truth, such as which drafts will be accepted. No server can run it; it is a bound
+    /// on other policies.
     sees_hidden_truth: bool,
     /// The policy's settings with their defaults, under the policy's name, as in an experiment.
     settings: PolicySpec,
@@ -114,7 +116,7 @@ impl Described {
     }
 }
 
-/// Lists every policy with one line on what it does.
+/// Lists every policy with one line that says what the policy does, or all descriptions as JSON.
 fn list(format: Format) -> Result<()> {
     if format == Format::Json {
         return print(&as_json()?);
@@ -157,7 +159,7 @@ fn new(name: &str, family: &str, source: &Path) -> Result<()> {
     ))
 }
 
-/// Shows a policy: what it does, its source, what it sees, how it differs from the publication, its settings.
+/// Shows a policy: what it does, its source, what it sees, how it differs from its source, and its settings.
 fn show(name: &str, format: Format) -> Result<()> {
     let spec = known(name)?;
     if format == Format::Json {
@@ -175,7 +177,7 @@ fn show(name: &str, format: Format) -> Result<()> {
     ))
 }
 
-/// Prints a policy with its defaults, ready to paste into an experiment.
+/// Prints a policy with its default settings, in the form in which an experiment lists policies.
 fn defaults(name: &str) -> Result<()> {
     print(&format!("{}\n", settings(&known(name)?)))
 }

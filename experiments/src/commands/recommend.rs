@@ -68,7 +68,7 @@ pub enum GoalArg {
     /// The least mean end-to-end latency
     #[default]
     MeanE2e,
-    /// The most output tokens a second, with as many requests at once as the engine runs
+    /// The most output tokens per second, with as many requests at once as the engine runs
     Throughput,
     /// The largest share of requests within the experiment's [slo]
     Slo,
@@ -84,7 +84,7 @@ pub enum EngineArg {
     Sglang,
 }
 
-/// Longest draft that is tried, unless a longer one was observed.
+/// Longest draft that is tried, unless drafts at deeper positions were observed or `--longest` is given.
 const LONGEST: u32 = 5;
 
 /// Runs the command with its arguments.
@@ -138,7 +138,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     Ok(())
 }
 
-/// The experiment's file, and what its calibration knows about its accuracy; `None` without a calibration.
+/// The experiment's file, and the data of its calibration that advice needs; `None` without a calibration.
 fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.join(OBSERVED_JSON).exists() {
         let folder = from.display();
@@ -148,13 +148,13 @@ fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.is_dir() {
         return Ok((from.join(EXPERIMENT), Some(Known::read(from)?)));
     }
-    // The user may name the experiment file of a calibration instead of its folder.
+    // The user may give the experiment file in a calibration's folder instead of the folder.
     let folder = from.parent().filter(|folder| folder.join(FOUND).exists());
     Ok((from.to_owned(), folder.map(Known::read).transpose()?))
 }
 
-/// The server's present policy if neither `--now` nor a calibration states it: the experiment's first policy. An error
-/// unless it is plain decoding, a fixed length or vLLM's table.
+/// The policy that the server runs now, if neither `--now` nor a calibration states it: the first policy of the
+/// experiment. An error unless this policy is plain decoding, a fixed length or vLLM's table.
 fn first_policy(file: &Path, sets: &[String]) -> Result<Now> {
     let plan = shipped::load(file, sets)?;
     let first = plan.policies.iter().find(|p| !p.implied).map(|p| &p.spec);

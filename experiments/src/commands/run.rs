@@ -1,5 +1,5 @@
-//! `foretoken run`: runs one experiment and prints the comparison, or all experiments of a folder and prints one
-//! table of papers' claims, of questions and answers, or of the arena's policies.
+//! `foretoken run`: runs one experiment and prints its comparison of policies. Given a folder, runs all its experiments
+//! and prints tables over them: the claims of papers, questions with their answers, and the policies of the arena.
 
 mod arena;
 
@@ -68,7 +68,7 @@ pub struct RunArgs {
     /// Print all columns of the table, which is then wider than 80 characters
     #[arg(long)]
     pub wide: bool,
-    /// Say why each policy is slower or faster than plain decoding: the difference in parts
+    /// Say why each policy is slower or faster than plain decoding: the time difference, split by cause
     #[arg(long, conflicts_with = "shard")]
     pub why: bool,
     /// Repeat the run with one setting left out at a time, and name settings without effect
@@ -83,7 +83,7 @@ pub struct RunArgs {
     /// Run one shard of N into a folder that all shards share; `foretoken merge` merges them
     #[arg(long, value_name = "I/N", conflicts_with = "overwrite")]
     pub shard: Option<Shard>,
-    /// With --shard --resume: run cells again that failed before
+    /// With --shard --resume: run failed cells again
     #[arg(long, requires = "shard", requires = "resume")]
     pub retry_failed: bool,
 }
@@ -96,9 +96,9 @@ pub enum RunFormat {
     Table,
     /// One JSON document
     Json,
-    /// One table with all numbers of an experiment, a page about the questions of a folder, or the arena's table
+    /// For an experiment, one table with all numbers; for a folder, a page about its questions, or the arena's table
     Markdown,
-    /// The numbers of an experiment, a row for each setting and policy; of the arena, a row for each scenario and
+    /// The numbers of an experiment, with a row for each setting and policy; of the arena, a row for each scenario and
     /// policy
     Csv,
     /// A table of the experiment for a paper (LaTeX with the package booktabs)
@@ -145,7 +145,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     match args.format {
         RunFormat::Table if args.why => print(&format!("\n{}", why::of_folder(folder.path())?)),
-        // In JSON the comparison already contains what `--why` prints.
+        // The JSON has no extra text here: its comparison already contains what `--why` prints.
         _ => Ok(()),
     }
 }
@@ -155,8 +155,8 @@ fn load(args: &RunArgs, file: &Path, sets: &[String]) -> Result<Plan> {
     if args.regret { plan.with_regret() } else { Ok(plan) }
 }
 
-/// Runs every experiment of a folder, each into its own results, and prints their papers' claims, their questions and
-/// the arena's table.
+/// Runs every experiment of a folder, each into a results folder of its own. Then prints the tables over all of them:
+/// the claims of papers, the answers to questions, and the arena's comparison of policies.
 fn run_folder(args: &RunArgs) -> Result<()> {
     let mut scenarios = arena::Scenarios::default();
     let plans = plans_of(args, &mut scenarios)?;
@@ -178,7 +178,7 @@ fn run_folder(args: &RunArgs) -> Result<()> {
     print(&folder_text(args.format, &reports, &answers, standings.as_ref()))
 }
 
-/// Refuses a format or `--quick` if the folder holds no experiment to which it applies.
+/// Refuses a format, or `--quick`, if no experiment of the folder has what it shows.
 fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     let experiments = || plans.iter().map(|plan| &plan.variants[0].experiment);
     let (asked, arena) = (experiments().any(|e| e.question.is_some()), experiments().any(|e| e.arena.is_some()));
@@ -197,7 +197,8 @@ fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     }
 }
 
-/// The output of `run` on a folder: papers' claims and answers to questions by experiment, and the arena's table.
+/// The output of `run` on a folder: the claims of papers and the answers to questions, by experiment, and the arena's
+/// comparison of policies.
 fn folder_text(
     format: RunFormat,
     papers: &[(&str, PaperReport)],
@@ -225,13 +226,13 @@ fn folder_text(
             let answers = (!answers.is_empty()).then(|| questions::render_markdown(asked()));
             answers.into_iter().chain(standings.map(render_markdown)).collect()
         }
-        // LaTeX was refused for a folder before.
+        // `check_format` has already refused LaTeX for a folder.
         RunFormat::Csv | RunFormat::Latex => standings.map(render_csv).into_iter().collect(),
     };
     parts.join("\n")
 }
 
-/// The plans of a folder's experiments, by file name. All files are read before the first one runs.
+/// The plans of a folder's experiments, sorted by file name. All files are read before the first experiment runs.
 fn plans_of(args: &RunArgs, scenarios: &mut arena::Scenarios) -> Result<Vec<Plan>> {
     let folder = &args.file;
     let cannot = |e| Problem::bad_input(format!("cannot look into {}: {e}", folder.display()));
@@ -259,12 +260,14 @@ fn plans_of(args: &RunArgs, scenarios: &mut arena::Scenarios) -> Result<Vec<Plan
     if plans.is_empty() { Err(scenarios.explain_nothing(folder)) } else { Ok(plans) }
 }
 
-/// The thread pool for all experiments of a command. `cells` is the largest number of cells of an experiment.
+/// The thread pool for all experiments of a command. `cells` is the number of cells of the largest experiment; more
+/// threads are of no use.
 fn pool(args: &RunArgs, cells: usize) -> Result<ThreadPool> {
     machine::pool(args.threads.map(usize::from), cells)
 }
 
-/// Runs what is missing of the plan, so that `path` holds complete results. Returns the results if this call made them.
+/// Runs the cells of the plan whose results are missing, so that `path` holds complete results. Returns the results if
+/// this call computed them; `None` if the folder was complete before.
 fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Result<(Folder, Option<Assembled>)> {
     let mode = match (args.resume, args.overwrite) {
         (true, _) => Mode::Resume,
@@ -272,7 +275,8 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         _ => Mode::Fresh,
     };
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    // The arena compares policies over many scenarios. A check of each scenario's settings would take long.
+    // The arena compares policies over many experiments (scenarios). By default their settings are not checked, because
+    // this would take long.
     let check_settings = match args.check_settings {
         CheckSettings::Auto if args.file.is_dir() && plan.variants[0].experiment.arena.is_some() => {
             CheckSettings::Never
@@ -289,11 +293,11 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         eprintln!("report: {}", page.display());
     }
     let Some(Made { results, notes, speed }) = made else { return Ok((folder, None)) };
-    // Warnings of profiles were printed before the run.
+    // Warnings about profiles were already printed before the run.
     let said = plan.warnings();
     let new: Vec<&String> = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str())).collect();
     match new.len() {
-        // In the arena the same warnings would be repeated for each scenario.
+        // In the arena, each scenario would print the same warnings.
         n @ 1.. if is_one_of_many(args, plan) => {
             eprintln!("note: {n} warnings are in {}", folder.path().join(REPORT_JSON).display());
         }
@@ -304,7 +308,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     Ok((folder, Some(results)))
 }
 
-/// Is the plan one scenario of an arena whose whole folder runs?
+/// True if the plan is a scenario of the arena and the command runs a whole folder.
 fn is_one_of_many(args: &RunArgs, plan: &Plan) -> bool {
     args.file.is_dir() && plan.variants[0].experiment.arena.is_some()
 }
@@ -313,8 +317,8 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// The parts of one experiment's report that the tables of a whole folder need; `None` if the experiment lacks the
-/// part.
+/// The parts of one experiment's report that the tables over a whole folder need. A part is `None` if the experiment
+/// does not have it.
 #[derive(Deserialize)]
 struct FolderParts {
     paper: Option<PaperReport>,
@@ -322,8 +326,8 @@ struct FolderParts {
     arena: Option<Scenario>,
 }
 
-/// Notes which options need data that the finished results lack. Their cells are deleted, so only another run could
-/// obey these options.
+/// Prints notes on options that finished results cannot obey, because they lack the data. The cells of these results
+/// are deleted, so only another run can obey the options.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");

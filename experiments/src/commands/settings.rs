@@ -24,7 +24,8 @@ pub struct SettingsArgs {
     pub markdown: bool,
 }
 
-/// A choice among more names than this is abbreviated. Such names are presets, which other commands list.
+/// If a setting is a choice among more names than this, only the first names are printed. Such names are presets, which
+/// other commands list.
 const MANY: usize = 30;
 
 /// A key of an experiment.
@@ -35,7 +36,7 @@ struct Setting {
     says: String,
 }
 
-/// Prints `docs/settings.md`, the keys at and below `key`, or all keys.
+/// Prints `docs/settings.md` (`--markdown`), or the keys at and below `key`, or all keys.
 pub fn run(args: &SettingsArgs) -> Result<()> {
     if args.markdown {
         return page();
@@ -131,8 +132,9 @@ fn all_settings() -> Vec<Setting> {
     found
 }
 
-/// Appends the key `at`, which `schema` describes, and the keys below it to `found`. `inherited` is the parent's
-/// description, used if the key has none. `default` is the key's default value according to the parent.
+/// Appends the key `at`, which `schema` describes, and the keys below it to `found`. `inherited` is the description of
+/// the parent; the key gets it if it has none of its own. `default` is the default value of the key that the parent
+/// states.
 fn walk(
     root: &Value,
     (schema, inherited): (&Value, Option<String>),
@@ -155,7 +157,7 @@ fn walk(
         found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
     }
     for table in tables {
-        // If a table has a single key, as choices have, the table's description is that of the key.
+        // A table with a single key is one form of a choice. The key gets the table's description.
         let choice = table["properties"].as_object().is_some_and(|keys| keys.len() == 1);
         for (key, inner) in table["properties"].as_object().into_iter().flatten() {
             let description = choice.then(|| one_line(table)).flatten();
@@ -171,7 +173,7 @@ fn walk(
     }
 }
 
-/// Collects the tables that a schema allows, and descriptions of its other values.
+/// Collects the values that `schema` allows: tables in `tables`, and descriptions of all other values in `kinds`.
 fn forms<'a>(root: &'a Value, schema: &'a Value, tables: &mut Vec<&'a Value>, kinds: &mut Vec<String>) {
     let schema = resolved(root, schema);
     let choices = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();

@@ -1,4 +1,4 @@
-//! `foretoken traces`: prints statistics of a trace, and writes text to prompt models with.
+//! `foretoken traces`: prints statistics of a trace, and writes documents with which models are prompted.
 
 use super::print;
 use crate::cli::format::Format;
@@ -72,7 +72,7 @@ pub struct TextArgs {
 /// How documents are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TextFormat {
-    /// One JSON object a line: family, prompt, answer
+    /// One JSON object per line: family, prompt, answer
     #[default]
     Jsonl,
     /// Plain text as a model reads it: prompt, answer, newline
@@ -100,7 +100,7 @@ fn inspect(args: &InspectArgs) -> Result<()> {
     }
 }
 
-/// Writes documents: `n` of one family, or `n` of all families in turn.
+/// Writes `n` documents: of one family (kind of text), or of all families in turn.
 fn text(args: &TextArgs) -> Result<()> {
     let families = match args.family.as_deref().map(str::parse::<Family>).transpose() {
         Ok(one) => one.map_or(Family::ALL.to_vec(), |family| vec![family]),
@@ -123,7 +123,7 @@ fn text(args: &TextArgs) -> Result<()> {
                 .map_err(|e| Problem::failed(format!("cannot write {}: {e}", file.display())))?;
             staged.commit().map_err(failed)
         }
-        // Written directly to stdout, because `head` may read a few of millions of documents.
+        // The documents are written to stdout one by one, because `head` may read only a few of millions.
         None => match write(&mut std::io::stdout().lock(), documents, args.format) {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
             _ => Ok(()),
@@ -155,7 +155,7 @@ fn format_named(name: &str) -> Result<TraceFormat> {
     })
 }
 
-/// The statistics, one block a topic; topics that the trace lacks are left out.
+/// The statistics of a trace as text, with one block per topic. Topics that the trace has no data for are left out.
 fn report(s: &TraceStats) -> String {
     let mut blocks = vec![facts(s)];
     blocks.extend(s.arrivals.as_ref().map(arrivals));

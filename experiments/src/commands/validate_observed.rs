@@ -43,7 +43,7 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     }
 }
 
-/// The runs that the calibration was made from, as far as their recordings still exist and did not change.
+/// The runs that the calibration was made from and whose recordings still exist unchanged.
 fn fitted(kept: &Kept) -> Vec<Source> {
     let there = kept.inputs.iter().filter_map(|input| Source::open(Path::new(&input.path)).ok());
     there.filter(|source| kept.is_made_from(&source.digest)).collect()

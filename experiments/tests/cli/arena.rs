@@ -1,10 +1,10 @@
-//! The arena: one table over a folder of scenarios, its page and files, skipped scenarios, and invalid `[arena]`
-//! tables.
+//! The arena, which compares policies over a folder of experiments (scenarios): its table, page and files, skipped
+//! scenarios, and invalid `[arena]` tables.
 
 use crate::support::{self, EXPERIMENT, Place};
 use std::path::Path;
 
-/// A scenario with few policies: a light load, without a sweep.
+/// A scenario of the arena with few policies and a light load, without a sweep.
 fn scenario(name: &str, set: &str, quick: bool) -> String {
     EXPERIMENT
         .replacen("name = \"small\"", &format!("name = \"arena-{name}\""), 1)
@@ -15,7 +15,7 @@ fn scenario(name: &str, set: &str, quick: bool) -> String {
         + &format!("\n[arena]\nset = \"{set}\"\nabout = \"a light load\"\nquick = {quick}\n")
 }
 
-/// A folder `arena` with three scenarios; one needs a trace that is not there.
+/// A folder `arena` with three scenarios. One of them needs a trace that does not exist.
 fn folder() -> Place {
     let place = Place::new();
     std::fs::create_dir(place.path("arena")).unwrap();
@@ -61,7 +61,7 @@ fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     assert_eq!(csv, std::fs::read_to_string(place.path("out/arena.csv")).unwrap());
 }
 
-/// The loss in the arena's table is computed from the latencies in the scenario's own report.
+/// The loss in the arena's table must be computed from the latencies in the scenario's own report.
 #[test]
 fn the_loss_is_that_of_the_runs() {
     let place = folder();
@@ -130,8 +130,8 @@ fn quick_and_csv_of_a_folder_are_for_the_arena() {
     }
 }
 
-/// Enough scenarios are shipped, half of them held out. Scenarios of different sets (tuning, seen, held out) share no
-/// seeds and no windows of a trace.
+/// The shipped arena must have enough scenarios, half of them held out. Scenarios of different sets (tuning, seen, held
+/// out) must share no seeds and no windows of a trace.
 #[test]
 fn no_held_out_scenario_shares_seeds_or_windows_with_tuning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("arena");

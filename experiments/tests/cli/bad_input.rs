@@ -1,4 +1,4 @@
-//! Every kind of bad input gives a clear message with place, hint and exit code, and leaves no files behind.
+//! Every kind of bad input must give a clear message with place, hint and exit code, and must leave no files behind.
 
 use crate::support::{EXPERIMENT, Place};
 
@@ -39,7 +39,7 @@ fn wrong_types() {
     says(&refused("seeds = [1, 2]", "seeds = 3"), &["invalid type", "x.toml:2"]);
 }
 
-/// Where a table is expected, serde alone would accept a list as the table's values in order.
+/// Some places of an experiment need a table. serde alone would accept a list there, as the table's values in order.
 #[test]
 fn a_value_in_the_place_of_a_table() {
     let error = refused("constant = { rate = 0.7 }", "constant = 0.7");
@@ -132,8 +132,8 @@ fn a_missing_experiment() {
     says(&Place::new().fails(&["run", "nowhere.toml"], 2), &["nowhere.toml", "a shipped experiment: quickstart"]);
 }
 
-/// Runs the experiment on a trace of this text, which must be refused. No folder may be left behind, and a folder that
-/// was there must stay empty. Returns stderr.
+/// Runs the experiment on a trace with this text. The run must be refused and must leave no folder behind. A folder
+/// that existed before must stay empty. Returns stderr.
 fn on_trace(text: &str) -> String {
     let arrivals = "arrivals = { poisson = { rate = 4.0 } }";
     let place =

@@ -1,11 +1,11 @@
-//! An SLO bound that is scaled from an autoregressive run: one bound for all loads, unless the experiment asks for one
-//! per load.
+//! SLO bounds that are a multiple of the latency without speculation. One bound must hold for all loads of a sweep,
+//! unless the experiment asks for one bound per load.
 
 use crate::interrupted::{resumes_to_the_same_bytes, start};
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 
-/// An experiment that sweeps two loads; the lower load is the second.
+/// An experiment that sweeps two loads. The second load is the lower one.
 fn swept() -> String {
     EXPERIMENT
         .replace("{ sweep = [8, 64] }", "8")
@@ -35,7 +35,8 @@ fn the_lowest_load_bounds_all_loads() {
     assert_eq!(bounds(&one)[0], bounds(&one)[1], "one bound");
     assert_eq!(bounds(&one)[1], bounds(&each)[1], "which is the lower load's own");
     assert!(bounds(&each)[0][0] > 1.04 * bounds(&each)[1][0], "{:?}", bounds(&each));
-    // A bound from the run itself is met by definition; a bound from another load is not.
+    // If a bound comes from the run at the same load, plain decoding meets it by definition. If it comes from another
+    // load, this is not so.
     let by_definition = |d: &Value, v: usize| d["variants"][v]["policies"][0]["attains_by_definition"] == true;
     assert_eq!([by_definition(&one, 0), by_definition(&one, 1)], [false, true]);
     assert_eq!([by_definition(&each, 0), by_definition(&each, 1)], [true, true]);
@@ -51,13 +52,13 @@ fn a_named_reference_bounds_all_loads() {
     let each = json(&place, "each", &["--set", "slo.reference=each-load"]);
     assert_eq!(bounds(&document)[1], bounds(&each)[0]);
     assert_eq!(bounds(&document)[0], bounds(&each)[0]);
-    // The resolved experiment gives the same bounds.
+    // The experiment in the results folder, with all settings resolved, gives the same bounds.
     let again = place.foretoken().args(["run", "named/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success());
     let report = |out: &str| -> Value {
         serde_json::from_slice(&std::fs::read(place.path(out).join("report.json")).unwrap()).unwrap()
     };
-    // Notes on settings are left out: in a resolved experiment every setting was given.
+    // The notes on settings are not compared: in the resolved experiment, every setting counts as given by the user.
     assert_eq!(report("named")["variants"], report("again")["variants"]);
 }
 

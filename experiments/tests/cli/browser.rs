@@ -13,8 +13,8 @@ pub struct Opened {
     pub console: Vec<String>,
 }
 
-/// Opens the page with `after` appended to its URL. Without Chromium, returns `None` and reports a skipped test.
-/// `FORETOKEN_CHROMIUM` gives the path of a Chromium that is not in the PATH.
+/// Opens the page, with `after` appended to its URL. If there is no Chromium, the test counts as skipped, and this
+/// returns `None`. `FORETOKEN_CHROMIUM` gives the path of a Chromium that is not in the PATH.
 pub fn open(page: &Path, after: &str) -> Option<Opened> {
     let named = std::env::var("FORETOKEN_CHROMIUM").ok();
     let names = named.iter().map(String::as_str).chain(["chromium", "chromium-browser", "google-chrome"]);
@@ -72,14 +72,14 @@ fn a_report_opens_without_console_messages_and_its_tables_sort() {
     assert!(quiet.console.is_empty(), "{:?}", quiet.console);
     assert!(quiet.dom.contains("20 runs in"), "timing.js beside the page was not read");
 
-    // The link to the explorer opens it with the run's own hardware, at the given state.
+    // The page's link must open the explorer with the run's own hardware and at the given state.
     let link =
         quiet.dom.split("href=\"explore.html").nth(1).expect("a link to the explorer").split('"').next().unwrap();
     let explorer = open(&place.path("out/report/explore.html"), &link.replace("&amp;", "&")).unwrap();
     assert!(explorer.console.is_empty(), "{:?}", explorer.console);
     assert!(explorer.dom.contains("hardware of the run small") && !text_of(&explorer.dom, "headline").is_empty());
 
-    // A script of the test clicks a heading twice and writes the column's values after each click into the title.
+    // This script clicks a heading twice. After each click it writes the values of the column into the page's title.
     let driver = "<script>\
         const button = document.querySelectorAll('#results th button')[2];\
         const values = () => [...document.querySelectorAll('#results tbody tr')].map(r => r.cells[2].dataset.by).join(' ');\

@@ -9,8 +9,8 @@ fn recording(k: u32) -> String {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 
-/// Calibrates on the recordings with these draft lengths into `cal`; the command must exit with `code`. Returns the
-/// folder and the messages.
+/// Calibrates on the recordings with these draft lengths, into the folder `cal`. The command must exit with `code`.
+/// Returns the folder that contains `cal`, and the command's output.
 fn calibrated(lengths: &[u32], code: i32) -> (Place, String) {
     let place = Place::new();
     let runs: Vec<String> = lengths.iter().map(|&k| recording(k)).collect();
@@ -20,7 +20,7 @@ fn calibrated(lengths: &[u32], code: i32) -> (Place, String) {
     (place, said)
 }
 
-/// The output of a command that succeeds: stdout, and stderr on one line.
+/// Runs a command that must succeed. Returns its stdout, and its stderr on one line.
 fn says(place: &Place, args: &[&str]) -> (String, String) {
     let out = place.foretoken().args(args).output().unwrap();
     let error = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -32,7 +32,8 @@ fn text(place: &Place, name: &str) -> String {
     std::fs::read_to_string(place.path(name)).unwrap()
 }
 
-/// The verdict must be in the terminal's output, in the JSON and on the page. A trusted profile has no `distrust`.
+/// The verdict must be in the terminal's output, in the JSON and on the page. If the costs are trusted, the profile has
+/// no key `distrust`.
 #[test]
 fn a_calibration_states_its_verdict_everywhere() {
     let (place, said) = calibrated(&[0, 3], 0);
@@ -86,7 +87,7 @@ fn runs_without_drafts_predict_no_drafts() {
     assert!(error.split_whitespace().collect::<Vec<_>>().join(" ").contains("observe K = 3 next"), "{error}");
 }
 
-/// Settings that the calibration wrote are not reported as inert; a setting that the user gives is.
+/// Settings without effect are reported, unless the calibration wrote them. A setting that the user gives is reported.
 #[test]
 fn settings_that_calibrate_wrote_are_not_reported_as_inert() {
     let (place, _) = calibrated(&[0, 3], 0);
@@ -97,7 +98,7 @@ fn settings_that_calibrate_wrote_are_not_reported_as_inert() {
     assert!(said.contains("engine.max_model_len = 4096 changed no number"), "{said}");
 }
 
-/// A calibration may be edited, but every result made with it must warn.
+/// The user may edit a calibration. Every result that is made with it must then have a warning.
 #[test]
 fn every_result_of_an_edited_calibration_warns() {
     let (place, _) = calibrated(&[0, 3], 0);

@@ -1,4 +1,5 @@
-//! `foretoken calibrate` on live runs gives a profile that predicts other runs but never the runs it was fitted to.
+//! `foretoken calibrate` on live runs gives a profile. The profile predicts other runs, but refuses the runs that it
+//! was fitted to.
 
 use crate::live::LIVE;
 use crate::support::Place;
@@ -15,8 +16,8 @@ fn two_runs() -> Place {
     place
 }
 
-/// Calibrates on run `a` and asserts that the exit code and the profile agree with the verdict, which depends on how
-/// busy the machine is. Returns stdout.
+/// Calibrates on run `a`. Asserts that the exit code and the profile agree with the verdict; the verdict itself depends
+/// on how busy the machine is. Returns stdout.
 fn calibrated(place: &Place, more: &[&str]) -> String {
     let output = place.foretoken().args(["calibrate", "a", "-o", "cal"]).args(more).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -58,10 +59,11 @@ fn one_live_run_predicts_another_and_not_itself() {
         // The bound is wide, because one of the runs may have shared its core with other tests.
         assert!((-0.9..9.0).contains(&region["error"].as_f64().unwrap()), "{region}");
     }
-    // The cells of one folder predict each other, too.
+    // The cells of one folder predict each other too, each with costs learned from the other cells.
     assert!(!validation["learned_regions"].as_array().unwrap().is_empty());
     assert!(validation["cells"][0]["rows"][0]["learned_error"].is_f64(), "{}", validation["cells"][0]["rows"][0]);
-    // The calibrated profile refuses the run that it was fitted to, also as a copy in another folder.
+    // The calibrated profile refuses to predict the run that it was fitted to, even if the profile is a copy in another
+    // folder.
     std::fs::copy(place.path("cal/profile.toml"), place.path("alone.toml")).unwrap();
     for profile in ["cal/profile.toml", "alone.toml"] {
         let own = validate("a", profile);
@@ -71,11 +73,11 @@ fn one_live_run_predicts_another_and_not_itself() {
         assert!(stderr.contains("was fitted to tapes/v0-s0-p0.tape, which it would predict"), "{stderr}");
     }
 
-    // A calibration of live runs has no settings of a server.
+    // `recommend` needs the settings of a server. A calibration of live runs does not have them.
     let advice = place.fails(&["recommend", "cal"], 2);
     assert!(advice.contains("it was made from live runs"), "{advice}");
 
-    // The calibrated profile can be used like any other.
+    // Any experiment can use the calibrated profile.
     let text = LIVE.replace("requests = 12", "requests = 60");
     let hardware = text.split("[hardware]").nth(1).unwrap().split("[engine]").next().unwrap();
     let with_profile = text.replace(hardware, "\nprofile = \"cal/profile.toml\"\n\n");
@@ -97,7 +99,7 @@ fn folders_without_live_runs_and_existing_outputs_are_refused() {
     refused(&["none", "-o", "cal"], "holds no recording of a live run");
     calibrated(&place, &[]);
     refused(&["b", "-o", "cal"], "cal holds a calibration");
-    // Files of an earlier calibration are removed.
+    // A new calibration removes the files of an earlier one.
     std::fs::write(place.path("cal/experiment.toml"), "").unwrap();
     calibrated(&place, &["--overwrite"]);
     assert!(!place.path("cal/experiment.toml").exists());

@@ -1,4 +1,4 @@
-//! `foretoken capacity`: output and files, on any number of threads, and after a kill.
+//! `foretoken capacity`: its output and files, which must not depend on the number of threads or on a kill.
 
 use crate::support::Place;
 use serde_json::Value;
@@ -100,7 +100,8 @@ fn experiments_without_a_rate_to_search_are_refused() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("no rate is carried, however low"));
 }
 
-/// The experiment on a log of `requests` requests, one about every half second, instead of the generated load.
+/// The experiment with a log of `requests` requests instead of the generated load. The log has about one request every
+/// half second.
 fn with_a_log(requests: u32) -> Place {
     let place = Place::holding(
         &EXPERIMENT
@@ -139,8 +140,8 @@ fn a_log_that_is_too_short_is_refused() {
     assert!(!place.path("out").exists(), "nothing is left behind");
 }
 
-/// With a bound on TPOT alone, an overloaded server keeps its bounds but has no capacity. The table has numbers, not
-/// words.
+/// The bound is on TPOT alone, and an overloaded server keeps it. So the growth of the queue must limit the capacity.
+/// The table must have numbers, not words.
 #[test]
 fn an_overloaded_server_has_no_capacity() {
     let place = Place::holding(EXPERIMENT);
@@ -149,7 +150,8 @@ fn an_overloaded_server_has_no_capacity() {
     let json: Value = serde_json::from_slice(&std::fs::read(place.path("out/capacity.json")).unwrap()).unwrap();
     for of in json["capacities"].as_array().unwrap() {
         let rate = of["req_s"]["mean"].as_f64().unwrap();
-        // Sixteen requests run at a time. Each takes 20 to 60 ms for one of its 32 tokens, or for several with drafts.
+        // Sixteen requests run at a time. A request takes 20 to 60 ms for one of its 32 tokens, or for several tokens
+        // with drafts.
         assert!((5.0..60.0).contains(&rate), "{rate}");
         assert!(
             of["seeds"].as_array().unwrap().iter().all(|s| s["verdict"] == "rate" && s["limit"] == "queue"),
@@ -158,7 +160,7 @@ fn an_overloaded_server_has_no_capacity() {
     }
 }
 
-/// A Poisson load of few requests varies by chance, which must not be reported as a changing rate.
+/// The rate of a Poisson load with few requests varies by chance. This must not be reported as a changing rate.
 #[test]
 fn a_poisson_load_gets_no_warning_about_a_changing_rate() {
     let place = Place::holding(EXPERIMENT);

@@ -1,5 +1,5 @@
-//! Categories of requests: lengths, acceptance and draft lengths for each, and the note that a trace's acceptance is
-//! assumed.
+//! Categories of requests: each category has its own lengths, acceptance and draft lengths. A note says if the
+//! acceptance on a trace is only assumed.
 
 use crate::support::Place;
 
@@ -35,8 +35,9 @@ fn accepted(table: &str, policy: &str) -> f64 {
     columns[3].parse().expect(row)
 }
 
-/// Drafts of code are always right, drafts of stories never. `by-category` drafts nothing for stories, so all its
-/// drafts are accepted. `by-context` drafts only below 300 tokens, which only stories have, so none is accepted.
+/// Drafts of code are always right, and drafts of stories never. `by-category` drafts nothing for stories, so all its
+/// drafts are accepted. `by-context` drafts only for contexts below 300 tokens. Only stories have such contexts, so
+/// none of its drafts is accepted.
 #[test]
 fn each_category_has_its_lengths_its_acceptance_and_its_drafts() {
     let place = Place::holding(TRAFFIC);
@@ -82,8 +83,8 @@ fn a_draft_on_its_own_device_has_its_limits() {
     assert!(output.status.code() == Some(2) && error.contains("do not bound a draft on its own device"), "{error}");
 }
 
-/// A run on a trace with assumed acceptance says so: the lengths are real, but acceptance depends on texts that the
-/// trace does not have.
+/// A run on a trace with assumed acceptance has a note: its lengths are real, but acceptance depends on texts that the
+/// trace does not contain.
 #[test]
 fn real_lengths_with_assumed_acceptance_are_noted() {
     let place = Place::holding(TRAFFIC);

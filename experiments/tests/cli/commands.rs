@@ -1,4 +1,4 @@
-//! The commands besides `run`, and the help texts.
+//! Tests of the commands other than `run`, and of the help texts.
 
 use crate::support::Place;
 
@@ -67,7 +67,7 @@ fn a_log_of_another_tool_is_run_by_the_names_of_its_columns() {
     }
 }
 
-/// Runs in an empty working directory, without a checkout.
+/// Runs the experiment in an empty working directory, without a checkout of the source.
 #[test]
 fn a_shipped_experiment_runs_by_its_name() {
     let place = crate::support::Place::holding("");

@@ -1,10 +1,10 @@
-//! `foretoken decide` on small states with results computed by hand, on test vectors of docs/model.md 10, and on
-//! invalid states.
+//! `foretoken decide` on small states whose results are computed by hand, on the test vectors of docs/model.md 10, and
+//! on invalid states.
 
 use crate::support::Place;
 use serde_json::{Value, json};
 
-/// Runs `foretoken decide -` on a state; it must succeed. Returns the decisions.
+/// Runs `foretoken decide -` on a state, which must succeed. Returns the decisions, one per policy.
 fn decide(state: &Value, more: &[&str]) -> Vec<Value> {
     let place = Place::new();
     let output = place.foretoken().args(["decide", "-"]).args(more).write_stdin(state.to_string()).output().unwrap();
@@ -67,7 +67,7 @@ fn whole() -> Value {
     })
 }
 
-/// `random` draws by seed, step and request; a state counts as step 0.
+/// The policy `random` draws by seed, step and request. A state counts as step 0.
 #[test]
 fn random_decides_as_in_step_0_of_a_run() {
     use foretoken_sim::{Luck, Stream};
@@ -143,7 +143,8 @@ fn smartspec_is_the_best_by_enumeration() {
         assert!(candidate["what"].is_string());
     }
     assert!(decide(&state, &[])[0].get("candidates").is_none());
-    // SmartSpec uses acceptance_rate and not the history: a round without an accepted token changes nothing.
+    // SmartSpec uses `acceptance_rate` and not the history. So rounds without an accepted token in the history change
+    // nothing.
     state["history"] = json!(vec![[0]; 30]);
     assert_eq!(decide(&state, &[])[0]["draft_len"], json!([2]));
 }
@@ -171,10 +172,14 @@ fn expected_tokens_are_leviathans() {
 fn adaspec_follows_the_paper_with_its_errata() {
     // A step with k drafts, v of them verified, takes k + 10 + v milliseconds.
     let mut state = state((0.0, 1.0), (1.0, 9.0), &[&[0.9, 0.05, 0.9]]);
-    // Goodput is in expected tokens per ms. Drafting: the first draft is predicted to give 1.6/12 and gives 1.9/12 with
-    // its confidence. The second is predicted to give 2.44/14 and gives 1.945/14. A third is predicted to give
-    // 1.972/16, which is less, so there are two. Verifying: without the second draft the goodput is 1.9/13, which is
-    // more, so this draft is dropped. Without the first draft, too, it would be 1/12, which is less.
+    // Goodput is in expected tokens per ms.
+    //
+    // Drafting: the first draft is predicted to give 1.6/12. With its actual confidence, it gives 1.9/12. The second is
+    // predicted to give 2.44/14 and gives 1.945/14. A third is predicted to give 1.972/16, which is less, so two tokens
+    // are drafted.
+    //
+    // Verifying: without the second draft the goodput is 1.9/13, which is more, so the second draft is dropped. Without
+    // the first draft too, it would be 1/12, which is less, so the first draft is kept.
     let full = asked(state.clone(), json!({"adaspec": {}}));
     assert_eq!((&full["draft_len"], &full["verify_len"]), (&json!([2]), &json!([1])));
     close(&full["own_estimate"], 1900.0 / 13.0);
@@ -183,20 +188,20 @@ fn adaspec_follows_the_paper_with_its_errata() {
     assert_eq!(drafter["verify_len"], json!([2]));
     close(&drafter["own_estimate"], 1945.0 / 14.0);
     assert_eq!(lengths(&state, json!({"adaspec": {"verifier": false}})), (json!([2]), json!([2])));
-    // AdaSpec predicts with prev_confidence. At 0.1 the first draft is predicted to give 1.1/12; it is made all the
-    // same. The second is predicted to give 1.99/14, less than 1.9/12, and is not made.
+    // AdaSpec predicts with `prev_confidence`. At 0.1, the first draft is predicted to give 1.1/12; AdaSpec makes it
+    // nevertheless. The second is predicted to give 1.99/14, less than 1.9/12, and is not made.
     state["prev_confidence"] = json!(0.1);
     assert_eq!(lengths(&state, json!({"adaspec": {}})), (json!([1]), json!([1])));
     state["prev_confidence"] = json!(0.6);
 
-    // Steps of one draft take 12 ms and of two 14 ms.
+    // A step with one draft takes 12 ms, a step with two drafts 14 ms.
     for (slo_ms, expected) in [(14.5, (2, 1)), (13.0, (1, 1)), (11.0, (0, 0))] {
         state["slo_tpot_s"] = json!(slo_ms * 1e-3);
         let (d, v) = expected;
         assert_eq!(lengths(&state, json!({"adaspec": {}})), (json!([d]), json!([v])), "{slo_ms} ms");
         assert_eq!(lengths(&state, json!({"adaspec": {"slo": "off"}})), (json!([2]), json!([1])));
     }
-    // `slo = "expected"` bounds step time / expected tokens: a first draft has 12 ms / 1.6 = 7.5 ms.
+    // `slo = "expected"` bounds step time / expected tokens. With one draft this is 12 ms / 1.6 = 7.5 ms.
     for (slo_ms, expected) in [(7.6, (2, 1)), (7.4, (0, 0))] {
         state["slo_tpot_s"] = json!(slo_ms * 1e-3);
         let (d, v) = expected;
@@ -208,16 +213,17 @@ fn adaspec_follows_the_paper_with_its_errata() {
 fn thresholds_compare_strictly() {
     let state = state((0.0, 1.0), (0.0, 10.0), &[&[0.9, 0.3, 0.9, 0.9], &[0.4, 0.5, 0.1, 0.9]]);
     let ask = |settings: Value| lengths(&state, json!({"threshold": settings}));
-    // Drafting stops at the first confidence below tau. 0.4 is not below 0.4. By default that last token is verified.
+    // Drafting stops at the first confidence below tau; 0.4 is not below 0.4. By default, the token with this
+    // confidence is verified too.
     assert_eq!(ask(json!({"tau": 0.4})), (json!([2, 3]), json!([2, 3])));
     assert_eq!(ask(json!({"tau": 0.4, "keep_last": false})), (json!([2, 3]), json!([1, 2])));
-    // The batch's mean confidences at positions 1 to 4: 0.65, 0.4, 0.5, 0.9.
+    // The means of the confidences over the batch at positions 1 to 4 are 0.65, 0.4, 0.5 and 0.9.
     assert_eq!(ask(json!({"tau": 0.4, "scope": "batch-mean"})), (json!([4, 4]), json!([4, 4])));
     assert_eq!(ask(json!({"tau": 0.45, "scope": "batch-mean"})), (json!([2, 2]), json!([2, 2])));
 }
 
-/// The two requests of docs/model.md 10, adaptive verification. Their drafts' survival probabilities, sorted: .9, .72,
-/// .6, .36, .3, .12.
+/// The two requests of docs/model.md 10, adaptive verification. The survival probabilities of their drafts, sorted, are
+/// .9, .72, .6, .36, .3, .12.
 fn promising() -> Value {
     state((0.0, 1.0), (0.0, 10.0), &[&[0.9, 0.8, 0.5], &[0.6, 0.5, 0.4]])
 }
@@ -230,7 +236,8 @@ fn tetris_verifies_the_most_promising() {
     assert_eq!(lengths(&alone, json!({"tetris": {"k": 1, "extra": 2}})), (json!([1]), json!([1])));
 }
 
-/// docs/model.md 10: drafting takes 2 s, a verify pass 10 s for up to four tokens and 16 or 14 s for up to eight.
+/// docs/model.md 10: drafting takes 2 s. A verify pass takes 10 s for up to four tokens. For up to eight tokens it
+/// takes 16 s, or 14 s in the second table.
 #[test]
 fn adaptive_verification_by_given_tables() {
     let rates = [0.1667, 0.2417, 0.3017, 0.2344, 0.2544, 0.2711, 0.2778];
@@ -254,15 +261,16 @@ fn adaptive_verification_by_given_tables() {
 #[test]
 fn cost_tables_are_of_the_states_own_batch() {
     let mut state = promising();
-    // A target token costs 1 ms, a token of context 1 µs. The tables are made for the state's contexts, 2 · 100 tokens,
-    // and not for 8192. Three draft passes take 1 ms each.
+    // A target token costs 1 ms, a token of context 1 µs. Three draft passes take 1 ms each. The cost tables must be
+    // made for the contexts of the state, 2 · 100 tokens, and not for 8192 tokens.
     state["target"] = json!({"alpha_s": 1e-6, "gamma_s": 1e-3, "delta_s": 1e-2});
     // Pass sizes are padded to 2, 4 or 8 tokens. With 0, 1, 2, 3, …, 6 drafts verified, expected tokens per ms are
     // (2 + Σ survival) / (3 + 10.2 + padded size): 2/15.2, 2.9/17.2, 3.62/17.2, 4.22/21.2, …, 5/21.2.
     let adaptive = asked(state.clone(), json!({"vllm-adaptive": {}}));
     assert_eq!(adaptive["verify_len"], json!([3, 3]));
     close(&adaptive["own_estimate"], 5e3 / 21.2);
-    // DSpark rounds sizes down: 4 to 7 tokens take as long as 4. Five drafts give 4.88/17.2, six give 5/21.2.
+    // DSpark rounds pass sizes down: 4 to 7 tokens take as long as 4. Five drafts give 4.88/17.2, six drafts give
+    // 5/21.2.
     let dspark = asked(state, json!({"dspark": {}}));
     assert_eq!(dspark["verify_len"], json!([3, 2]));
     close(&dspark["own_estimate"], 4.88e3 / 17.2);
@@ -277,7 +285,8 @@ fn sglang_learns_from_the_history() {
         state["history"] = json!(history);
         asked(state, policy)["draft_len"][0].as_u64().unwrap()
     };
-    // `times`: n equal verify batches, by the tokens accepted for each request. The names below say the batch's mean.
+    // `times(n, accepted)`: n equal verify batches. `accepted` has the accepted tokens of each request. The names of
+    // the batches below say the mean over the batch.
     let times = |n: usize, accepted: &[u32]| vec![accepted.to_vec(); n];
     let (point_2, point_3, point_4, two_point_6) =
         ([1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [3, 3, 3, 2, 2]);
@@ -287,7 +296,7 @@ fn sglang_learns_from_the_history() {
         assert_eq!(steps(json!({name: {}}), times(15, &[3])), 7);
         assert_eq!(steps(json!({name: {}}), times(15, &[0])), 1);
         assert_eq!(steps(json!({name: {}}), times(40, &point_4)), 3);
-        // Batches without a request do not count.
+        // Verify batches without a request do not count.
         assert_eq!(steps(json!({name: {}}), [times(14, &[3]), times(9, &[])].concat()), 3);
     }
     let falls = |n| [times(20, &[7]), times(n, &point_3)].concat();
@@ -298,7 +307,7 @@ fn sglang_learns_from_the_history() {
     for (n, expected) in [(14, 1), (15, 3), (25, 3), (30, 7), (40, 3), (54, 3), (55, 1)] {
         assert_eq!(steps(json!({"sglang-gen1": {"initial_steps": 1}}), moves[..n].to_vec()), expected, "{n}");
     }
-    // Generation 2 adds an initial length that is not among the candidates. Generation 3 keeps an average for each
+    // If the initial length is not among the candidates, generation 2 adds it. Generation 3 keeps an average for each
     // range of batch sizes.
     let off_list = json!({"candidates": [1, 7], "initial_steps": 3});
     assert_eq!(steps(json!({"sglang-gen1": off_list}), Vec::new()), 1);
@@ -307,7 +316,8 @@ fn sglang_learns_from_the_history() {
     assert_eq!(steps(json!({"sglang-gen3": {}}), times(15, &[0; 8])), 3, "another slot's");
 }
 
-/// SGLang chooses a length only before some batches. A choice made within the history stays in force until the next.
+/// SGLang chooses a length only before some of the batches. A choice within the history stays in force until the next
+/// choice.
 #[test]
 fn sglangs_throughput_strategy_decides_within_the_history() {
     let mut state = state((0.0, 1.0), (0.0, 10.0), &[&[0.5; 8]]);
@@ -315,7 +325,8 @@ fn sglangs_throughput_strategy_decides_within_the_history() {
         state["history"] = json!(vec![[0]; n]);
         lengths(&state, json!({"sglang-throughput": {}})).0
     };
-    // Windows are full after 20 batches. Nothing was ever accepted, so the shortest length is chosen then and later.
+    // The windows are full after 20 batches. No draft was ever accepted, so the shortest length is chosen then and
+    // later.
     assert_eq!([ask(19), ask(20), ask(23)], [json!([3]), json!([1]), json!([1])]);
 }
 
@@ -327,7 +338,7 @@ fn the_helps_example_is_a_state() {
     let example: Value = serde_json::Deserializer::from_str(&help[start..]).into_iter().next().unwrap().unwrap();
     let decisions = decide(&example, &["--explain"]);
     assert_eq!(decisions.len(), example["policies"].as_array().unwrap().len());
-    // A file says the same as stdin, and names itself in errors.
+    // A state in a file gives the same decisions as on stdin. Errors name the file.
     std::fs::write(place.path("state.json"), example.to_string()).unwrap();
     let output = place.foretoken().args(["decide", "state.json", "--explain"]).output().unwrap();
     assert_eq!(serde_json::from_slice::<Vec<Value>>(&output.stdout).unwrap(), decisions);
@@ -341,7 +352,7 @@ fn a_bad_state_is_refused_at_its_field() {
     let place = Place::new();
     let refused = |text: &str, part: &str| {
         let output = place.foretoken().args(["decide", "-"]).write_stdin(text).output().unwrap();
-        // The message may be wrapped.
+        // The message may be wrapped, so it is compared without line breaks.
         let error = String::from_utf8(output.stderr).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(output.status.code(), Some(2), "{text}\n{error}");
         assert!(output.stdout.is_empty() && error.contains(part), "`{part}` is missing in\n{error}");
@@ -415,7 +426,7 @@ fn a_large_batch_is_no_trouble() {
     }
 }
 
-/// Contexts of 2³² − 1 tokens, the longest that a state can have: positions after them must not wrap around.
+/// Contexts of 2³² − 1 tokens, the longest that a state can have. The positions after them must not wrap around.
 #[test]
 fn the_longest_context_is_read_whole() {
     let mut state = whole();
@@ -430,7 +441,7 @@ fn the_longest_context_is_read_whole() {
     for decision in decide(&state, &["--explain"]) {
         let total = |key: &str| decision[key].as_array().map(|n| n.iter().map(|n| n.as_f64().unwrap()).sum::<f64>());
         let verified = total("verify_nodes").or_else(|| total("verify_len")).unwrap();
-        // Each request's newest token and every token that is verified read at least the context.
+        // The newest token of each request and every verified token read at least the context.
         let least = alpha * (2.0 + verified) * f64::from(u32::MAX);
         assert!(decision["estimated_step_s"].as_f64().unwrap() >= least, "{least} s at least: {decision}");
     }

@@ -1,6 +1,6 @@
-//! Directions of the papers' claims that reproduce (which policy wins, where curves cross), on small versions of the
-//! shipped experiments. Absolute numbers are reported by `foretoken run experiments/papers/`, not asserted. Claims
-//! that do not reproduce have a reason in their experiment and are not asserted.
+//! Tests the directions of those claims of papers that Foretoken reproduces (which policy wins, where curves cross), on
+//! small versions of the shipped experiments. Absolute numbers are not asserted; `foretoken run experiments/papers/`
+//! reports them. Claims that Foretoken does not reproduce have a reason in their experiment and are not asserted.
 
 use crate::support::Place;
 use serde_json::Value;
@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// The results of a shipped experiment's claims, by id.
 struct Claims(BTreeMap<String, Value>);
 
-/// Runs a shipped experiment with one seed and the given settings; `None` when it needs traces and there are none.
+/// Runs a shipped experiment with one seed and the given settings. `None` if the experiment needs traces and the
+/// machine has none.
 fn run(file: &str, sets: &[&str]) -> Option<Claims> {
     let path = format!("{}/papers/{file}.toml", env!("CARGO_MANIFEST_DIR"));
     let on_traces = std::fs::read_to_string(&path).unwrap().contains("${FORETOKEN_TRACES}");
@@ -34,7 +35,7 @@ impl Claims {
         }
     }
 
-    /// The number that a claim reached; for a range, its lower end.
+    /// The number that Foretoken gets for a claim; if it is a range, its lower end.
     fn number(&self, id: &str) -> f64 {
         let ends = self.0[id]["ours"]["numbers"].as_array().unwrap_or_else(|| panic!("{:#}", self.0[id]));
         ends.iter().find_map(Value::as_f64).unwrap()
@@ -103,7 +104,7 @@ fn smartspec_fig_14() {
     claims.agree(&["oracle-ahead", "oracle-ahead-longer-average", "random-behind-longer-average"]);
 }
 
-/// Corollary 4.4 holds if context is read per position, and is reversed if context is read once.
+/// Corollary 4.4 holds if each verified position reads the context, and is reversed if a pass reads the context once.
 #[test]
 fn context_reads() {
     let small = ["workload.requests=16", "workload.lengths.fixed.prompt={ sweep = [128, 32768] }"];
@@ -157,8 +158,8 @@ const TWO_MINUTES: &str = "workload.transform=[{ window = { start_s = 0.0, end_s
 
 #[test]
 fn adaspec_fig_10() {
-    // The released code's least speedup is 10.3 % below the paper's on two minutes of each trace, and 6.9 % on whole
-    // windows. This test uses 150 s.
+    // The least speedup of the released code is 10.3 % below the paper's on two minutes of each trace, and 6.9 % below
+    // it on whole windows. This test uses 150 s.
     let window = TWO_MINUTES.replace("120.0", "150.0");
     let Some(claims) = run("adaspec-fig10", &[&window]) else { return };
     claims.agree(&["speedup", "over-fixed", "speedup-without-slo-rule", "over-fixed-without-slo-rule"]);
@@ -173,8 +174,8 @@ fn adaspec_fig_11_and_5() {
     claims.agree(&["fig5-longer-risks", "fig5-below-autoregressive", "fig5-faster-yet"]);
 }
 
-/// On every trace: the threshold method drafts most and gets the smallest share right; elimination raises that share
-/// and the speedup.
+/// On every trace, the threshold method drafts most, and the smallest share of its drafts is right. Elimination raises
+/// this share and the speedup.
 #[test]
 fn adaspec_table_2() {
     let Some(claims) = run("adaspec-table2", &[TWO_MINUTES]) else { return };

@@ -14,11 +14,11 @@ fn doctor_reports_devices_and_fails_without_the_needed_one() {
     assert!(text.contains("CPU") && text.contains("Live on a GPU"), "{text}");
 
     place.foretoken().args(["doctor", "--need", "cpu"]).assert().success();
-    // On a machine with GPUs, GPU 0 exists and GPU 1000 does not.
+    // On a machine with GPUs, GPU 0 exists and GPU 999 does not.
     let any = place.foretoken().args(["doctor", "--need", "cuda"]).output().unwrap();
     let expected = if json["can"]["live_on_gpu"] == true { 0 } else { 4 };
     assert_eq!(any.status.code(), Some(expected));
-    // The report is printed even if the needed device is missing.
+    // The report is printed even if the device that `--need` names is missing.
     let far = place.foretoken().args(["doctor", "--need", "cuda:999"]).output().unwrap();
     let error = String::from_utf8(far.stderr).unwrap();
     assert_eq!(far.status.code(), Some(4), "{error}");

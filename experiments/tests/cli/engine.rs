@@ -51,7 +51,8 @@ fn engine_keys_that_contradict_the_version_are_refused() {
     refused("{ watermark = 1.0 }", &["engine.watermark", "not a share in [0, 1)"]);
 }
 
-/// Settings that take memory, or that count in 32 bits, have limits that are checked first.
+/// Settings that decide how much memory is needed, or that are counted in 32 bits, have limits. The limits are checked
+/// before anything else.
 #[test]
 fn sizes_are_bounded() {
     refused("{ num_lookahead_tokens = 4294967295 }", &["num_lookahead_tokens", "over the limit of 65536 tokens"]);
@@ -71,7 +72,7 @@ fn priorities() {
     assert_eq!(code, Some(0), "{error}");
 }
 
-/// Combinations of settings for the order of scheduling and drafting: eight that are refused, and one that is accepted.
+/// Combinations of settings for the order of scheduling and drafting. Eight are refused, and one is accepted.
 #[test]
 fn impossible_orders_of_scheduling_and_drafting_are_refused() {
     let cases: [(&str, &[&str]); 8] = [
@@ -91,7 +92,7 @@ fn impossible_orders_of_scheduling_and_drafting_are_refused() {
         ("{ draft_at = 'end' }", &["unknown name `end`", "step-end, step-start"]),
     ];
     cases.iter().for_each(|(engine, parts)| refused(engine, parts));
-    // n-gram on runner V2 is accepted: 0.33 looks up n-grams on the device.
+    // n-gram drafts with asynchronous scheduling are accepted on runner V2: 0.33 looks up n-grams on the device.
     let (code, said) = with("{ method = 'ngram', async_scheduling = true }", &[]);
     assert_eq!(code, Some(0), "{said}");
 }
@@ -108,7 +109,7 @@ fn a_key_that_overrides_its_version_is_noted() {
     assert!(said.contains("the engine differs from vllm-0.33: set by hand are draft_at"), "{said}");
     let (_, said) = with("{ async_scheduling = false, deliver_at = 'drafted' }", &[]);
     assert!(said.contains("set by hand are async_scheduling, deliver_at"), "{said}");
-    // A value that the release has anyway gives no note.
+    // A setting that has the release's own value gives no note.
     let own = "{ watermark = 0.0, chunked_prefill = true, draft_at = 'step-end', async_scheduling = true }";
     let (_, said) = with(own, &[]);
     assert!(!said.contains("set by hand"), "{said}");

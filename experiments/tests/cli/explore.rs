@@ -1,4 +1,4 @@
-//! The explorer's page, driven in a browser: its numbers must equal the library's.
+//! Drives the explorer's page in a browser. The numbers of the page must equal the library's.
 
 use crate::browser::{Opened, attribute_of, open, text_of};
 use crate::pages::calibrated;
@@ -35,7 +35,7 @@ struct Point {
     drafting: Drafting,
 }
 
-/// Numbers in [0, 1), the same in every run (SplitMix64).
+/// A source of random numbers in [0, 1) that gives the same numbers in every run (SplitMix64).
 struct Draws(u64);
 
 impl Draws {
@@ -51,7 +51,7 @@ impl Draws {
         (self.unit() * n as f64) as usize
     }
 
-    /// A number between two positive numbers, uniform in its logarithm.
+    /// A random number between `least` and `most`, uniform in its logarithm.
     fn log(&mut self, least: f64, most: f64) -> f64 {
         least * (most / least).powf(self.unit())
     }
@@ -61,14 +61,14 @@ fn spec(value: Value) -> LatencySpec {
     serde_json::from_value(value).unwrap()
 }
 
-/// A random state of the page: half have rooflines of random presets, half have coefficients.
+/// A random state of the page. Half of the states have rooflines of random presets, the other half have coefficients.
 fn any_point(draws: &mut Draws) -> Point {
     let (target, draft, machine) = if draws.unit() < 0.5 {
         let gpu = &gpus()[draws.below(gpus().len())].name;
         let mut model = || &catalog()[draws.below(catalog().len())].name;
         let (target, draft) = (model(), model());
         let n = [1, 2, 4, 8][draws.below(4)];
-        // Like the page: if the GPU cannot compute in the weights' precision, weights are multiplied in bf16.
+        // As on the page: if the GPU cannot compute in the precision of the weights, weights are multiplied in bf16.
         let roofline = |model: &str, n: u32| {
             let with_weights = |weight_only: bool| {
                 let settings = json!({ "gpu": gpu, "model": model, "tensor_parallel": n, "weight_only": weight_only });
@@ -92,7 +92,7 @@ fn any_point(draws: &mut Draws) -> Point {
     any_load(draws, target, draft, &machine)
 }
 
-/// A random load on a machine that the URL hash describes.
+/// A random load. `machine` is the part of the URL hash that describes the machine.
 fn any_load(draws: &mut Draws, target: LatencySpec, draft: LatencySpec, machine: &str) -> Point {
     let mut point = Point {
         hash: String::new(),
@@ -123,7 +123,7 @@ fn any_load(draws: &mut Draws, target: LatencySpec, draft: LatencySpec, machine:
     point
 }
 
-/// The library's numbers for one state.
+/// Computes the page's numbers for one state, with the library.
 struct Library<'a> {
     point: &'a Point,
     target: Box<dyn LatencyModel>,
@@ -140,7 +140,7 @@ impl Library<'_> {
         if self.point.draft_cost == 1.0 { pass } else { Time::from_s(pass.as_s() * self.point.draft_cost) }
     }
 
-    /// The time of all draft passes of a step, and of its verify pass, as the simulator counts them.
+    /// The time of all draft passes of a step, and the time of its verify pass, as the simulator counts them.
     fn passes(&self, batch: u32, length: u32) -> (Time, Time) {
         let n = batch as usize;
         let (contexts, zeros, lengths) = (vec![self.point.context; n], vec![0; n], vec![length; n]);
@@ -207,7 +207,8 @@ fn compare(page: &Value, point: &Point) {
     let pays = (1..=LONGEST).rev().find(|&k| library.speedup(a, n, k) > 1.0).unwrap_or(0);
     assert_eq!(page["break_even_length"], json!(pays), "{}", point.hash);
     if k > 0 {
-        // The page's number is one more than the largest batch at which speculation pays; none if that is `MOST`.
+        // The page shows the largest batch at which speculation pays, plus one; nothing if speculation pays up to
+        // `MOST`.
         let pays_last = (1..=MOST).rev().find(|&n| library.speedup(a, n, k) > 1.0).unwrap_or(0);
         let stops = (pays_last < MOST).then_some(pays_last + 1);
         assert_eq!(page["break_even_batch"], json!(stops), "{}", point.hash);
@@ -252,8 +253,8 @@ fn the_explorers_numbers_equal_the_librarys() {
     compare_all(&page, &(0..100).map(|_| any_point(&mut draws)).collect::<Vec<_>>());
 }
 
-/// A measured model with every feature: a first size above 1, flat and bent curves, curves of pairs and of context
-/// that begin above 0, and a draft with a single point. Values outside all curves are read, too.
+/// A profile with every feature of a measured model: a smallest size above 1, flat and bent curves, curves of pairs and
+/// of context that begin above 0, and a draft with a single point. The test also reads values outside of all curves.
 fn every_feature() -> String {
     let target = json!({ "measured": {
         "batched": [[4, 2e-3], [16, 2e-3], [17, 3.5e-3], [256, 9e-3], [512, 9e-3], [2048, 40e-3]],
@@ -285,8 +286,8 @@ fn every_feature() -> String {
     calibrated.to_toml()
 }
 
-/// The costs of `explore --profile`, number by number: the profile that is shipped, one that `calibrate` wrote, and
-/// one with every feature of a measured model.
+/// The costs of `explore --profile` must equal the library's, number by number. The profiles are the shipped one, one
+/// that `calibrate` wrote, and one with every feature of a measured model.
 #[test]
 fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
     let Some(calibration) = calibrated() else { return };
@@ -315,7 +316,7 @@ fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
     }
 }
 
-/// The page opens with the profile's own settings.
+/// The page opens with the host time and the context setting of the profile.
 #[test]
 fn a_profile_gives_the_host_time_and_the_reading_of_context() {
     let place = Place::new();
@@ -401,7 +402,7 @@ fn an_invalid_url_hash_is_ignored_and_reported() {
     assert!(other != usual && said.is_empty(), "{said}");
 }
 
-/// With costs of zero every ratio would be 0 / 0.
+/// If all costs were zero, every ratio would be 0 / 0.
 #[test]
 fn a_target_with_zero_cost_is_reported() {
     let (_place, page) = explorer(&[]);

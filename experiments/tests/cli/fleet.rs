@@ -1,4 +1,4 @@
-//! Fleets: `run` with several replicas, `foretoken fleet`, and what is refused.
+//! Tests of fleets: `run` with several replicas, `foretoken fleet`, and refused settings.
 
 use crate::support::Place;
 use serde_json::Value;
@@ -44,7 +44,7 @@ fn foretoken(place: &Place, args: &[&str]) -> Output {
     place.foretoken().args(args).output().unwrap()
 }
 
-/// The report of a run with a setting, as JSON.
+/// Runs the experiment with the setting `set`. Returns the report as JSON.
 fn report(place: &Place, out: &str, set: &str) -> Value {
     serde_json::from_str(&place.run(out, &["--no-figures", "--format", "json", "--set", set])).unwrap()
 }
@@ -55,7 +55,7 @@ fn number(report: &Value, policy: &str, name: &str) -> f64 {
     policies.iter().find(|p| p["policy"] == policy).unwrap()[name]["mean"].as_f64().unwrap()
 }
 
-/// The Parquet tables that a results folder has with and without a fleet: names and bytes.
+/// The Parquet tables that every results folder has, with or without a fleet: names and bytes.
 fn bytes(place: &Place, out: &str) -> Vec<(String, Vec<u8>)> {
     let files = ["summary", "requests", "positions", "series", "lengths", "calibration"];
     let read = |name: &str| (name.to_owned(), std::fs::read(place.path(&format!("{out}/{name}.parquet"))).unwrap());
@@ -86,7 +86,8 @@ fn two_replicas_behind_round_robin_share_the_load() {
     }
 }
 
-/// One setting gives replicas different policies, engines and hardware. In the autoregressive row no replica drafts.
+/// One setting gives the replicas different policies, engines and hardware. In the run of the policy `autoregressive`,
+/// no replica drafts.
 #[test]
 fn replicas_have_policies_engines_and_hardware_of_their_own() {
     let place = Place::holding(EXPERIMENT);
@@ -184,7 +185,7 @@ fn the_fewest_replicas_are_found_and_an_interrupted_search_resumes() {
     }
     assert!(place.path("whole/figures/frontier.svg").exists());
 
-    // A killed search keeps its probes, and goes on from them to the same answer.
+    // A killed search keeps the results of its probes. When it is resumed, it continues from them to the same answer.
     let mut running = std::process::Command::new(env!("CARGO_BIN_EXE_foretoken"));
     running.current_dir(place.path(".")).args(["fleet", "x.toml", "-o", "killed"]).args(PRICE);
     let mut running = running.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::support::Place;
 
-/// A fresh run and a finished folder print the same table, with the numbers of the JSON report.
+/// A new run and a finished folder must print the same table, and its numbers must be those in the JSON report.
 #[test]
 fn one_experiment_is_one_table() {
     let place = Place::new();

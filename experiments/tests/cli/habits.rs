@@ -1,11 +1,12 @@
-//! Behaviour that all commands share: examples in the help that work, JSON besides tables, and colours only if wanted.
+//! Behaviour that all commands share: the examples in the help work, JSON is available where a table is printed, and
+//! colours are used only if they are wanted.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Commands whose examples need models or a device, or take long. A unit test (`src/cli/examples.rs`) checks that
-/// these examples parse.
+/// Commands whose examples need models or a device, or take long. Their examples are not run here; a unit test
+/// (`src/cli/examples.rs`) checks that they can be parsed.
 const NOT_RUN: [&str; 12] = [
     "live",
     "observe",
@@ -20,7 +21,7 @@ const NOT_RUN: [&str; 12] = [
     "doctor",
     "policies new",
 ];
-/// Files that examples name and that no small experiment makes.
+/// Files that the examples name and that no small experiment makes. Examples with these files are not run.
 const NOT_HERE: [&str; 2] = ["profile.toml", "conversation_trace"];
 
 const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
@@ -91,12 +92,12 @@ fn every_help_has_examples_and_they_run() {
     for (name, help) in all.iter().filter(|(name, _)| !NOT_RUN.contains(&name.as_str())) {
         assert!(examples(help).next().is_some(), "`foretoken {name} --help` has no example:\n{help}");
         for example in examples(help).filter(|e| !NOT_HERE.iter().any(|file| e.contains(file))) {
-            // Timelines need a run that kept its steps, with the policies and seeds that the examples name.
+            // Timelines need a run that kept its steps and that has the policies and seeds of the examples.
             let line = match name.starts_with("export") {
                 true => example.replace("results/small", "results/kept"),
                 false => example.to_owned(),
             };
-            // The examples of the top-level help belong to other commands, whose tests run them.
+            // The examples in the top-level help belong to other commands. The tests of those commands run them.
             if name.is_empty() {
                 continue;
             }
@@ -150,7 +151,8 @@ fn a_pipe_gets_neither_colours_nor_progress() {
     assert!(!has_colour(&help.stdout) && !has_colour(&error.stderr));
 }
 
-/// Runs a command line on a terminal; `None`, and a skip, without util-linux's `script`.
+/// Runs a command line on a terminal. Without util-linux's `script`, the test counts as skipped, and this returns
+/// `None`.
 fn on_a_terminal(place: &Place, line: &str, no_color: Option<&str>) -> Option<Output> {
     let mut command = Command::new("script");
     command.args(["-qec", &format!("'{BIN}' {line}"), "/dev/null"]).current_dir(place.path("."));

@@ -1,4 +1,4 @@
-//! Hostile or absurd input is refused early, with short messages that are safe to print.
+//! Hostile or absurd input must be refused early, with short messages that are safe to print.
 
 use crate::support::{EXPERIMENT, Place};
 use flate2::Compression;
@@ -6,7 +6,7 @@ use flate2::write::GzEncoder;
 use std::io::Read;
 use std::process::{Command, Output};
 
-/// Runs `foretoken run x.toml -o out` with these settings and a memory limit in GiB.
+/// Runs `foretoken run x.toml -o out` with these settings. `gib` is the memory limit in GiB.
 fn with_memory(place: &Place, gib: &str, sets: &[&str]) -> Output {
     let sets = sets.iter().flat_map(|set| ["--set", set]);
     let mut command = place.foretoken();
@@ -14,7 +14,7 @@ fn with_memory(place: &Place, gib: &str, sets: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Asserts that the run is refused as bad input with all these texts, and leaves no files.
+/// Asserts that the run is refused as bad input, with all these texts in the message, and leaves no files.
 #[track_caller]
 fn refused(sets: &[&str], words: &[&str]) {
     let place = Place::new();
@@ -41,8 +41,8 @@ fn impossible_distribution_parameters_are_refused() {
 fn runs_of_zero_time_are_refused_with_their_cell() {
     let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
     let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
-    // With drafts at the start of a step no time passes at all. With vLLM's own order the engine sleeps a millisecond
-    // now and then.
+    // With costs of zero and drafts at the start of a step, no time passes at all. With vLLM's own order, the engine
+    // sleeps a millisecond now and then.
     let sets = [target.as_str(), draft.as_str(), "seeds=[7]", "engine.draft_at=step-start"];
     refused(&sets, &["autoregressive, engine.max_num_seqs = ", ", seed 7: mean E2E is 0 s", "no speedup"]);
 }
@@ -58,7 +58,8 @@ fn sizes_beyond_memory_are_refused_before_allocation() {
         &["engine.num_gpu_blocks=1000000000"],
         &["engine.num_gpu_blocks: 1000000000 KV blocks take 26 GiB", raise, "--threads 1"],
     );
-    // A session's prompts grow with its turns, and so do their shared blocks.
+    // In a session, each prompt contains the turns before it. So the prompts and their shared blocks grow with the
+    // number of turns.
     let chats = "workload.sessions={ turns = 1000.0, gap_s = 1.0 }";
     refused(
         &[chats, "workload.requests=100000"],
@@ -73,7 +74,7 @@ fn sizes_beyond_memory_are_refused_before_allocation() {
         &[endless, "engine.max_model_len=2147483648"],
         &["workload.lengths: outputs of up to 2147483646 tokens", raise],
     );
-    // Without `requests`, rate and duration decide the number of requests.
+    // Without `requests`, the number of requests follows from rate and duration.
     let hour = r#"workload={ arrivals = { poisson = { rate = 1e9 } }, duration_s = 3600.0, lengths = { fixed = { prompt = 1, output = 1 } } }"#;
     refused(&[hour], &["requests takes 1.0 GiB", raise]);
 }
@@ -96,7 +97,8 @@ fn the_limit_is_stated_and_can_be_raised() {
     }
 }
 
-/// `foretoken traces inspect` of a file, with a quarter of a GiB of memory.
+/// Runs `foretoken traces inspect` on a file, with a memory limit of a quarter of a GiB. The file must be refused with
+/// these words.
 fn inspect_refuses(place: &Place, file: &str, words: &[&str]) {
     let mut command = place.foretoken();
     let output = command.env("FORETOKEN_MEMORY_GIB", "0.25").args(["traces", "inspect", file]).output().unwrap();
@@ -165,7 +167,7 @@ fn devices_and_pipes_without_an_end_are_refused() {
     }
 }
 
-/// A trace from a pipe gives the results of the file, in `traces inspect` and in `run`.
+/// If a trace comes from a pipe, `traces inspect` and `run` must give the same results as with the file.
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_read_like_the_file() {
@@ -185,7 +187,8 @@ fn a_pipe_is_read_like_the_file() {
     assert!(from_file.contains("requests             300"), "{from_file}");
     assert_eq!(shell(&format!("cat t.csv | {bin} traces inspect /dev/stdin")), from_file);
     assert_eq!(shell(&format!("gzip -c t.csv | {bin} traces inspect /dev/stdin")), from_file);
-    // The second line names the trace's file, which differs between pipe and file, so it is removed.
+    // The second line names the trace's file. The name differs between pipe and file, so the line is removed before the
+    // comparison.
     let without =
         |text: String| text.lines().enumerate().filter(|(i, _)| *i != 1).map(|(_, line)| format!("{line}\n")).collect();
     let file: String = without(place.run("out", &["--no-figures"]));
@@ -288,7 +291,7 @@ fn control_characters_are_never_printed() {
         failed += usize::from(!output.status.success());
     }
     assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
-    // A successful run, whose messages name its folder, its trace and the trace's content, does not print these
+    // The messages of a successful run name its folder, its trace and parts of the trace. They must not print these
     // characters either.
     let out = format!("out{ACTING}");
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
@@ -323,7 +326,8 @@ fn messages_about_long_input_stay_short() {
     assert!(error.contains("-1e308") && !error.contains("0000000000"), "{error}");
 }
 
-/// Without `MALLOC_ARENA_MAX`, glibc's arenas (64 MiB of addresses a thread) would leave no addresses for data.
+/// Without `MALLOC_ARENA_MAX`, glibc's arenas (64 MiB of addresses per thread) would leave no addresses for data. The
+/// program sets this variable itself.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_small_address_space_suffices_and_gives_a_warning() {
@@ -345,7 +349,7 @@ fn a_small_address_space_suffices_and_gives_a_warning() {
     }
 }
 
-/// 65,535 threads would take 128 GiB of addresses; the run has six comparisons.
+/// 65,535 threads would need 128 GiB of addresses. The run has six comparisons, so it needs no more than six threads.
 #[test]
 fn there_are_no_more_threads_than_cells() {
     let place = Place::new();

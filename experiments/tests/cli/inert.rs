@@ -1,4 +1,4 @@
-//! Settings without effect are reported on stderr, in JSON and on the page. No other result changes.
+//! Settings without effect are reported on stderr, in JSON and on the page. The check must change no other result.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn settings_without_effect_are_reported_with_the_reason() {
     ] {
         assert!(stderr.contains(says), "`{says}` is missing in\n{stderr}");
     }
-    // Settings that equal their default and settings that have an effect are not reported.
+    // A setting that equals its default, or that has an effect, is not reported.
     assert!(!stderr.contains("block_size") && !stderr.contains("requests ="), "{stderr}");
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("no policy here drafts trees"));
@@ -100,7 +100,7 @@ fn the_check_of_settings_changes_no_other_result() {
     let (with, without) =
         (results("with", &["--check-settings", "always"]), results("without", &["--check-settings", "never"]));
     assert!(with == without, "results depend on whether they were looked at again");
-    // Finished cells show which swept keys had no effect; this needs no further run.
+    // The finished cells show which swept keys had no effect, so this needs no further run.
     let json: Value = serde_json::from_slice(&std::fs::read(place.path("without/report.json")).unwrap()).unwrap();
     assert_eq!(named(&json), ["acceptance.ranks"]);
 }
@@ -139,8 +139,8 @@ fn memory_settings_of_the_draft_are_refused() {
     }
 }
 
-/// Where one load's run sets the SLO bound of all loads, settings without effect are still reported. With a bound for
-/// each load, `slo.reference` is not reported as one of them.
+/// One load's run sets the SLO bound of all loads. Settings without effect must be reported in this case too. If each
+/// load has its own bound, `slo.reference` is not reported as one of them.
 #[test]
 fn settings_without_effect_are_reported_under_a_shared_bound() {
     let text = r#"name = "loads"

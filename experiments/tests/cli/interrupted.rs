@@ -1,11 +1,11 @@
-//! Runs that end early: killed, interrupted, out of space. Finished cells are kept, no file is half-written, and
-//! `--resume` gives the bytes of an undisturbed run.
+//! Runs that end early, because they are killed or interrupted or the disk is full. Finished cells must be kept, no
+//! file may be half-written, and `--resume` must give the same bytes as an undisturbed run.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// An experiment with enough cells that some are unfinished when the run is interrupted.
+/// An experiment with many cells, so that some are unfinished when the run is interrupted.
 pub fn long() -> Place {
     let many: Vec<String> = (1..=10).map(|s| s.to_string()).collect();
     let text = EXPERIMENT.replacen("seeds = [1, 2]", &format!("seeds = [{}]", many.join(", ")), 1);
@@ -33,7 +33,7 @@ fn finished_cells(out: &Path) -> usize {
     entries.filter(|e| e.path().extension().is_some_and(|x| x == "cell")).count()
 }
 
-/// Resumes `out` and compares the results with an undisturbed run.
+/// Resumes the run in `out`. Its results must equal the results of an undisturbed run, byte for byte.
 pub fn resumes_to_the_same_bytes(place: &Place) {
     let resumed = place.run("out", &["--resume"]);
     let whole = place.run("whole", &[]);
@@ -83,7 +83,7 @@ fn a_damaged_cell_runs_again() {
     resumes_to_the_same_bytes(&place);
 }
 
-/// A limit on file sizes stands in for a full disk: writes fail with an error.
+/// A limit on file sizes stands in for a full disk: writing a larger file fails with an error.
 #[test]
 fn out_of_space() {
     let place = Place::new();

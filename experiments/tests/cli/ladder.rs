@@ -1,5 +1,5 @@
-//! `foretoken ladder`: rungs sum to the loss, rungs without a correction have a dash, and unsuitable experiments are
-//! refused.
+//! `foretoken ladder` splits a policy's loss into parts, the rungs. The rungs must sum to the loss, a rung without a
+//! correction has a dash, and unsuitable experiments are refused.
 
 use crate::support::{EXPERIMENT, Place};
 
@@ -44,7 +44,8 @@ fn the_rungs_sum_to_the_loss_and_a_fixed_length_has_nothing_to_correct() {
     assert!(page.contains("<svg") && !page.contains("NaN"));
 }
 
-/// `true-cost` around a policy with a wrong belief about costs gives the decisions of the policy with the right belief.
+/// The wrapper `true-cost` gives a policy the true costs. Around a policy with a wrong belief about costs, it gives the
+/// decisions of the policy with the right belief.
 #[test]
 fn the_true_cost_takes_the_place_of_a_wrong_belief() {
     let policies = |policy: &str| {
@@ -68,7 +69,7 @@ fn the_true_cost_takes_the_place_of_a_wrong_belief() {
     assert_ne!(e2e(&smartspec, "smartspec", &wrong), right);
 }
 
-/// A wrapper that replaces a belief is refused around a policy without this belief, and around an unknown policy.
+/// A wrapper that replaces a belief is refused if the policy does not have this belief, or if the policy is unknown.
 #[test]
 fn a_wrapper_around_an_unsuitable_policy_is_refused() {
     let refused = |policy: &str, source: &str, args: &[&str], says: &[&str]| {

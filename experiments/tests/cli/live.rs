@@ -39,7 +39,7 @@ threads = 1
 warm_up_requests = 4
 "#;
 
-/// An experiment named after the command gives a folder name without a repetition.
+/// If the experiment has the name of the command, the name of the results folder does not repeat it.
 #[test]
 fn results_of_live_cpu_are_named_live_cpu() {
     let place = Place::holding(LIVE);
@@ -54,7 +54,7 @@ fn results_of_live_cpu_are_named_live_cpu() {
     assert!(names[0].starts_with("live-cpu-"), "{names:?}");
 }
 
-/// Runs `foretoken live x.toml -o out` with more arguments; it must succeed. Returns stdout and stderr.
+/// Runs `foretoken live x.toml -o out` with the arguments `more`, which must succeed. Returns stdout and stderr.
 fn live(place: &Place, more: &[&str]) -> (String, String) {
     let output = place.foretoken().args(["live", "x.toml", "-o", "out"]).args(more).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -150,8 +150,8 @@ fn prompts_are_tokenised_with_the_checkpoints_tokenizer() {
     assert!(refused.contains("tokenizers of") && refused.contains("differ"), "{refused}");
 }
 
-/// Instructions that the processor lacks are refused before a model is loaded, without leaving files. So are unknown
-/// instructions and too many threads. Plain instructions run on every processor.
+/// Instructions that the processor lacks are refused before a model is loaded, and no files are left. Unknown
+/// instructions and too many threads are refused in the same way. Plain instructions run on every processor.
 #[test]
 fn instructions_that_the_processor_lacks_are_refused() {
     let place = Place::holding(LIVE);
@@ -159,7 +159,7 @@ fn instructions_that_the_processor_lacks_are_refused() {
     assert!(error.contains("9999 threads on") && error.contains("would take turns"), "{error}");
     let error = place.fails(&["live", "x.toml", "-o", "out", "--set", "live.instructions=\"avx\""], 2);
     assert!(error.contains("plain, avx2, avx-512"), "{error}");
-    // Plain instructions work on every processor and give the results of the best ones.
+    // Plain instructions run on every processor and give the results of the best instructions.
     let (_, stderr) = live(&place, &["--no-figures", "--instructions", "plain", "--set", "policies=[{fixed={k=3}}]"]);
     assert!(stderr.contains("cpu, 1 threads, plain"), "{stderr}");
     for (key, has) in [("avx2", has("avx2")), ("avx-512", has("avx512f"))].into_iter().filter(|level| !level.1) {
@@ -199,7 +199,7 @@ fn settings_that_no_device_supports_are_refused() {
     assert!(error.contains("cuda:99") && error.contains("foretoken doctor"), "{error}");
 }
 
-/// Starts a run of some minutes and returns once it has recorded a few steps.
+/// Starts a run that takes some minutes, and returns when the run has recorded a few steps.
 pub fn begun(place: &Place) -> std::process::Child {
     let sets = ["--set", "workload.requests=3000", "--set", "live.time_scale=0.3", "--no-figures"];
     let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
@@ -211,7 +211,7 @@ pub fn begun(place: &Place) -> std::process::Child {
         .spawn()
         .unwrap();
     let tape = place.path("out/tapes/v0-s0-p0.tape");
-    // The head of a tape holds all requests, at most 20 bytes each; recorded steps follow.
+    // A tape (log of a live run) begins with all requests, at most 20 bytes each. The recorded steps follow.
     while std::fs::metadata(&tape).map_or(0, |m| m.len()) < 3000 * 20 + 20_000 {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
         std::thread::sleep(std::time::Duration::from_millis(5));

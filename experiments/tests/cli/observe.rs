@@ -29,12 +29,12 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A stub server that answers completions with `say` and other paths as usual.
+/// A stub server. `say` makes its answers to completions; it answers other paths in the usual way.
 pub fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
     Stub::start(move |r| aside(r, "").unwrap_or_else(|| say(r)))
 }
 
-/// The answer of a vLLM server with K = 3 to a request for 8 tokens: chunks of 1, 4 and 3.
+/// The answer of a vLLM server with K = 3 to a request for 8 tokens, in chunks of 1, 4 and 3 tokens.
 pub fn speculating(request: &Request) -> Completion {
     let rounds = json!({ "per_step_drafted": [3, 3], "per_step_accepted": [3, 2] });
     Completion {
@@ -228,7 +228,7 @@ fn the_key_is_sent_and_never_printed() {
     assert!(!recorded.windows(7).any(|w| w == b"hunter2"));
 }
 
-/// A stub server that shuts down when request `n` for a completion comes.
+/// A stub server that shuts down when completion request number `n` comes.
 fn dying_at(n: usize) -> Stub {
     let own = Arc::new(OnceLock::<Arc<AtomicBool>>::new());
     let switch = own.clone();
@@ -309,8 +309,8 @@ fn requests_in_flight_keep_to_the_limit() {
     assert!(stderr(&out).contains("requests were sent late"), "waiting for a place is being late: {}", stderr(&out));
 }
 
-/// Observes a slow server and sends `signal` to the program once it has recorded answers. Returns folder, exit code and
-/// stderr.
+/// Observes a slow server, and sends `signal` to the program when it has recorded answers. Returns the folder, the exit
+/// code and stderr.
 fn ended_by(signal: &str) -> (Place, Option<i32>, String) {
     let place = Place::holding(EXPERIMENT);
     let server = stub(|r| Completion { gap: Duration::from_millis(200), ..speculating(r) }.reply(r));
@@ -358,7 +358,7 @@ fn a_killed_observation_keeps_its_recording() {
     assert_eq!(recordings(&place), ["v0-s0.obs", "v0-s0.part1.obs"]);
 }
 
-/// What can be calibrated from a run without a step log, and what cannot.
+/// From a run without a step log, acceptance and requests can be calibrated, but no costs.
 #[test]
 fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     let place = Place::holding(EXPERIMENT);
@@ -371,7 +371,7 @@ fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("accepted, if reached"), "{out:?}");
     assert!(place.path("cal/acceptance.truth").exists() && place.path("cal/calibration.html").exists());
     assert!(!place.path("cal/profile.toml").exists());
-    // by-category.toml holds the acceptance of each category as tables of an experiment.
+    // The file by-category.toml has the acceptance of each category, as tables of an experiment.
     let law = std::fs::read_to_string(place.path("cal/by-category.toml")).unwrap();
     let law: toml::Value = toml::from_str(&law).unwrap();
     assert!(
@@ -404,7 +404,7 @@ fn calibrations_without_enough_data_are_refused_with_a_reason() {
     }
 }
 
-/// Each value of a sweep is a run on the same server; an interrupted sweep is resumed.
+/// Each value of a sweep is a separate run on the same server. An interrupted sweep can be resumed.
 #[test]
 fn loads_are_swept_and_resumed() {
     let place = Place::holding(EXPERIMENT);

@@ -1,4 +1,4 @@
-//! Ctrl-C ends `foretoken observe` wherever it waits: one signal, exit code 130.
+//! Ctrl-C ends `foretoken observe` wherever it waits. One signal is enough, and the exit code is 130.
 
 use crate::observe::{EXPERIMENT, speculating, stderr};
 use crate::support::Place;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 type Says = Box<dyn Fn(&Request, &AtomicBool) -> Reply + Send + Sync>;
 
-/// No wait in these tests ends by itself before this time.
+/// No wait in these tests ends without the signal before this time.
 const NEVER: Duration = Duration::from_secs(30);
 
-/// Runs `foretoken observe` and interrupts it once `says`, the server, has set the flag that it gets. Returns the
-/// folder, the exit code and stderr.
+/// Runs `foretoken observe` on a stub server. Interrupts it when the server, `says`, has set the flag that `says` gets.
+/// Returns the folder, the exit code and stderr.
 fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     let place = Place::holding(EXPERIMENT);
     let waits = Arc::new(AtomicBool::new(false));
@@ -48,7 +48,8 @@ fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     (place, status.and_then(|s| s.code()), said)
 }
 
-/// A server that gives `reply` at `path` (to completions from the `nth` on) and answers as usual otherwise.
+/// A server that answers `path` with `reply` and sets its flag. For completions, this applies from request number `nth`
+/// on. Other requests get the usual answers.
 fn but(path: &'static str, nth: usize, reply: Reply) -> Says {
     Box::new(move |r, waits| {
         if r.path == path && (path != "/v1/completions" || r.nth >= nth) {
@@ -97,8 +98,8 @@ fn requests_in_flight_are_kept_as_abandoned() {
     assert!(out.status.success(), "{}", stderr(&out));
 }
 
-/// The open loop waits, because as many requests as allowed are in flight and never end. The signal ends it all the
-/// same.
+/// The open loop waits, because the largest allowed number of requests is in flight and none of them ends. The signal
+/// must end this wait too.
 #[test]
 fn an_open_loop_ends_while_it_waits_for_a_place() {
     let says = but("/v1/completions", 1, Completion { first: NEVER, ..of_one() }.reply(&nothing()));

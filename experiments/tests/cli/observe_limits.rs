@@ -5,7 +5,7 @@ use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
 use serde_json::{Value, json};
 
-/// A server that answers `path` with `reply` and other paths as usual.
+/// A server that answers `path` with `reply` and answers other paths in the usual way.
 fn but(path: &'static str, reply: Reply) -> Stub {
     Stub::start(move |r| match r.path == path {
         true => reply.clone(),
@@ -83,7 +83,8 @@ fn a_pipe_without_a_writer_is_refused_at_once() {
     assert!(stderr(&out).contains("--step-log pipe: it is a pipe, not a regular file"), "{}", stderr(&out));
 }
 
-/// An answer of 8 tokens in chunks without ids, with the given usage at its end and the given rounds.
+/// An answer of 8 tokens in chunks without token ids. Its last event has the given usage and rounds with the given
+/// `drafted` tokens.
 fn claiming(r: &Request, usage: Option<u64>, drafted: &Value) -> Reply {
     let Reply::Events(mut events) = Completion { ids: false, usage: false, ..speculating(r) }.reply(r) else {
         panic!("a completion is a stream of events")
@@ -96,7 +97,7 @@ fn claiming(r: &Request, usage: Option<u64>, drafted: &Value) -> Reply {
     Reply::Events(events)
 }
 
-/// vLLM's metrics of its cache and its rounds, with the given numbers.
+/// vLLM's metrics of its cache and of its rounds of drafting, with the given numbers.
 fn metrics(block_size: u64, blocks: u64, rounds: u64) -> String {
     format!(
         "vllm:cache_config_info{{block_size=\"{block_size}\",num_gpu_blocks=\"{blocks}\"}} 1.0\n\

@@ -1,5 +1,5 @@
-//! `foretoken observe` with faulty step logs: of another server, with each step twice, empty, or with impossible
-//! steps.
+//! `foretoken observe` with faulty step logs: the log of another server, a log with each step twice, an empty log, and
+//! a log with impossible steps.
 
 use crate::observe::{EXPERIMENT, observe, stderr, stub};
 use crate::support::Place;
@@ -8,13 +8,13 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The experiment of a server that drafts nothing, with steps of two requests at most.
+/// The experiment for a server that drafts nothing and whose steps have at most two requests.
 fn plain() -> String {
     EXPERIMENT.replace("{ fixed = { k = 3 } }", "{ autoregressive = {} }")
 }
 
-/// A log line of a step that ends now: with a prompt of 12 tokens if `prompt`, and one token for each of `decodes`
-/// requests.
+/// A log line of a step that ends now. The step has a prompt of 12 tokens if `prompt` is true, and one token for each
+/// of `decodes` requests.
 fn line(step: u64, prompt: bool, decodes: u64, elapsed: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     let (prompts, tokens) = if prompt { (1, 12) } else { (0, 0) };
@@ -25,7 +25,7 @@ fn line(step: u64, prompt: bool, decodes: u64, elapsed: &str) -> String {
     )
 }
 
-/// A server that appends eight lines to its log for each request. `log` makes a line from the number of a step.
+/// A server that appends eight lines to its log for each request. `log` makes the line from the step's number.
 fn logging(place: &Place, log: impl Fn(u64) -> String + Send + Sync + 'static) -> Stub {
     let file = std::fs::File::options().create(true).append(true).open(place.path("server.log")).unwrap();
     let state = Mutex::new((file, 0u64));
@@ -84,8 +84,8 @@ fn faults_of_a_step_log_are_reported_at_the_end() {
         let server = logging(&place, log);
         let out = observe(&place, &server.url("127.0.0.1"), &["--step-log", "server.log"]);
         assert!(out.status.success() && stderr(&out).contains(said), "{what}: {said}: {}", stderr(&out));
-        // If the calibration on the recording gives an experiment, the experiment runs. Otherwise the calibration is
-        // refused.
+        // If the calibration on the recording writes an experiment, this experiment must run. Otherwise the calibration
+        // must have been refused.
         let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
         assert!(matches!(out.status.code(), Some(0 | 2 | 3)), "{what}: {}", stderr(&out));
         if place.path("cal/experiment.toml").exists() {
@@ -109,7 +109,7 @@ fn a_sound_step_log_gives_no_warning() {
 #[test]
 fn a_log_that_grows_without_end_is_read_up_to_a_limit() {
     let place = Place::holding(&plain());
-    // The log has no line end, so the reader must bound its memory.
+    // The log has no line end. The reader must not keep all of its bytes in memory.
     let server = logging(&place, |_| "x".repeat(1 << 20));
     let out = observe(&place, &server.url("127.0.0.1"), &["--step-log", "server.log"]);
     assert!(out.status.success(), "{}", stderr(&out));

@@ -1,4 +1,4 @@
-//! `foretoken observe` compares a server with what the experiment states about it.
+//! `foretoken observe` compares the server's behaviour with what the experiment states about the server.
 
 use crate::observe::{EXPERIMENT, observe, observed, speculating, stderr};
 use crate::support::Place;

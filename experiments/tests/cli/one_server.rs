@@ -1,4 +1,4 @@
-//! A calibration describes one server. It is validated only with complete runs of this server.
+//! A calibration describes one server. It may be validated only with complete runs of this server.
 
 use crate::observe::{EXPERIMENT, speculating};
 use crate::support::Place;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A server with this model and version, which drafts three tokens or none and logs its steps.
+/// A server with this model and version. It drafts `k` tokens, three or none, and logs its steps.
 fn server(place: &Place, model: &'static str, version: &'static str, k: u64) -> Stub {
     let file = std::fs::File::options().create(true).append(true).open(place.path("server.log")).unwrap();
     let state = Mutex::new((file, 0u64));
@@ -37,7 +37,7 @@ fn server(place: &Place, model: &'static str, version: &'static str, k: u64) -> 
     })
 }
 
-/// Observes a server into the folder `out`.
+/// Observes a server with these properties into the folder `out`.
 fn seen(place: &Place, out: &str, model: &'static str, version: &'static str, k: u64, more: &[&str]) {
     let stub = server(place, model, version, k);
     let policy = if k == 0 { "policies=[{ autoregressive = {} }]" } else { "policies=[{ fixed = { k = 3 } }]" };
@@ -48,8 +48,8 @@ fn seen(place: &Place, out: &str, model: &'static str, version: &'static str, k:
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Calibrates the runs into the folder `cal` and returns stderr. On a busy machine the calibration may get the verdict
-/// "not trusted" (exit code 3), which is accepted: accuracy is not tested here.
+/// Calibrates the runs into the folder `cal` and returns stderr. On a busy machine the verdict may be "not trusted"
+/// (exit code 3). This is accepted, because accuracy is not tested here.
 fn calibrated(place: &Place, runs: &[&str]) -> String {
     let out = place.foretoken().arg("calibrate").args(runs).args(["-o", "cal"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&out.stderr).into_owned();

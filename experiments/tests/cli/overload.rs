@@ -1,9 +1,10 @@
-//! A load that no policy can serve is reported as overload: in the table, in JSON, in Parquet and on the page.
+//! A load that no policy can serve is reported as an overload: in the table, in JSON, in Parquet and on the page.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 
-/// Autoregressive decoding serves about ten requests a second here, a draft length of 1 a few more.
+/// The experiment at `rate` requests per second. Autoregressive decoding serves about ten requests per second here, and
+/// a draft length of 1 a few more.
 fn offered(rate: f64) -> Place {
     let text = EXPERIMENT.replace("{ sweep = [8, 64] }", "8").replace("rate = 4.0", &format!("rate = {rate:.1}"));
     Place::holding(&text.replace("steps = true", "figures = true"))
@@ -43,7 +44,7 @@ fn overload_is_reported_in_every_output() {
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("the queue grew while requests came") && page.contains("which was overloaded"));
     assert!(page.contains("a measure of the queue, not a promise"));
-    // The page is made from the files alone, so the numbers come from Parquet.
+    // `report` makes the page from the files alone. So these numbers come from Parquet.
     let made = place.foretoken().args(["report", "out", "-o", "again"]).output().unwrap();
     assert!(made.status.success());
     assert_eq!(std::fs::read_to_string(place.path("again/index.html")).unwrap(), page);
@@ -60,14 +61,14 @@ fn a_load_that_is_served_is_not_overload() {
     assert!(!page.contains("overloaded"));
 }
 
-/// Forty clients with eight slots: thirty-two always wait, but the queue does not grow.
+/// Forty clients on an engine that runs eight requests: thirty-two always wait, but the queue does not grow.
 #[test]
 fn a_closed_loop_is_never_overloaded() {
     let text = offered(4.0).run("out", &["--set", "workload.arrivals={ closed-loop = 40 }"]);
     assert!(!text.contains("overload") && !text.contains('!'), "{text}");
 }
 
-/// A low load that ends in a burst of thirty requests, which are served only after the last arrival.
+/// A low load, then a burst of thirty requests at the end. They are served only after the last arrival.
 #[test]
 fn a_burst_at_the_end_is_not_overload() {
     let place = offered(4.0);

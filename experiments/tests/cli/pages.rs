@@ -1,4 +1,5 @@
-//! Every kind of page, opened in a browser, shows no NaN, undefined or Infinity and writes nothing to the console.
+//! Opens every kind of page in a browser. A page must show no NaN, undefined or Infinity and must write nothing to the
+//! console.
 
 use crate::browser::open;
 use crate::law::LAW;
@@ -6,8 +7,8 @@ use crate::observe;
 use crate::support::Place;
 use std::path::Path;
 
-/// A folder with recordings `k*-c*-s1.obs` of a simulated server with a known cost law, and `cal`, a calibration of
-/// the recordings with K = 0 and 3. `None` without a browser.
+/// A folder with recordings `k*-c*-s1.obs` of a simulated server with a known cost law, and with `cal`, a calibration
+/// on the recordings with K = 0 and 3. `None` if there is no browser.
 pub fn calibrated() -> Option<Place> {
     let place = Place::new();
     let browser = place.path("empty.html");
@@ -27,7 +28,7 @@ pub fn calibrated() -> Option<Place> {
 pub fn sound(name: &str, dom: &str) {
     let mut shown = String::new();
     let mut rest = dom;
-    // Scripts and styles are removed, since a reader does not see them.
+    // Scripts and styles are removed first, because a reader of the page does not see them.
     while let Some(at) = ["<script", "<style"].iter().filter_map(|tag| rest.find(tag)).min() {
         shown += &rest[..at];
         let end = if rest[at..].starts_with("<script") { "</script>" } else { "</style>" };
@@ -42,7 +43,8 @@ pub fn sound(name: &str, dom: &str) {
     }
 }
 
-/// Opens a page with `after` behind its name in the URL, and checks what it shows and writes to the console.
+/// Opens a page, with `after` appended to its URL. Checks what the page shows, and that it writes nothing to the
+/// console.
 fn check(place: &Place, path: &str, after: &str) -> String {
     let opened = open(&place.path(path), after).expect("there was a browser before");
     assert!(opened.console.is_empty(), "{path} complains: {:#?}", opened.console);
@@ -50,14 +52,14 @@ fn check(place: &Place, path: &str, after: &str) -> String {
     opened.dom
 }
 
-/// Runs a command that must exit with one of these codes.
+/// Runs a command that must exit with one of `codes`.
 fn does(place: &Place, args: &[&str], codes: &[i32]) {
     let out = place.foretoken().args(args).output().unwrap();
     let code = out.status.code().unwrap();
     assert!(codes.contains(&code), "{args:?} ends with {code}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// The URL suffix of the run page's link to the explorer.
+/// The part of the URL after the page's name, in the run page's link to the explorer.
 fn link(dom: &str) -> String {
     let after = dom.split("href=\"explore.html").nth(1).expect("a link to the explorer");
     after.split('"').next().unwrap().replace("&amp;", "&")
@@ -124,7 +126,7 @@ fn a_page_of_capacities_has_no_nan() {
     }
 }
 
-/// An observed server without calibrated costs has no explorer, in which all costs would be zero.
+/// The page of an observed server without calibrated costs has no explorer. In an explorer all costs would be zero.
 #[test]
 fn the_page_of_a_server_with_unknown_costs_has_no_explorer() {
     let place = Place::holding(observe::EXPERIMENT);

@@ -1,8 +1,10 @@
-//! Claims of papers: the table below a comparison, a folder of experiments, and invalid `[paper]` tables.
+//! Claims of papers, which an experiment compares with its own results: the table below a comparison, a folder of
+//! experiments, and invalid `[paper]` tables.
 
 use crate::support::{self, EXPERIMENT, Place, bytes_of};
 
-/// Claims for the shared experiment: one agrees, one differs with a reason, one differs without.
+/// Three claims for the shared experiment. One agrees with the results, one differs and gives a reason, one differs
+/// without a reason.
 const PAPER: &str = r#"
 [paper]
 title = "A paper"
@@ -82,7 +84,8 @@ fn a_folder_prints_one_table_and_resumes() {
     for name in ["a", "b", "small"] {
         assert!(place.path("out").join(name).join("summary.parquet").exists(), "{name}");
     }
-    // One result is deleted; the other experiments do not run again, and the table is the same.
+    // The results of one experiment are deleted. The other experiments must not run again, and the table must be the
+    // same.
     std::fs::remove_dir_all(place.path("out/b")).unwrap();
     let before = bytes_of(&place.path("out/a"));
     assert_eq!(run(&["--resume"]), text);
@@ -103,7 +106,7 @@ fn folders_without_valid_experiments_are_refused() {
     std::fs::write(place.path("papers/b.toml"), EXPERIMENT).unwrap();
     let error = place.fails(&["run", "papers", "-o", "out"], 2);
     assert!(error.contains("a.toml") && error.contains("b.toml") && error.contains("both named `small`"), "{error}");
-    // An error in the last file is found before the first experiment runs.
+    // An error in the last file must be found before the first experiment runs.
     std::fs::write(place.path("papers/b.toml"), EXPERIMENT.replacen("rate = 0.7", "rate = 7.0", 1)).unwrap();
     let error = place.fails(&["run", "papers", "-o", "out"], 2);
     assert!(error.contains("b.toml") && !place.path("out").exists(), "{error}");
@@ -166,7 +169,7 @@ fn attainment_needs_a_bound() {
     assert!(error.contains("there is no bound to attain") && error.contains("adaspec-scale"), "{error}");
 }
 
-/// Every claim of every shipped paper's experiment has a row in the README.
+/// The README must have a row for every claim in the shipped experiments on papers.
 #[test]
 fn the_readme_has_every_claim() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("papers");
@@ -179,7 +182,7 @@ fn the_readme_has_every_claim() {
         let (_, from) = readme.split_once(&heading).unwrap_or_else(|| panic!("{heading} is not in the README"));
         let section = from.split("\n\n").next().unwrap();
         for claim in table["paper"]["claims"].as_array().unwrap() {
-            // Long names are wrapped after 22 characters.
+            // The README wraps long names after 22 characters.
             let id: String = claim["id"].as_str().unwrap().chars().take(22).collect();
             assert!(section.lines().any(|line| line.starts_with(&id)), "{heading}{id} is not in the README");
             claims += 1;

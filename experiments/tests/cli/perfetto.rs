@@ -1,4 +1,4 @@
-//! Timelines are valid trace events and agree with the tables from which they were made.
+//! Timelines must be valid trace events, and must agree with the tables from which they were made.
 
 use crate::support::{EXPERIMENT, Place};
 use flate2::read::GzDecoder;
@@ -12,7 +12,7 @@ fn ran() -> Place {
     place
 }
 
-/// The timeline of a cell, and the messages on stderr.
+/// Exports the timeline of a cell with the arguments `more`. Returns the timeline and the messages on stderr.
 fn export(place: &Place, more: &[&str]) -> (Value, String) {
     let output = place.foretoken().args(["export", "perfetto", "out"]).args(more).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -20,7 +20,7 @@ fn export(place: &Place, more: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&output.stdout).unwrap(), stderr)
 }
 
-/// Picoseconds of an event's field, exactly.
+/// The value of an event's field in picoseconds, without rounding.
 fn ps(event: &Value, field: &str) -> i128 {
     let micros = event[field].as_f64().unwrap_or_else(|| panic!("no {field} in {event}"));
     (micros * 1e6).round() as i128
@@ -34,7 +34,8 @@ fn named<'a>(trace: &'a Value, phase: &'a str, name: &'a str) -> impl Iterator<I
     events(trace).iter().filter(move |e| e["ph"] == phase && e["name"] == name)
 }
 
-/// Checks the format: known phases with their fields, nested spans, and increasing time on each track.
+/// Checks the format of a trace. Events have known phases with their fields, spans are nested, and time increases on
+/// each track.
 fn check(trace: &Value) {
     assert!(!events(trace).is_empty());
     let mut open: BTreeMap<(u64, u64), Vec<(i128, i128)>> = BTreeMap::new();
@@ -49,7 +50,7 @@ fn check(trace: &Value) {
                 assert!(end >= at, "a negative duration: {event}");
                 let stack = open.entry(track).or_default();
                 assert!(stack.first().is_none_or(|&(first, _)| at >= first), "time goes back: {event}");
-                // Finished spans are popped. The bottom of the stack keeps the track's time.
+                // Spans that have ended are removed from the stack. The bottom entry keeps the time of the track.
                 while stack.last().is_some_and(|&(_, until)| until <= at && stack.len() > 1) {
                     stack.pop();
                 }
@@ -77,7 +78,7 @@ fn check(trace: &Value) {
 
 #[test]
 fn a_timeline_is_valid_and_has_everything() {
-    // Few slots, so that some requests wait.
+    // The engine runs few requests at a time, so that some requests wait.
     let place = Place::holding(&EXPERIMENT.replace("[8, 64]", "[3, 64]"));
     place.run("out", &["--no-figures", "--set", "engine.draft_at=\"step-start\""]);
     let (trace, said) = export(&place, &["--policy", "fixed-3", "--seed", "2"]);
@@ -93,20 +94,21 @@ fn a_timeline_is_valid_and_has_everything() {
     }
     let requests = events(&trace).iter().filter(|e| e["name"].as_str().unwrap().starts_with("request ")).count();
     assert_eq!(requests, 200);
-    // The passes take the whole time of their steps.
+    // The passes fill the whole time of their steps.
     let total = |name: &str| -> i128 {
         let mine = named(&trace, "X", name).filter(|e| e["pid"] == 1 && e["tid"] == 1);
         mine.map(|e| ps(e, "dur")).sum()
     };
     assert_eq!(total("step"), total("draft") + total("verify") + total("decode") + total("prefill"));
-    // Every token was emitted in some step: 200 requests of 64.
+    // Every token was emitted in some step: 200 requests with 64 tokens each.
     let emitted: u64 =
         events(&trace).iter().filter_map(|e| e["args"]["emitted"].as_u64().filter(|_| e["pid"] == 1)).sum();
     assert_eq!(emitted, 200 * 64);
 }
 
-/// Drafts made at the end of a step lie after its bar on runner V2, where the host has the step's tokens before the
-/// drafts are made, and within its bar on V1, where the host gets them afterwards.
+/// The bar of drafts that are made at the end of a step. On runner V2 it lies after the step's bar, because the host
+/// gets the step's tokens before the drafts are made. On V1 it lies within the step's bar, because the host gets the
+/// tokens after drafting.
 #[test]
 fn drafts_behind_a_step_have_a_row_of_their_own() {
     for (runner, overlaps) in [("v2", true), ("v1", false)] {
@@ -140,7 +142,7 @@ fn a_window_cuts_and_says_so() {
     assert!(said.contains(trace["otherData"]["cut"].as_str().unwrap()));
     let whole = export(&place, &["--policy", "fixed-3"]).0;
     assert!(events(&trace).len() < events(&whole).len() / 2);
-    // Requests that arrived before the window are cut at its start; none begins before it.
+    // Requests that arrived before the window are cut at its start, so no event begins before the window.
     assert!(events(&trace).iter().filter(|e| e["ph"] == "X").all(|e| ps(e, "ts") >= 10_000_000_000_000));
 }
 

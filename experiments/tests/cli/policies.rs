@@ -1,4 +1,5 @@
-//! All policies run, beliefs may differ from the truth, and settings of engines are imported and exported.
+//! All policies run. The costs that policies assume (their belief) may differ from the truth. Settings of engines are
+//! imported and exported.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
@@ -33,7 +34,7 @@ fn every_policy_runs_with_its_defaults() {
     for (policy, name) in shown.iter().zip(&names) {
         let speedup = policy["speedup"]["mean"].as_f64().unwrap();
         assert!(speedup > 0.2, "{name} has a speedup of {speedup}");
-        // Every policy has a regret, whatever its size.
+        // Every policy has a regret (its loss against the policy oracle-goodput), positive or not.
         assert!(policy["regret_to_oracle_goodput"]["mean"].is_number(), "{name} has no regret");
     }
     let error = place.fails(&["run", "x.toml", "--set", "policies=[{ dspark = { table = \"flat\" } }]"], 2);
@@ -93,10 +94,11 @@ fn the_clairvoyant_is_the_best_fixed_length() {
     assert!(said.contains("the best in hindsight was fixed-"), "{said}");
 }
 
-/// A policy's belief and the delay of its feedback change its decisions; the truth stays.
+/// A policy's belief about costs, and the delay of its feedback, change its decisions. They do not change the true
+/// costs.
 #[test]
 fn beliefs_can_be_wrong() {
-    // Without the SLO bound, under which AdaSpec hardly drafts here.
+    // The SLO bound is removed, because AdaSpec hardly drafts under it here.
     let unbounded = EXPERIMENT.replace("adaspec-scale = 1.0", "");
     let place = Place::holding(
         &unbounded.replace("{ adaspec = {} }", "{ adaspec = {} }, { smartspec = {} }, { vllm-adaptive = {} }"),
@@ -105,7 +107,7 @@ fn beliefs_can_be_wrong() {
         let sets: Vec<&str> = sets.iter().flat_map(|s| ["--set", *s]).collect();
         let document = json(&place, out, &sets);
         let draft_len = |policy: &str| mean(&document, policy, "draft_len");
-        // Fixed lengths and oracles do not use the belief.
+        // Fixed lengths and oracles do not use a belief about costs.
         (
             draft_len("fixed-3"),
             draft_len("oracle-goodput"),
@@ -132,7 +134,7 @@ fn beliefs_can_be_wrong() {
     for (out, set) in changed {
         assert_ne!(lens(out, &[set]), right, "{set} changed nothing");
     }
-    // The truth is linear, so a table measured from it equals the table of its linear fit.
+    // The true costs are linear, so a table measured from them equals the table of their linear fit.
     assert_eq!(lens("tables", &["belief.tables=\"linear\""]).3, right.3);
     for (set, part) in [
         ("belief.scale.draft=0.0", "belief.scale.draft: 0 is not a factor above 0"),
@@ -176,7 +178,8 @@ fn sglangs_settings_are_imported_and_exported() {
     assert!(place.fails(&["export", "sglang", "sglang-gen9"], 2).contains("did you mean"));
 }
 
-/// `policies/tests/new_policy.rs` tests that the written policy compiles. Here: the command's output and exit codes.
+/// This test is about the command's output and exit codes. `policies/tests/new_policy.rs` tests that the written policy
+/// compiles.
 #[test]
 fn a_new_policy_is_written_completely_or_not_at_all() {
     let place = Place::new();

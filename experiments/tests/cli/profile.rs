@@ -1,4 +1,4 @@
-//! `foretoken profile` on a tiny model, and experiments on profiles of machines with known costs.
+//! `foretoken profile` on a tiny model, and experiments with profiles of machines whose costs are known.
 
 use crate::support::Place;
 use foretoken_profiler::{Density, DeviceInfo, Kind, ModelInfo, Profile, Role, Room, Setup, Shape, Truth, Visit};
@@ -10,14 +10,15 @@ const ALPHA: f64 = 3e-7;
 const GAMMA: f64 = 55e-6;
 const DELTA: f64 = 11e-3;
 
-/// Seconds of a pass on a machine where target passes have the linear costs α, γ, δ and draft passes take a tenth.
+/// Seconds of a pass on a machine with linear costs: target passes have α, γ and δ, and draft passes take a tenth of
+/// these times.
 fn straight(role: Role, shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     let seconds = ALPHA * p.context as f64 + GAMMA * p.batched as f64 + DELTA;
     if role == Role::Draft { seconds / 10.0 } else { seconds }
 }
 
-/// Seconds of a pass on a machine that pads batched tokens to the next power of two.
+/// Seconds of a pass on a machine that pads the number of batched tokens to the next power of two.
 fn padded(_: Role, shape: &Shape) -> f64 {
     1e-3 * shape.batched().next_power_of_two() as f64 + 1e-8 * f64::from(shape.requests * shape.context)
 }
@@ -76,7 +77,7 @@ requests = 100
 constant = { rate = 0.7 }
 "#;
 
-/// A folder with an experiment that uses the text `profile` as its profile.
+/// A folder with an experiment whose profile has the text `profile`.
 fn place(profile: &str) -> Place {
     let place = Place::holding(EXPERIMENT);
     std::fs::write(place.path("p.toml"), profile).unwrap();
@@ -93,7 +94,7 @@ fn a_profile_gives_truth_and_belief() {
     place.run("linear", &["--set", "hardware.truth=linear"]);
     let by_profile = report(&place, "linear");
     assert_eq!(by_profile["source"], "simulated on profiled costs");
-    // The experiment with the profile's coefficients written by hand.
+    // The same experiment, with the coefficients of the profile written by hand.
     let own = profile(straight);
     let line_of = |role| {
         let c = own.belief(role);
@@ -120,10 +121,10 @@ fn a_profiles_digest_is_recorded_and_resolved_experiments_run() {
     let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
     assert_eq!(String::from_utf8(again.stdout).unwrap(), first);
     assert_eq!(manifest("again")["digest"], manifest("out")["digest"]);
-    // Values from the profile do not appear as the experiment's own settings.
+    // The values that come from the profile are not written into the results folder's experiment.
     let kept = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
     assert!(kept.contains("p.toml") && !kept.contains("measured"), "{kept}");
-    // A profile with other bytes gives another plan.
+    // If the profile has other bytes, the plan is another one.
     std::fs::write(place.path("p.toml"), profile(straight).to_toml() + "\n# seen\n").unwrap();
     let stderr = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
     assert!(stderr.contains("another experiment"), "{stderr}");
@@ -139,7 +140,8 @@ fn truths_can_be_swept_and_noise_taken_over() {
     place.run("out", &["--set", "hardware.truth={ sweep = [\"table\", \"linear\", \"staircase\"] }"]);
     let report = report(&place, "out");
     let e2e = |i: usize| report["variants"][i]["policies"][0]["e2e_mean_s"]["mean"].as_f64().unwrap();
-    // The machine is linear: table and line agree, but the staircase pads.
+    // The machine's costs are linear. So the table and the line give equal results, but the staircase pads passes and
+    // is slower.
     assert!((e2e(0) / e2e(1) - 1.0).abs() < 0.01, "{} {}", e2e(0), e2e(1));
     assert!(e2e(2) >= e2e(1) * 0.999, "{} {}", e2e(2), e2e(1));
     place.run("noise", &["--set", "hardware.profile_noise=true"]);
@@ -237,7 +239,7 @@ fn a_pair_is_measured_drawn_and_used() {
     let place = with_model();
     let output = profiles(&place, &["p.toml", "--quick", "--time-budget", "0.5", "--plot"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // How linear the machine's times are does not matter here.
+    // How linear the times of this machine are does not matter here, so exit code 3 is accepted too.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(stdout.starts_with("profiled: m with m on cpu") && stdout.contains("held-out error"), "{stdout}");
@@ -255,12 +257,12 @@ fn a_pair_is_measured_drawn_and_used() {
     let output = profiles(&place, &["q.toml", "--quick", "--time-budget", "0.5", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((json["device"]["kind"].as_str(), json["target"]["model"]["name"].as_str()), (Some("cpu"), Some("m")));
-    // A finished profile is not replaced by accident.
+    // A finished profile is not replaced unless the user asks for it.
     let stderr = place.fails(&[&MODEL[..], &["p.toml", "--quick"]].concat(), 2);
     assert!(stderr.contains("already there") && stderr.contains("--overwrite"), "{stderr}");
 }
 
-/// Passes that the engine will never run are not measured. The smallest possible engine can be profiled; an engine for
+/// Passes that the engine will never run are not measured. The smallest possible engine can be profiled. An engine for
 /// no sequences is refused.
 #[test]
 fn a_profile_measures_only_passes_of_its_engine() {
@@ -287,8 +289,8 @@ fn a_profile_measures_only_passes_of_its_engine() {
     assert!(stderr.contains("--max-num-seqs"), "{stderr}");
 }
 
-/// A profile's table counts each request's context once; its line counts context as it was fitted, here once for each
-/// position. A run on the profile equals a run with these settings written by hand.
+/// The table of a profile counts each request's context once. The line of a profile counts context as it was fitted,
+/// here once for each position. A run on the profile must equal a run with these settings written by hand.
 #[test]
 fn truth_and_belief_count_context_each_in_its_own_way() {
     let each = |_: Role, s: &Shape| {
@@ -352,7 +354,7 @@ fn an_interrupted_measuring_goes_on_and_another_setup_is_refused() {
     let stderr = place.fails(&other, 2);
     assert!(stderr.contains("budget_s: was 8.0, now 9.0"), "{stderr}");
     let kept = std::fs::read(&side).unwrap();
-    // Damage is reported, and the damaged part is measured again; damage in the setup is refused.
+    // A damaged measurement is reported and measured again. Damage in the description of the setup is refused.
     let mut damaged = kept.clone();
     damaged[20] ^= 1;
     std::fs::write(&side, &damaged).unwrap();

@@ -1,16 +1,18 @@
-//! `foretoken profile-acceptance`, and experiments that use its tables.
+//! `foretoken profile-acceptance`, and experiments that use its truth tables.
 
 use crate::support::Place;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A tiny random model from the kernels' golden tests: vocabulary 160, 256 positions.
+/// The folder of a tiny model with random weights, from the golden tests of the crate kernels: vocabulary 160, 256
+/// positions.
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/tests/golden").join(name)
 }
 
-/// Two models that often agree: `target`, and `draft`, a copy with every fifth weight changed a little.
+/// A folder with two models that often agree: `target`, and `draft`, a copy in which every fifth weight is changed a
+/// little.
 fn pair(experiment: &str) -> Place {
     let place = Place::holding(experiment);
     for name in ["target", "draft"] {
@@ -20,7 +22,7 @@ fn pair(experiment: &str) -> Place {
     let mut bytes = std::fs::read(golden("llama/model.safetensors")).unwrap();
     std::fs::write(place.path("target/model.safetensors"), &bytes).unwrap();
     let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    // bf16, little endian: bit 4 of the mantissa's seven.
+    // A bf16 weight in little endian has two bytes. This flips bit 4 of the mantissa's seven bits.
     bytes[header..].chunks_exact_mut(10).for_each(|five| five[0] ^= 0x10);
     std::fs::write(place.path("draft/model.safetensors"), &bytes).unwrap();
     place
@@ -81,7 +83,7 @@ fn the_table_is_the_same_however_it_is_recorded() {
     );
     let right = summary["families"][0]["right"].as_f64().unwrap();
     assert!((0.1..0.97).contains(&right), "{right}: nothing would be tried");
-    // A second recording does not replace the first by accident.
+    // A second recording does not replace the first one unless the user asks for it.
     let said = place.fails(&arguments("a.truth", &SMALL), 2);
     assert!(said.contains("a.truth is already there") && said.contains("--overwrite"), "{said}");
     record(&place, "a.truth", &[&SMALL[..], &["--overwrite"]].concat());
@@ -98,7 +100,8 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     let out = place.foretoken().args(base).args(SMALL).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let all = text.lines().find(|l| l.trim_start().starts_with("all ")).unwrap();
-    // 63 positions: with 1, 2 and 3 drafts all rounds are full; with 4 drafts the thirteenth round has room for three.
+    // There are 63 positions. With 1, 2 and 3 drafts, all rounds are full. With 4 drafts, the thirteenth round has room
+    // for only three.
     let lengths: Vec<&str> = all.split_whitespace().skip(3).take(5).collect();
     assert_eq!(lengths, ["100.0", "2.000", "3.000", "4.000", "4.923"], "{all}");
     for part in ["Mean acceptance length", "Rank of the right token", "Calibration", "recorded", "cipher"] {
@@ -142,10 +145,10 @@ fn a_truth_table_serves_any_workload_with_notes() {
     assert!(said.contains("confidences are recorded on the target's path, and modelled off it"), "{said}");
     let manifest: Value = serde_json::from_slice(&std::fs::read(place.path("out/manifest.json")).unwrap()).unwrap();
     assert!(manifest["inputs"].to_string().contains("x.truth"), "{}", manifest["inputs"]);
-    // The resolved experiment still finds the table.
+    // The resolved experiment in the results folder still finds the table.
     let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
-    // A table with other bytes is another experiment.
+    // If the table has other bytes, the experiment is another one.
     record(&place, "x.truth", &[&SMALL[..], &["--seed", "9", "--overwrite"]].concat());
     place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
 
@@ -221,7 +224,7 @@ fn invalid_recordings_are_refused_and_leave_no_files() {
     assert!(place.fails(&cuda, 4).contains("cuda:7"));
 }
 
-/// A tokenizer of three words.
+/// A tokenizer with these three words.
 fn tokenizer(words: [&str; 3]) -> String {
     let vocab: Vec<String> = words.iter().enumerate().map(|(i, w)| format!("\"{w}\": {i}")).collect();
     format!(
@@ -250,7 +253,7 @@ fn checkpoints_read_with_their_own_tokenizer_and_end_with_their_own_token() {
     let stats: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&stats["prompt"]["total"], &stats["output"]["total"]), (&4.into(), &40.into()));
 
-    // With every token of the vocabulary as an end token, a text ends after its first token.
+    // Every token of the vocabulary is an end token, so a text ends after its first token.
     let all: Vec<String> = (0..160).map(|t| t.to_string()).collect();
     let config = format!("{{\"eos_token_id\": [{}]}}", all.join(", "));
     std::fs::write(place.path("target/generation_config.json"), config).unwrap();

@@ -1,8 +1,9 @@
-//! Questions that people asked: the answer below a comparison, a folder of questions, and invalid `[question]` tables.
+//! Questions that people asked about speculation, which an experiment answers: the answer below a comparison, a folder
+//! of questions, and invalid `[question]` tables.
 
 use crate::support::{self, EXPERIMENT, Place};
 
-/// A question about the shared experiment. Its answer holds for both values that are swept.
+/// A question about the shared experiment. Its answer holds for both swept values.
 const QUESTION: &str = r#"
 [question]
 thread = "someone/something#1"
@@ -42,7 +43,7 @@ fn the_answer_stands_below_the_comparison() {
 
 #[test]
 fn an_answer_that_depends_on_what_is_assumed_is_none() {
-    // The batch limit of 1 keeps the batch at 1, and the limit of 64 does not.
+    // A limit of 1 request keeps the batch at size 1. A limit of 64 does not.
     let sweep = |text: String| text.replacen("sweep = [8, 64]", "sweep = [1, 64]", 1);
     let measure = "measure = { gain = { metric = \"speedup\", policy = \"oracle-goodput\", over = [\"fixed-3\"] } }";
     let batch = "measure = { value = { metric = \"batch-size\", policy = \"fixed-3\" } }";
@@ -119,7 +120,7 @@ fn questions_about_missing_things_are_refused() {
     refused("id = \"length\"", "id = \"gain\"", &["another claim is called `gain` too"]);
 }
 
-/// The page of the documentation has every question that is shipped.
+/// The documentation's page must have every shipped question.
 #[test]
 fn the_page_has_every_question() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,17 +1,17 @@
-//! The commands of docs/recipes.md, run as printed in a folder with the files that the page names.
+//! Runs the commands of docs/recipes.md as the page prints them, in a folder with the files that the page names.
 
 use crate::support::Place;
 use std::process::Command;
 
 const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
 
-/// The blocks of a page in a language, without the fences.
+/// The code blocks of a page in one language, without the lines that fence them.
 fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("```{language}\n");
     page.split(fence.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-/// A `config.json` as Hugging Face has it, with the shape of Llama 3.1 8B.
+/// A `config.json` in Hugging Face's format, with the shape of Llama 3.1 8B.
 const CONFIG: &str = r#"{
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
@@ -31,7 +31,7 @@ fn every_command_of_the_recipes_runs() {
     std::fs::write(place.path("gateway.csv"), format!("start,in,out\n{dated}")).unwrap();
     let mut ran = 0;
     for line in blocks(&page, "sh").iter().flat_map(|block| block.lines()) {
-        // This command needs a checkout of the source; another test runs it.
+        // This command needs a checkout of the source. Another test runs it.
         if line.starts_with("foretoken policies new") {
             continue;
         }

@@ -3,7 +3,7 @@
 use crate::interrupted::{long, start};
 use crate::support::{Place, bytes_of};
 
-/// Runs `foretoken report` with arguments; it must succeed. Returns the page and stderr.
+/// Runs `foretoken report` with the arguments `args`, which must succeed. Returns the page and stderr.
 fn report(place: &Place, args: &[&str]) -> (String, String) {
     let output = place.foretoken().arg("report").args(args).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -40,7 +40,8 @@ fn the_page_has_notes_and_a_link_to_the_explorer() {
         page.contains("<li>adaspec: the policies&#x27; linear belief fits the target&#x27;s true cost badly"),
         "fixed lengths and oracles have no use for it: {page}"
     );
-    // The explorer opens with the acceptance of policies that choose lengths without information: seven in ten.
+    // The explorer opens with the acceptance that policies show whose choice of length uses no information: seven in
+    // ten.
     let state = page.split("href=\"explore.html#a=").nth(1).unwrap().split('"').next().unwrap();
     let (acceptance, batch) = state.split_once("&amp;n=").unwrap();
     assert!((acceptance.parse::<f64>().unwrap() - 0.7).abs() < 0.02 && batch.parse::<u32>().unwrap() >= 1, "{state}");
@@ -64,7 +65,7 @@ fn without_figures_there_is_no_page_until_it_is_asked_for() {
     place.run("out", &["--no-figures"]);
     assert!(!place.path("out/report").exists());
     report(&place, &["out"]);
-    // A complete run without a page gets one when it is resumed.
+    // If a complete run has no page, it gets one when it is resumed.
     let before = bytes_of(&place.path("out"));
     std::fs::remove_dir_all(place.path("out/report")).unwrap();
     place.run("out", &["--resume"]);
@@ -94,7 +95,7 @@ fn a_baseline_gives_paired_differences() {
     place.run("before", &["--no-figures"]);
     place.run("after", &["--no-figures", "--set", "engine.block_size=32", "--set", "seeds=[2, 3]"]);
     let (page, _) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
-    // Both experiments have five policies at two settings, and share one of two seeds.
+    // Both experiments have five policies at two settings, and they share one of their two seeds.
     for part in [
         "10 pairs",
         "<td>engine.block_size</td><td>16</td><td>32</td>",
@@ -149,7 +150,8 @@ fn missing_or_changed_files_are_named() {
         let path = place.path("out").join(name);
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        // The files needed to resume a run, to make its page and to pair it with a baseline.
+        // Each of these files is needed to resume a run, to make its page or to pair it with a baseline. If one is
+        // missing, the commands fail.
         for args in [&["report", "out"][..], &["run", "x.toml", "-o", "out", "--resume"]] {
             let error = place.fails(args, 2);
             assert!(error.contains(&format!("out: {name} is missing, and the manifest lists it")), "{error}");
@@ -167,14 +169,14 @@ fn missing_or_changed_files_are_named() {
         std::fs::write(&path, bytes).unwrap();
     }
     report(&place, &["out"]);
-    // Only `run` itself reads its figures.
+    // Only `run` itself reads the figures of a run.
     std::fs::remove_file(place.path("out/figures/speedup.svg")).unwrap();
     report(&place, &["out"]);
     let error = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
     assert!(error.contains("figures/speedup.svg is missing"), "{error}");
 }
 
-/// Every command that reads a manifest refuses an unknown or damaged one and prints no table.
+/// Every command that reads a manifest refuses a manifest of another schema or a damaged one, and prints no table.
 #[test]
 fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
     let place = Place::new();
@@ -207,7 +209,7 @@ fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
 
 const LEFT_OUT: &str = "; this run is left out, and --resume repeats it";
 
-/// A killed run leaves incomplete tables: its cells are read instead, and damaged cells are reported.
+/// A killed run leaves incomplete tables. Its finished cells are read instead, and damaged cells are reported.
 #[test]
 fn only_finished_cells_of_an_unfinished_run_are_read() {
     let place = long();
@@ -243,8 +245,8 @@ fn pages_of_other_programs_are_not_replaced() {
     assert_eq!(std::fs::read_to_string(place.path("site/index.html")).unwrap(), "mine");
 }
 
-/// `foretoken open` shows the newest page of a folder, or the page that is named. A script stands in for the desktop's
-/// opener and notes what it was asked to open.
+/// `foretoken open` shows the newest page of a folder, or the page that the user names. A script stands in for the
+/// desktop's opener and writes down the page that it gets.
 #[cfg(target_os = "linux")]
 #[test]
 fn open_shows_the_newest_page_of_a_folder() {

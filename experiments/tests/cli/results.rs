@@ -1,4 +1,4 @@
-//! Files and output of a run: folder, table, JSON. Equal runs give equal bytes.
+//! Files and output of a run: folder, table, JSON. Equal runs must give equal bytes.
 
 use crate::support::{Place, bytes_of};
 
@@ -61,7 +61,7 @@ fn json_is_one_document_with_the_same_numbers() {
     assert!(0.0 < low && low < mean && mean < high, "{low} {mean} {high}");
     assert_eq!(policies[4]["sees_hidden_truth"], true);
     assert_eq!(policies[4]["regret_to_oracle_goodput"]["mean"], 0.0);
-    // The AdaSpec bound is the baseline's own P90, so the baseline meets it in nine of ten requests.
+    // The AdaSpec bound is the P90 of the baseline itself, so the baseline meets it in nine of ten requests.
     assert!((policies[0]["slo_attainment"]["mean"].as_f64().unwrap() - 0.9).abs() < 0.01);
 }
 
@@ -106,7 +106,7 @@ fn a_complete_folder_is_not_run_again() {
 #[test]
 fn a_request_that_never_fits_is_rejected_and_shown() {
     let place = Place::new();
-    // 20 usable blocks of 16 tokens: the prompts of 128 fit, one of 400 would not.
+    // There are 20 usable blocks of 16 tokens. Prompts of 128 tokens fit, and a prompt of 400 tokens would not.
     std::fs::write(place.path("t.csv"), "t_s,input_tokens,output_tokens\n0.0,128,8\n1.0,400,8\n2.0,128,8\n").unwrap();
     let sets = [
         "--set",
@@ -151,7 +151,7 @@ fn options_that_a_complete_folder_cannot_serve_are_reported() {
     assert!(notes.contains("run without figures") && notes.contains("lacks the implied run"), "{notes}");
 }
 
-/// The resolved experiment in the results folder runs there and is the same experiment.
+/// The resolved experiment in the results folder can be run from this folder, and is the same experiment.
 #[test]
 fn the_resolved_experiment_runs_from_the_results_folder() {
     let place = Place::new();
@@ -169,7 +169,7 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
     assert_eq!(text("deep/out"), text("deep/again"));
 }
 
-/// Runs the shared experiment with each of these settings, which it does not use by itself.
+/// Runs the shared experiment with each of these settings, which it does not have itself.
 #[test]
 fn every_kind_of_part_runs() {
     let place = Place::new();
@@ -205,7 +205,7 @@ fn adaspec_conv_runs_on_real_traces() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("40 requests"));
 }
 
-/// The number in a column of a row of the table of `--why`, milliseconds.
+/// The number in a column of one row of the table that `--why` prints, in milliseconds.
 fn milliseconds(row: &str, column: usize) -> f64 {
     row.split_whitespace().filter(|w| !w.starts_with("+-")).nth(column).unwrap().parse().unwrap()
 }
@@ -220,7 +220,7 @@ fn why_splits_the_difference_to_plain_decoding() {
     assert_eq!(rows.len(), 6, "{why}");
     for row in rows {
         let parts: f64 = (2..10).map(|column| milliseconds(row, column)).sum();
-        // Nine numbers are rounded to one decimal, so their sum may be off by 9 · 0.05.
+        // The nine parts are rounded to one decimal, so their sum may be off by 9 · 0.05.
         assert!((parts - milliseconds(row, 1)).abs() < 0.46, "{row}");
         assert!(
             milliseconds(row, 2) < 0.0 && milliseconds(row, 3) > 0.0,
@@ -228,7 +228,7 @@ fn why_splits_the_difference_to_plain_decoding() {
         );
     }
     assert!(why.contains(" than plain decoding, mostly because of "), "{why}");
-    // A resumed run prints the same from the kept results, and `report.json` has exact parts.
+    // A resumed run prints the same text from the stored results. `report.json` has the parts without rounding.
     let again = place.run("out", &["--why", "--no-figures", "--resume"]);
     assert_eq!(again.split_once("\nWhy: ").unwrap().1, why);
     let json: serde_json::Value =

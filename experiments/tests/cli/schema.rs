@@ -1,5 +1,5 @@
-//! The JSON schema of experiments: the committed file is up to date, shipped experiments satisfy it, invalid ones do
-//! not.
+//! The JSON schema of experiments. The committed file must be up to date, shipped experiments must satisfy the schema,
+//! and invalid experiments must not.
 
 use crate::support::{EXPERIMENT, Place};
 use jsonschema::Validator;
@@ -16,19 +16,19 @@ fn text() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The schema, which must itself be valid.
+/// The schema, ready to check experiments. The schema itself must be valid.
 fn schema() -> Validator {
     let schema: Value = serde_json::from_str(&text()).unwrap();
     assert!(jsonschema::meta::is_valid(&schema));
     jsonschema::validator_for(&schema).unwrap()
 }
 
-/// Every violation of the schema, with its place and reason.
+/// Every violation of the schema in `value`, with place and reason.
 fn faults(schema: &Validator, value: &Value) -> Vec<String> {
     schema.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// TOML has infinity and JSON does not; it is converted to a finite number.
+/// TOML has infinity and JSON does not. Infinite numbers are replaced by a finite one.
 fn make_finite(value: &mut toml::Value) {
     match value {
         toml::Value::Float(x) if x.is_infinite() => *x = f64::MAX.copysign(*x),
@@ -49,7 +49,8 @@ fn faults_of_text(schema: &Validator, text: &str) -> Vec<String> {
 fn the_committed_schema_is_this_versions() {
     let committed = std::fs::read_to_string(shipped("experiment.schema.json")).unwrap();
     assert!(committed == text(), "experiments/experiment.schema.json is old: run .ci/refresh");
-    // Repeated parts make the schema longer but add no description, so the ratio of lines to descriptions shows them.
+    // Repeated parts make the schema longer, but add no descriptions. So the ratio of lines to descriptions limits
+    // repetition.
     let (lines, described) = (committed.lines().count(), committed.matches("\"description\"").count());
     assert!(lines < 4 * described, "{lines} lines for {described} descriptions: write once what is repeated");
 }
@@ -87,7 +88,7 @@ fn every_shipped_experiment_satisfies_it_and_names_it() {
     assert!(faults_of_text(&schema, EXPERIMENT).is_empty());
 }
 
-/// Every table that `policies defaults` prints satisfies the schema; so does a policy without settings.
+/// Every table that `policies defaults` prints satisfies the schema. A policy without settings does too.
 #[test]
 fn every_preset_satisfies_it() {
     let mut schema: Value = serde_json::from_str(&text()).unwrap();

@@ -1,4 +1,5 @@
-//! `foretoken serve`: clients of every kind, bad input, and a calibration on the served engine, which finds its costs.
+//! `foretoken serve`: clients of every kind, bad input, and a calibration on the served engine, which must find its
+//! costs.
 
 use crate::support::Place;
 use foretoken_recordings::step_log::LoggedStep;
@@ -8,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// An engine with passes of a few milliseconds. The experiment is used by `serve`, and as the workload of `observe`.
+/// An engine whose passes take a few milliseconds. `serve` runs this experiment, and `observe` sends its workload.
 const EXPERIMENT: &str = r#"
 name = "served"
 seeds = [5]
@@ -44,12 +45,12 @@ run_s = 2.5
 warm_up_requests = 1
 "#;
 
-/// A running `foretoken serve`, killed when the value is dropped.
+/// A running `foretoken serve`. It is killed when the value is dropped.
 struct Server {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
     address: SocketAddr,
-    /// The server's messages on stderr, up to the line with its address.
+    /// The messages of the server on stderr, up to the line that has its address.
     said: String,
 }
 
@@ -72,7 +73,7 @@ impl Server {
         Server { child, stderr, address, said }
     }
 
-    /// Sends a request, a GET if `body` is empty and otherwise a POST, and returns the connection.
+    /// Sends a request and returns the connection. The request is a GET if `body` is empty, otherwise a POST.
     fn send(&self, path: &str, body: &str) -> TcpStream {
         let mut connection = TcpStream::connect(self.address).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -102,7 +103,7 @@ impl Server {
         line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
     }
 
-    /// Ends the server as Ctrl-C does. Returns its last messages.
+    /// Ends the server with the signal of Ctrl-C. Returns its last messages.
     fn end(mut self) -> String {
         assert!(Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success());
         let mut said = String::new();
@@ -119,7 +120,7 @@ impl Drop for Server {
     }
 }
 
-/// The status and the body of an HTTP answer; a chunked body is joined.
+/// The status and the body of an HTTP answer. The parts of a chunked body are joined.
 fn read(connection: &mut TcpStream) -> (u16, String) {
     let mut all = String::new();
     connection.read_to_string(&mut all).unwrap();
@@ -179,7 +180,7 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     let so_far: Vec<u64> = events.iter().map(|e| e["usage"]["completion_tokens"].as_u64().unwrap()).collect();
     assert!(so_far.is_sorted() && so_far.last() == Some(&20), "{so_far:?}");
 
-    // Without ignore_eos, an answer ends at an output length of the experiment's workload.
+    // Without `ignore_eos`, an answer ends at an output length that the experiment's workload has.
     let by_itself = server.json("/v1/completions", r#"{"prompt": [1, 2, 3], "max_tokens": 900}"#);
     assert_eq!(
         (&by_itself["choices"][0]["finish_reason"], &by_itself["usage"]["prompt_tokens"]),
@@ -189,7 +190,7 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     assert_eq!(server.json("/version", "")["version"], "0.32.0+foretoken");
     assert_eq!(server.ask("/health", "").0, 200);
 
-    // A prompt that comes again is in the prefix cache, but for its last block.
+    // If a prompt comes again, all of it but its last block is in the prefix cache.
     let long = format!("{{\"prompt\": \"{}\", \"max_tokens\": 4}}", "0123456789abcdef".repeat(40));
     server.json("/v1/completions", &long);
     let again = server.json("/v1/completions", &long);
@@ -205,8 +206,8 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     let steps: Vec<LoggedStep> = log.lines().map(|line| LoggedStep::read(line).unwrap().unwrap()).collect();
     assert_eq!(steps.iter().map(|step| step.context_requests).sum::<u32>(), 6);
     assert!(steps.iter().map(|step| step.iteration).eq(0..steps.len() as u64));
-    // A step of one request that verifies three drafts: 6 ms, 0.04 ms for each of 4 tokens, and three draft passes of
-    // 0.6 ms.
+    // A step of one request that verifies three drafts. It takes 6 ms, 0.04 ms for each of 4 tokens, and 0.6 ms for
+    // each of three draft passes.
     let decode = steps.iter().find(|step| step.generation_requests == 1 && step.context_requests == 0).unwrap();
     assert_eq!(decode.generation_tokens, 4);
     assert!((decode.elapsed_s - (0.00616 + 3.0 * 0.0006)).abs() < 0.0001, "{decode:?}");
@@ -227,12 +228,13 @@ fn what_cannot_be_served_is_refused_and_clients_may_leave() {
         let (is, text) = server.ask(path, body);
         assert!(is == status && text.contains(said), "{body}: {is} {text}");
     }
-    // Eight requests run and two wait; a further one is refused.
+    // Eight requests run and two wait. One more request is refused.
     let endless = r#"{"prompt": "x", "max_tokens": 1000, "ignore_eos": true, "stream": true}"#;
     let clients: Vec<TcpStream> = (0..10)
         .map(|i| {
             let client = server.send("/v1/completions", endless);
-            // The next request is sent when this one runs (or eight do), so that it is certain which requests run.
+            // The next request is sent only when this one runs, or when eight requests run. So it is certain which
+            // requests run.
             let begun = Instant::now();
             while server.metric("vllm:num_requests_running", "") < f64::from(i + 1).min(8.0) {
                 assert!(begun.elapsed() < Duration::from_secs(20), "request {i} does not run");
@@ -254,7 +256,7 @@ fn what_cannot_be_served_is_refused_and_clients_may_leave() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(server.metric("vllm:kv_cache_usage_perc", ""), 0.0);
-    // A client that is still there when the server ends sees its stream break off.
+    // If a client is still connected when the server ends, its stream breaks off.
     let mut last = server.send("/v1/completions", endless);
     let mut first = [0; 64];
     last.read_exact(&mut first).unwrap();
@@ -286,8 +288,8 @@ fn settings_that_no_server_has_are_refused() {
     }
 }
 
-/// Observing the served engine and calibrating on the recordings recovers the costs of its experiment. The step log has
-/// the simulated times, so a busy machine changes none of these numbers.
+/// `observe` on the served engine and `calibrate` on the recordings must recover the costs of the experiment. The step
+/// log has the simulated times, so a busy machine changes none of these numbers.
 #[test]
 fn the_law_of_a_served_engine_comes_back() {
     let place = Place::holding(&EXPERIMENT.replace("prefix_caching = true", "prefix_caching = false"));
@@ -307,7 +309,7 @@ fn the_law_of_a_served_engine_comes_back() {
     }
     let done = place.foretoken().arg("calibrate").args(&runs).args(["-o", "cal"]).output().unwrap();
     let error = String::from_utf8_lossy(&done.stderr).into_owned();
-    // A machine that is too busy for the requests' own times makes the verdict "not trusted" (exit code 3).
+    // If the machine is too busy, the requests' own times are wrong. The verdict is then "not trusted" (exit code 3).
     assert!(matches!(done.status.code(), Some(0 | 3)), "{error}");
     let profile: toml::Table = std::fs::read_to_string(place.path("cal/profile.toml")).unwrap().parse().unwrap();
     let near = |what: &str, found: &toml::Value, law: f64, within: f64| {
@@ -324,7 +326,7 @@ fn the_law_of_a_served_engine_comes_back() {
         let tokens = pass[0].as_integer().unwrap();
         near(&format!("target pass of {tokens}"), &pass[1], 0.006 + 4e-5 * tokens as f64, 0.02);
     }
-    // The server warns of an edited profile, as every command does.
+    // The server warns about an edited profile, as every command does.
     let mut edited = std::fs::read_to_string(place.path("cal/profile.toml")).unwrap();
     edited.insert_str(0, "# mine\n");
     std::fs::write(place.path("cal/mine.toml"), edited).unwrap();

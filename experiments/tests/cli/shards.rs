@@ -1,11 +1,11 @@
-//! Runs in shards, in any order and on several processes, some killed, failed or given twice. Merged, they equal a run
-//! on one machine.
+//! Runs in shards: in any order, on several processes, some shards killed, failed or given twice. When merged, they
+//! must equal a run on one machine.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
-/// A sweep over loads whose bound is scaled from the first load, on a trace with a relative path.
+/// A sweep over loads, on a trace with a relative path. The SLO bound of all loads is scaled from the first load.
 const ON_A_TRACE: &str = r#"name = "parted"
 seeds = [1, 2, 3]
 policies = [{ fixed = { k = { sweep = [1, 3] } } }, { adaspec = {} }, { oracle-goodput = {} }]
@@ -39,7 +39,7 @@ fn on_a_trace() -> Place {
     place
 }
 
-/// Runs `foretoken run x.toml --shard … -o shared/out`; it must succeed.
+/// Runs the shard `which` of `x.toml` into `shared/out`, which must succeed.
 fn shard(place: &Place, which: &str, more: &[&str]) {
     let output =
         place.foretoken().args(["run", "x.toml", "-o", "shared/out", "--shard", which]).args(more).output().unwrap();
@@ -59,8 +59,8 @@ fn listed(place: &Place) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Asserts that the merged folder equals the folder of a run on one machine. Both folders have the same depth, so that
-/// the relative path of the trace is the same in both.
+/// Asserts that the merged folder equals the results folder of a run on one machine. Both folders have the same depth,
+/// so that the trace has the same relative path in both.
 fn is_that_of_one_machine(place: &Place, printed: &str) {
     assert_eq!(printed, place.run("one/out", &["--overwrite"]));
     let (parted, whole) = (bytes_of(&place.path("shared/out")), bytes_of(&place.path("one/out")));
@@ -72,7 +72,7 @@ fn is_that_of_one_machine(place: &Place, printed: &str) {
 
 #[test]
 fn merged_shards_equal_a_run_on_one_machine() {
-    // Two sweeps. The first in the file is not the first in the alphabet.
+    // An experiment with two sweeps. The sweep that is first in the file is not first in the alphabet.
     let two_sweeps = on_a_trace();
     let text = ON_A_TRACE.replace("max_num_seqs = 8", "max_num_seqs = { sweep = [8, 2] }");
     std::fs::write(two_sweeps.path("x.toml"), text).unwrap();
@@ -92,15 +92,15 @@ fn merged_shards_equal_a_run_on_one_machine() {
         );
         let printed = merged(&place);
         is_that_of_one_machine(&place, &printed);
-        // A second merge and a late shard find nothing to do.
+        // A second merge finds nothing to do. A shard that is run again after the merge finds nothing to do either.
         assert_eq!(merged(&place), printed);
         shard(&place, order[0], &["--resume"]);
         is_that_of_one_machine(&place, &printed);
     }
 }
 
-/// One process per shard, all started at once in a folder that does not exist yet; there are more shards than
-/// comparisons.
+/// All shards start at the same time, each in its own process, in a folder that does not exist yet. There are more
+/// shards than comparisons.
 #[test]
 fn shards_begin_at_once() {
     let place = on_a_trace();
@@ -132,7 +132,8 @@ fn merge_lists_missing_cells_and_their_commands_complete_them() {
         assert!(said.contains(&command), "{said}");
     }
     assert!(said.contains("10 (not begun)"), "{said}");
-    // A shard killed halfway: half of its cells are missing, and its mark says that it is incomplete.
+    // This makes a shard look killed halfway: half of its cells are missing, and its progress file says that it is
+    // incomplete.
     shard(&place, "2/3", &[]);
     let mark = place.path("shared/out/shards/2-of-3.json");
     let text = std::fs::read_to_string(&mark).unwrap();
@@ -150,7 +151,7 @@ fn merge_lists_missing_cells_and_their_commands_complete_them() {
     is_that_of_one_machine(&place, &printed);
 }
 
-/// A failed cell is kept with its exit code and the others run. It runs again only on request.
+/// If a cell fails, it is kept with its exit code, and the other cells run. It runs again only on request.
 #[test]
 fn failures_are_kept_and_tried_again_when_asked() {
     let place = Place::holding(
@@ -171,7 +172,8 @@ fn failures_are_kept_and_tried_again_when_asked() {
         said.contains("failed: autoregressive, engine.num_gpu_blocks = 4, seed 1") && said.contains("--retry-failed"),
         "{said}"
     );
-    // Resumed without the option, it is not tried again: its file is unchanged.
+    // If the run is resumed without the option `--retry-failed`, the failed cell is not tried again: its file is
+    // unchanged.
     let age = || std::fs::metadata(place.path("shared/out/cells/v0-s0-p0.failure.json")).unwrap().modified().unwrap();
     let before = age();
     place.fails(&[&args[..], &["--resume"]].concat(), 2);
@@ -180,7 +182,7 @@ fn failures_are_kept_and_tried_again_when_asked() {
     assert!(age() > before);
 }
 
-/// A cell that failed for want of memory succeeds with more.
+/// A cell that failed because memory was short succeeds when it gets more memory.
 #[test]
 fn cells_that_failed_for_memory_succeed_with_more() {
     let place = on_a_trace();
@@ -220,7 +222,7 @@ fn shards_of_different_runs_are_not_merged() {
         let found = run(more);
         assert!(found.contains(said), "{more:?}: {found}");
     }
-    // A shard of another run, copied by hand.
+    // The progress file of a shard of another run, copied here by hand.
     let other = place.path("shared/out/shards/2-of-2.json");
     let mark = std::fs::read_to_string(place.path("shared/out/shards/1-of-2.json")).unwrap();
     let as_second = mark.replace("\"index\": 1", "\"index\": 2");
@@ -235,14 +237,14 @@ fn shards_of_different_runs_are_not_merged() {
         assert!(found.contains(said), "{from}: {found}");
     }
     std::fs::remove_file(&other).unwrap();
-    // The trace has changed since.
+    // The trace has changed since the shards ran.
     let trace = place.path("traces/t.csv");
     let whole = std::fs::read_to_string(&trace).unwrap();
     std::fs::write(&trace, whole.replace("0.0,40,10", "0.0,41,10")).unwrap();
     let said = place.fails(&["merge", "shared/out"], 2);
     assert!(said.contains("are not those that its shards read"), "{said}");
     std::fs::write(&trace, whole).unwrap();
-    // The run was begun by another version.
+    // Another version of Foretoken began the run.
     place.edit_manifest("shared/out", |manifest| manifest["version"] = "0.0.9".into());
     let said = place.fails(&["merge", "shared/out"], 2);
     assert!(said.contains("was begun by Foretoken 0.0.9"), "{said}");
@@ -255,7 +257,7 @@ fn shards_of_different_runs_are_not_merged() {
     assert!(said.contains("is no results folder"), "{said}");
 }
 
-/// A running shard and a running merge hold locks; marks of killed processes hold none.
+/// A running shard and a running merge hold a lock each. The files of killed processes hold none.
 #[test]
 fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
     let place = on_a_trace();
@@ -283,7 +285,7 @@ fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
     is_that_of_one_machine(&place, &printed);
 }
 
-/// Runs in the folder of `place` each command that `merge` printed.
+/// Runs each command that `merge` printed, in the folder of `place`.
 fn follow(place: &Place, said: &str) {
     let commands: Vec<&str> = said.lines().filter_map(|line| line.trim().strip_prefix("foretoken ")).collect();
     assert!(!commands.is_empty(), "{said}");
@@ -293,7 +295,8 @@ fn follow(place: &Place, said: &str) {
     }
 }
 
-/// If a cell of a finished shard is damaged in any way, `merge` names file and cell, and its command repairs it.
+/// If a cell of a finished shard is damaged in any way, `merge` names the file and the cell and prints a command. This
+/// command repairs the cell.
 #[test]
 fn a_damaged_cell_is_named_and_can_be_run_again() {
     let whole = on_a_trace();
@@ -352,7 +355,7 @@ fn a_damaged_cell_is_named_and_can_be_run_again() {
     }
 }
 
-/// A complete shard with a damaged cell is not taken as complete, and runs again only on request.
+/// If a cell of a complete shard is damaged, the shard does not count as complete. It runs again only on request.
 #[test]
 fn a_complete_shard_with_a_damaged_cell_is_reported() {
     let place = on_a_trace();
@@ -362,7 +365,7 @@ fn a_complete_shard_with_a_damaged_cell_is_reported() {
     assert!(said.contains("some of its cells are now damaged or missing") && said.contains("--resume"), "{said}");
 }
 
-/// Files that other programs put into a results folder are reported and never removed.
+/// If other programs put files into a results folder, these files are reported and never removed.
 #[test]
 fn foreign_files_in_a_results_folder_stay() {
     let place = on_a_trace();

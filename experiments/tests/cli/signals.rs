@@ -1,7 +1,8 @@
-//! Ctrl-C in every command, at every moment: it prints "interrupted", exits with 130 and leaves no half-written file.
+//! Ctrl-C in every command, at every moment: the command prints "interrupted", exits with 130 and leaves no
+//! half-written file.
 //!
-//! A named pipe stops a command at a known place: the command waits until the test opens the other end. The test does
-//! so once it knows that the command waits, and never writes data.
+//! A named pipe stops a command at a known place: the command waits until the test opens the other end of the pipe. The
+//! test opens it when it knows that the command waits, and never writes data.
 #![cfg(unix)]
 
 use crate::interrupted::{long, start};
@@ -31,7 +32,7 @@ fn interrupted(child: Child) -> Output {
     output
 }
 
-/// Every half-written file below a folder. No file is opened, since a pipe would block.
+/// Every half-written file below a folder. The function opens no file, because opening a pipe would block.
 fn partial_files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = |path: PathBuf| if path.is_dir() { partial_files(&path) } else { vec![path] };
@@ -59,7 +60,7 @@ fn every_command_ends_on_ctrl_c() {
         let place = Place::new();
         pipe(&place, file);
         let child = spawn(&place, &line.split(' ').collect::<Vec<_>>());
-        // Opening a named pipe waits until the command has opened the other end.
+        // Opening a named pipe waits until the command has opened the other end of it.
         let _held = File::options().write(true).open(place.path(file)).unwrap();
         interrupted(child);
         std::fs::remove_file(place.path(file)).unwrap();
@@ -81,7 +82,8 @@ fn half_written_files_are_removed_on_ctrl_c() {
     assert!(!place.path("big.jsonl").exists());
 
     place.run("out", &["--no-figures"]);
-    // The timeline is written to a temporary file beside its name, here a pipe, until its reader is gone.
+    // The timeline is first written to a temporary file beside its final name. Here this file is a pipe, so the command
+    // waits until the reader is gone.
     pipe(&place, "t.json.partial");
     let child = spawn(&place, &["export", "perfetto", "out", "-o", "t.json"]);
     let _held = File::open(place.path("t.json.partial")).unwrap();
@@ -89,14 +91,15 @@ fn half_written_files_are_removed_on_ctrl_c() {
     assert!(!place.path("t.json.partial").exists() && !place.path("t.json").exists());
 }
 
-/// Interrupts a run after its cells, while it writes tables; resuming gives the bytes of an undisturbed run.
+/// Interrupts a run after its cells, while it writes tables. A resumed run must give the bytes of an undisturbed run.
 #[test]
 fn a_run_interrupted_while_writing_tables_is_resumed() {
     let place = long();
     let mut begun = start(&place);
     begun.kill().unwrap();
     begun.wait().unwrap();
-    // The first table goes into a pipe, which is too small for it, so the command waits in the midst of the table.
+    // The first table is written into a pipe, which holds less than the table. So the command waits in the middle of
+    // the table.
     pipe(&place, "out/requests.parquet.partial");
     let child = spawn(&place, &["run", "x.toml", "-o", "out", "--resume", "--no-figures"]);
     let _held = File::open(place.path("out/requests.parquet.partial")).unwrap();

@@ -1,4 +1,4 @@
-//! A small experiment in a folder of its own, and functions that run the program on it.
+//! A small experiment in a folder of its own, and functions that run the program in this folder.
 
 use assert_cmd::Command;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ adaspec-scale = 1.0
 steps = true
 "#;
 
-/// A temporary folder with an experiment in it, `x.toml`; it is removed when the value is dropped.
+/// A temporary folder with an experiment in the file `x.toml`. The folder is removed when the value is dropped.
 pub struct Place {
     dir: tempfile::TempDir,
 }
@@ -54,7 +54,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Changes the manifest of a results folder and seals it again.
+    /// Changes the manifest of a results folder and renews its seal, so that it does not count as edited.
     pub fn edit_manifest(&self, out: &str, edit: impl FnOnce(&mut serde_json::Value)) {
         let path = self.path(out).join("manifest.json");
         let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -71,7 +71,7 @@ impl Place {
         command
     }
 
-    /// Runs `foretoken run x.toml -o OUT` with more arguments; it must succeed. Returns stdout.
+    /// Runs `foretoken run x.toml -o OUT` with the arguments `more`, which must succeed. Returns stdout.
     pub fn run(&self, out: &str, more: &[&str]) -> String {
         let output = self.foretoken().args(["run", "x.toml", "-o", out]).args(more).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -88,8 +88,8 @@ impl Place {
     }
 }
 
-/// Asserts that the experiment `text` with `from` replaced by `to` is refused before anything runs, with a message that
-/// has every part of `says`.
+/// Replaces `from` by `to` in the experiment `text`. Asserts that the result is refused before anything runs, with a
+/// message that has every part of `says`.
 pub fn refused(text: &str, from: &str, to: &str, says: &[&str]) {
     assert!(text.contains(from), "{from} is not in the experiment");
     let place = Place::holding(&text.replacen(from, to, 1));
@@ -100,8 +100,8 @@ pub fn refused(text: &str, from: &str, to: &str, says: &[&str]) {
     }
 }
 
-/// Every file below a folder with its bytes. The manifest's timing and seal, and the script file that repeats the
-/// timing for the page, are left out.
+/// Every file below a folder, with its bytes. The timing and the seal of the manifest are left out, and the script file
+/// that repeats the timing for the page.
 pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     collect(folder, "", &mut all);

@@ -1,12 +1,13 @@
-//! `foretoken validate`: the token flow of a live run equals its simulation's. Times are reported, but not judged
-//! here.
+//! `foretoken validate`: the token flow (drafted, verified and accepted tokens) of a live run equals that of its
+//! simulation. Times are reported, but this test does not judge them.
 
 use crate::live::{LIVE, begun};
 use crate::support::Place;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// An experiment short enough for a test, with time bounds so wide that only errors in the token flow can break them.
+/// An experiment that is short enough for a test. Its bounds on times are so wide that only errors in the token flow
+/// can break a bound.
 const VALIDATE: &str = r#"
 [validate]
 loads = [0.6]
@@ -28,15 +29,16 @@ fn experiment() -> String {
     LIVE.replace("requests = 12", "requests = 2000") + VALIDATE
 }
 
-/// Asserts what must be exact in every run: the replay on recorded times, and the acceptance of rounds that live run
-/// and simulation drafted alike.
+/// Asserts what must be exact in every run. The replay with the recorded times must equal the run, and rounds that the
+/// live run and the simulation drafted alike must have equal acceptance.
 fn exact(validation: &Value) {
     for cell in validation["cells"].as_array().unwrap() {
         let (name, flow) = (format!("{}, {}", cell["policy"], cell["load"]), &cell["flow"]);
         assert_eq!(cell["replay_parted"], Value::Null, "{name}");
         assert_eq!(flow["other_acceptance"], 0, "{name}: {flow}");
         assert!(flow["rounds"].as_u64() > Some(0) && flow["shared_rounds"].as_u64() > Some(0), "{name}: {flow}");
-        // Policies that do not depend on the clock must repeat each request's whole flow under any schedule.
+        // For policies that do not depend on the clock, each request must have the same rounds in the live run and in
+        // the simulation, whatever the schedule is.
         if ["autoregressive", "fixed-3"].contains(&cell["policy"].as_str().unwrap()) && cell["parts"] == json!([]) {
             assert_eq!(flow["same_requests"], flow["requests"], "{name}: {flow}");
             assert_eq!(cell["missed"]["invented"], 0, "{name}");
@@ -49,15 +51,16 @@ fn simulation_and_device_have_the_same_token_flow() {
     let place = Place::holding(&experiment());
     let output = place.foretoken().args(["validate", "x.toml", "-o", "out", "--format", "json"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // The ranking depends on times, so it is not asserted on a busy machine.
+    // The ranking of policies depends on times. On a busy machine it may be wrong, so it is not asserted.
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{stderr}");
     let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
     exact(&validation);
-    // A closed and an open loop of each policy, each in two pieces.
+    // Each policy has a closed and an open loop, and each of these has two pieces (a live run and its repeat).
     assert_eq!(validation["cells"].as_array().unwrap().len(), 3 * 2 + 2);
     assert_eq!(validation["counted"], json!([16, 16]));
     assert!(validation["rule"].as_str().unwrap().contains("whatever its runs say; probed: target 1 x 1 at "));
-    // Policies believed a profile that was measured before the runs; the predicting profile continues it.
+    // The policies used a profile that was measured before the runs. The profile that predicts the runs continues this
+    // one.
     let measured =
         |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap().matches("passes = ").count();
     assert!(measured("belief.toml") > 0 && measured("profile.toml") > 0);
@@ -79,7 +82,7 @@ fn simulation_and_device_have_the_same_token_flow() {
         assert!(page.contains(part), "{part}");
     }
 
-    // A second comparison runs nothing and finds the same results.
+    // A second comparison runs nothing and must give the same results.
     let again = place.foretoken().args(["validate", "out", "-o", "again", "--format", "json"]).output().unwrap();
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     for part in ["cells", "drift", "repeats", "regions", "counted", "caveats"] {
@@ -89,7 +92,8 @@ fn simulation_and_device_have_the_same_token_flow() {
     pieces_count_by_their_probes(&place);
 }
 
-/// Changes the probes of the pieces that `which` (cell, piece) selects in `runs.json`, and seals the file again.
+/// Changes the probes of some pieces in `runs.json`, as if the machine had become slow, and renews the file's seal.
+/// `which(cell, piece)` selects the pieces.
 fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     let path = place.path("out/runs.json");
     let mut runs: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -106,7 +110,8 @@ fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     std::fs::write(&path, foretoken_intact::seal::seal(foretoken_intact::seal::Syntax::Json, &text)).unwrap();
 }
 
-/// Changed probes pretend that the machine was busy; they alone decide which pieces count.
+/// The changed probes look as if the machine was busy. The probes alone decide which pieces (a live run and its repeat)
+/// count.
 fn pieces_count_by_their_probes(place: &Place) {
     disturb(place, |cell, n| (cell, n) == (1, 0) || cell == 4);
     let (code, stdout, stderr) = compared(place, &["--format", "json"]);
@@ -159,7 +164,7 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     let cells = validation["cells"].as_array().unwrap();
     assert_eq!((cells.len(), &cells[0]["parts"][0]["requests"]), (1, &3000.into()));
     assert!(cells[0]["parts"][0]["seconds"].as_f64() > Some(0.0));
-    // The first line of every output format says that only a part of the runs was made.
+    // The first line of every output format must say that only a part of the runs was made.
     let caveat = validation["caveats"][0].as_str().unwrap();
     let begins = "PART OF THE RUNS: 1 of 3 runs were begun; autoregressive, as run: ";
     assert!(caveat.starts_with(begins) && caveat.contains(" of 3000 requests ended in the "), "{caveat}");
@@ -177,7 +182,7 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     assert!(notes.contains("the live run is a part") && notes.contains("the machine was not probed"), "{notes}");
 }
 
-/// The unfinished piece is reported, and the pieces before it are compared.
+/// The unfinished piece (a live run and its repeat) is reported, and the pieces before it are compared.
 #[test]
 fn a_killed_validation_is_compared_as_far_as_it_went() {
     let place = Place::holding(&experiment().replace("pieces = 2", "pieces = 40"));
@@ -188,7 +193,7 @@ fn a_killed_validation_is_compared_as_far_as_it_went() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // All pieces of the first round exist, and some of the second.
+    // The test waits until all pieces of the first round and some of the second round exist.
     let tapes = || std::fs::read_dir(place.path("out/tapes")).map_or(0, Iterator::count);
     while tapes() < 25 {
         assert!(child.try_wait().unwrap().is_none(), "the validation ended before it could be killed");
@@ -211,7 +216,8 @@ fn a_killed_validation_is_compared_as_far_as_it_went() {
     assert_eq!(unended.filter(|p| p["standing"] == "unended").count() as u64, made - counted);
 }
 
-/// Compares the runs in `out` with `lines` as the table of tolerances. The experiment's file is restored afterwards.
+/// Compares the runs in `out`, with `lines` as the experiment's table of tolerances. Restores the experiment's file
+/// afterwards.
 fn with_tolerance(place: &Place, lines: &str) -> (Option<i32>, String, String) {
     let path = place.path("out/experiment.toml");
     let kept = std::fs::read_to_string(&path).unwrap();
@@ -224,7 +230,8 @@ fn with_tolerance(place: &Place, lines: &str) -> (Option<i32>, String, String) {
     found
 }
 
-/// A live run and its simulation never agree to 1e-12. This breaks the bound only if the repeats count as equal.
+/// A live run and its simulation never agree to 1e-12. The bound counts as broken only if the repeats of the live run
+/// count as equal.
 fn a_bound_on_numbers_that_repeat_decides(place: &Place) {
     let (code, stdout, stderr) = with_tolerance(place, "tpot = 1e-12\nsteady = 1e9\nrepeats = 1e9");
     assert_eq!(code, Some(3), "{stderr}");
@@ -290,7 +297,7 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
         assert!(stderr.contains("tapes/v0-s0-p1.tape: "), "{stderr}");
         stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "")
     };
-    // A flipped bit at places all over the file, one in the length of a frame, and then the file cut at several
+    // A bit is flipped at many places of the file, and once in the length of a frame. Then the file is cut at several
     // lengths.
     for at in (0..good.len()).step_by(good.len() / 24) {
         let mut other = good.clone();
@@ -310,7 +317,8 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
         let said = refused(&good[..keep]);
         assert!(said.contains("its run had ended, and it was cut since") || keep < second, "{said}");
     }
-    // Cut at the end of a whole frame. The folder lists the run as ended, so this is damage and not a kill.
+    // The file is cut at the end of a whole frame. The folder lists the run as ended, so this is damage and not the
+    // effect of a kill.
     let boundary = boundaries(&good);
     let said = refused(&good[..boundary[boundary.len() - 2]]);
     assert!(said.contains("it was cut since: it ends behind frame") && said.contains("without an end"), "{said}");
@@ -321,7 +329,7 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
     let (code, _, stderr) = compared(&place, &[]);
     assert!(code == Some(2) && stderr.contains("tapes/v0-s0-p1.tape is missing"), "{stderr}");
 
-    // On request, the part before the damage is compared, and the first line says how much that is.
+    // With `--intact`, the part before the damage is compared. The first line says how much of the run this is.
     let mut damaged = good.clone();
     damaged[good.len() * 2 / 3] ^= 4;
     std::fs::write(&tape, &damaged).unwrap();
@@ -347,14 +355,15 @@ fn boundaries(file: &[u8]) -> Vec<usize> {
     all
 }
 
-/// An unfinished recording cut at many lengths counts as a part, or as empty, but never as a whole run.
+/// A recording of an unfinished run, cut at many lengths, counts as a part of a run or as empty, but never as a whole
+/// run.
 #[test]
 fn a_cut_recording_counts_as_partial_at_every_length() {
     let place = Place::holding(LIVE);
     let set = ["--set", "policies=[{ fixed = { k = 3 } }]"];
     let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).args(set).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    // The folder as it was before the second run had ended.
+    // The folder is changed to what it was before the second run had ended.
     place.edit_manifest("out", |manifest| {
         manifest["complete"] = false.into();
         manifest["files"].as_object_mut().unwrap().remove("tapes/v0-s0-p1.tape").unwrap();
@@ -371,7 +380,8 @@ fn a_cut_recording_counts_as_partial_at_every_length() {
         assert!(first.starts_with("PART OF THE RUNS: 2 of 2 runs were begun; fixed-3, as run: "), "{first}");
         assert!(first.contains("requests ended in the") && first.contains("it was killed or cut: "), "{first}");
     }
-    // The first run has ended, so its recording must be whole: a kill can cut only the run that was going on.
+    // The first run has ended, so its recording must be complete. A kill can cut only the recording of the run that was
+    // in progress.
     let ended = place.path("out/tapes/v0-s0-p0.tape");
     let other = std::fs::read(&ended).unwrap();
     std::fs::write(&ended, &other[..other.len() - 3]).unwrap();

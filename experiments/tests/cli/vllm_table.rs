@@ -1,4 +1,4 @@
-//! `export vllm`: rows from whole closed loops over all seeds, and messages about batch sizes without a row.
+//! `export vllm`: each row comes from whole closed loops over all seeds. Batch sizes without a row get a message.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
@@ -8,7 +8,7 @@ fn one() -> Place {
     Place::holding(&EXPERIMENT.replace("{ sweep = [8, 64] }", "64"))
 }
 
-/// Runs `foretoken export vllm x.toml` with more arguments: the JSON and stderr.
+/// Runs `foretoken export vllm x.toml` with the arguments `more`. Returns the JSON and stderr.
 fn table(place: &Place, more: &[&str]) -> (Value, String) {
     let output = place.foretoken().args(["export", "vllm", "x.toml"]).args(more).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -16,7 +16,7 @@ fn table(place: &Place, more: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&output.stdout).unwrap(), said)
 }
 
-/// The output line of a batch size.
+/// The line for one batch size in the messages on stderr.
 fn row(said: &str, size: u32) -> &str {
     let found = said.lines().find(|l| l.split_whitespace().next() == Some(&size.to_string()));
     found.unwrap_or_else(|| panic!("no row {size} in\n{said}"))
@@ -24,7 +24,8 @@ fn row(said: &str, size: u32) -> &str {
 
 #[test]
 fn the_best_table_goes_out_as_vllms_config() {
-    // Tokens are cheap at first and expensive in large batches, so the best length falls with the batch size.
+    // Tokens are cheap in small batches and expensive in large ones, so the best draft length falls with the batch
+    // size.
     let place =
         Place::holding(&EXPERIMENT.replace("gamma_s = 55e-6", "gamma_s = 400e-6").replace("{ sweep = [8, 64] }", "64"));
     let args = ["export", "vllm", "x.toml", "--batch-sizes", "1,8,32", "--method", "eagle", "--model", "draft"];
@@ -37,7 +38,7 @@ fn the_best_table_goes_out_as_vllms_config() {
     assert!(table.len() > 1 && k(0) > k(table.len() - 1), "{config}");
     assert_eq!(config["num_speculative_tokens"].as_u64(), Some(k(0)));
     assert_eq!((&config["method"], &config["model"]), (&"eagle".into(), &"draft".into()));
-    // The written configuration can be run as it is.
+    // An experiment can run with the written configuration.
     let policy = format!(
         "policies=[{{ vllm-dynamic = {{ num_speculative_tokens_per_batch_size = {} }} }}]",
         Value::from(table.clone())
@@ -63,7 +64,7 @@ fn rows_come_from_all_seeds_and_one_seed_has_no_intervals() {
 
 #[test]
 fn unreachable_batch_sizes_are_reported_and_left_out() {
-    // One batch size beyond the engine's limit, and one beyond any limit.
+    // The third batch size is beyond the engine's limit, and the fourth is beyond any limit.
     let args = ["--batch-sizes", "4,16,32,1000000", "--set", "engine.max_num_seqs=16"];
     let (config, said) = table(&one(), &args);
     let ranges = config["num_speculative_tokens_per_batch_size"].as_array().unwrap();
@@ -80,8 +81,8 @@ fn unreachable_batch_sizes_are_reported_and_left_out() {
     assert!(place.fails(&args, 2).contains("sizes up to 4096 are tried"));
 }
 
-/// 100 blocks hold twelve prompts of 128 tokens, and fewer requests once they have grown to 192. The table's batch
-/// sizes are the numbers of scheduled requests, not of clients.
+/// 100 blocks hold twelve requests with prompts of 128 tokens, and fewer requests when they have grown to 192 tokens.
+/// The batch sizes in the table are numbers of scheduled requests, not of clients.
 #[test]
 fn a_row_stands_for_the_batch_size_that_its_loop_schedules() {
     let (config, said) = table(&one(), &["--batch-sizes", "4,11,12,40", "--set", "engine.num_gpu_blocks=100"]);
@@ -93,7 +94,8 @@ fn a_row_stands_for_the_batch_size_that_its_loop_schedules() {
     assert_eq!(ranges.last().unwrap()[1], scheduled, "{config}");
 }
 
-/// Requests of one length on a server with linear costs: prompt and output tokens, acceptance, seconds of a draft pass.
+/// The experiment with requests of one length on a server with linear costs. `rate` is the acceptance, `draft_s` the
+/// seconds of a draft pass.
 fn one_length(prompt: u32, output: u32, rate: f64, draft_s: f64) -> Place {
     Place::holding(&format!(
         "name = 'one-length'
@@ -109,14 +111,14 @@ fn one_length(prompt: u32, output: u32, rate: f64, draft_s: f64) -> Place {
     ))
 }
 
-/// The table's length for a batch size, looked up as vLLM does.
+/// The draft length that the table has for a batch size, looked up in the way of vLLM.
 fn looked_up(config: &Value, size: u64) -> u64 {
     let ranges = config["num_speculative_tokens_per_batch_size"].as_array().unwrap();
     let begun = ranges.iter().rev().find(|range| range[0].as_u64().unwrap() <= size).unwrap();
     begun[2].as_u64().unwrap()
 }
 
-/// Separate closed loops of 32 clients give 1,993 tok/s at length 1, 2,488 at 4 and 2,405 at 5.
+/// Measured separately, closed loops of 32 clients give 1,993 tok/s at draft length 1, 2,488 at 4 and 2,405 at 5.
 #[test]
 fn a_perfect_free_draft_is_not_used_for_one_token() {
     let (config, said) = table(&one_length(64, 16, 1.0, 0.0), &["--batch-sizes", "32"]);
@@ -124,7 +126,8 @@ fn a_perfect_free_draft_is_not_used_for_one_token() {
     assert!(row(&said, 32).contains("next is 5: -3."), "{said}");
 }
 
-/// Separate closed loops of 16 clients have a TPOT of 11.9 ms at length 1, and of 10.7 ms at lengths 3 and 4.
+/// Measured separately, closed loops of 16 clients have a TPOT of 11.9 ms at draft length 1, and of 10.7 ms at lengths
+/// 3 and 4.
 #[test]
 fn requests_of_one_length_get_the_length_that_is_fastest_in_a_loop() {
     let (config, said) = table(&one_length(128, 32, 0.85, 0.5e-3), &["--batch-sizes", "16"]);
@@ -132,8 +135,8 @@ fn requests_of_one_length_get_the_length_that_is_fastest_in_a_loop() {
     assert!(row(&said, 16).split_whitespace().nth(4).unwrap() != "1", "{said}");
 }
 
-/// H100, Llama-3.1-8B with a draft of 1B, and lengths of the Azure code trace. Prompts take most of the time; with
-/// longer drafts fewer clients decode at once.
+/// H100, Llama-3.1-8B with a draft of 1B, and the lengths of the Azure code trace. Prompts take most of the time. With
+/// longer drafts, fewer clients decode at the same time.
 #[test]
 fn long_prompts_of_a_real_trace_count_in_every_row() {
     let Some(traces) = foretoken_tests::traces() else { return };
@@ -153,7 +156,8 @@ fn long_prompts_of_a_real_trace_count_in_every_row() {
     let [clients, scheduled, length, .., table, _plain] = numbers[..] else { panic!("{said}") };
     assert!(clients == 16 && scheduled < 16, "clients wait for the token budget: {said}");
     assert_eq!((length, looked_up(&config, scheduled)), (1, 1), "{said}");
-    // With the table the server is as fast as with a fixed draft of the table's length. Without a drafter it is faster.
+    // With the table, the server is as fast as with the table's length as fixed draft length. Without a drafter, the
+    // server is faster.
     let alone = numbers[3];
     assert!(table.abs_diff(alone) * 100 <= alone, "{said}");
     assert!(said.contains("without a drafter the server is faster than with any length: at 8 clients"), "{said}");
@@ -180,7 +184,7 @@ fn a_missing_draft_name_is_reported() {
     assert!(!said.contains("names no"), "{said}");
 }
 
-/// The experiment and the command in `docs/experiments.md`, on a small trace.
+/// Runs the experiment and the command of `docs/experiments.md` on a small trace.
 #[test]
 fn the_export_example_of_the_documentation_works() {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/experiments.md");

@@ -1,5 +1,5 @@
-//! From an observed server to advice, for every kind of arrivals: `observe`, `calibrate`, and then `run`, `recommend`,
-//! `export vllm` and `capacity` on the experiment that `calibrate` wrote.
+//! The whole way from an observed server to advice, for every kind of arrivals: `observe`, `calibrate`, and then `run`,
+//! `recommend`, `export vllm` and `capacity` on the experiment that `calibrate` wrote.
 
 use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
@@ -27,7 +27,8 @@ requests = 40
 warm_up_requests = 1
 "#;
 
-/// A server to observe: the policy that its experiment states, and its draft length by number of requests in flight.
+/// A server to observe: (the policy that its experiment states, its draft length as a function of the number of
+/// requests in flight).
 type Server = (&'static str, fn(usize) -> u32);
 
 /// A kind of arrivals, with the servers to observe.
@@ -39,7 +40,7 @@ struct Kind {
     servers: &'static [Server],
     /// The name of the load in the output of `recommend`.
     load: &'static str,
-    /// Text that the experiment of `calibrate` must contain.
+    /// Text that the experiment written by `calibrate` must contain.
     written: &'static [&'static str],
 }
 
@@ -99,7 +100,7 @@ const KINDS: [Kind; 7] = [
         sets: &[
             "workload={ arrivals = { trace = { path = \"log.csv\" } }, priorities = { chat = 0, batch = 1 } }",
             "engine.scheduling_policy=priority",
-            // Family prompts would add their families as categories.
+            // Prompts of families would add their families as further categories.
             "observe.prompts=random",
         ],
         servers: &[PLAIN, THREE],
@@ -110,14 +111,14 @@ const KINDS: [Kind; 7] = [
 
 /// Prompt tokens of every request, as the server logs them.
 const PROMPT: u32 = 12;
-/// The server's time for a target pass, without the time for its tokens.
+/// The server's time for a target pass, without the time per token.
 const TARGET: Duration = Duration::from_micros(1500);
 /// The server's additional time for each token of a target pass.
 const TOKEN: Duration = Duration::from_micros(50);
 /// The server's time for a draft pass.
 const DRAFT: Duration = Duration::from_micros(300);
 
-/// A server that logs a step for each token, or round of tokens, of a request.
+/// A server that logs one step for each token of a request or, with drafts, for each round.
 fn server(log: &Path, drafts: fn(usize) -> u32) -> Stub {
     File::create(log).unwrap();
     let file = Mutex::new((OpenOptions::new().append(true).open(log).unwrap(), Vec::<Instant>::new()));
@@ -167,7 +168,7 @@ fn done(place: &Place, args: &[&str]) -> (String, String) {
     (stdout, stderr)
 }
 
-/// Observes each server of a kind and calibrates on all recordings, into `cal`.
+/// Observes each server of a kind, and calibrates on all recordings together, into the folder `cal`.
 fn calibrated(kind: &Kind) -> Place {
     let place = Place::holding(EXPERIMENT);
     let mut log = "t_s,input_tokens,output_tokens,category\n".to_owned();
@@ -188,7 +189,8 @@ fn calibrated(kind: &Kind) -> Place {
     }
     let args: Vec<&str> =
         ["calibrate"].into_iter().chain(folders.iter().map(String::as_str)).chain(["-o", "cal"]).collect();
-    // On a busy machine the calibration may be written but not trusted (exit code 3); its accuracy is not tested here.
+    // On a busy machine the calibration may be written but not trusted (exit code 3). This is accepted, because its
+    // accuracy is not tested here.
     let out = place.foretoken().args(args).output().unwrap();
     let (exit, told) = (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned());
     assert!(matches!(exit, Some(0 | 3)) && told.contains("to simulate it: "), "{}: {told}", kind.name);
@@ -221,14 +223,14 @@ fn goes_the_whole_way(kind: &Kind) {
     let sets = ["slo.tpot_s=0.05", "slo.ttft_s=0.5", "capacity={ requests = 30, warm_up_requests = 0, share = 0.9 }"];
     capacity.extend(sets.into_iter().flat_map(|set| ["--set", set]));
     if written.contains("closed-loop") {
-        // A closed loop has no request rate, since its clients wait for answers.
+        // `capacity` needs a rate of requests. A closed loop has none, because its clients wait for answers.
         capacity.extend(["--set", "workload.arrivals={ poisson = { rate = 5.0 } }"]);
     }
     let (said, _) = done(&place, &capacity);
     assert!(said.contains("autoregressive"), "{name}: {said}");
 }
 
-/// The step log states the server's own times, so a busy machine changes none of these costs.
+/// The step log has the server's own times, so a busy machine changes none of these costs.
 #[test]
 fn the_costs_of_an_observed_server_come_back_from_calibrate() {
     let sets = &["workload.arrivals={ closed-loop = 1 }"];

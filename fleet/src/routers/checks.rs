@@ -7,7 +7,7 @@ pub(super) fn smg_signals() -> Signals {
     Signals { interval_s: 10.0, delay_s: 0.0 }
 }
 
-/// How llm-d's endpoint picker reads the metrics of every server: each 50 ms, and they come without delay.
+/// How llm-d's endpoint picker reads the metrics of every server: each 50 ms, and the metrics come without delay.
 pub(super) fn llm_d_signals() -> Signals {
     Signals { interval_s: 0.05, delay_s: 0.0 }
 }

@@ -56,7 +56,8 @@ impl RouterDefinition for Clairvoyant {
 struct Hindsight {
     prompt_weight: f64,
     true_steps: Vec<u32>,
-    /// For each replica, the work of its requests in flight: weighted prompt tokens plus steps.
+    /// For each replica, the work of its requests in flight: weighted prompt tokens plus steps. A request's whole work
+    /// counts until the request ends.
     left: Vec<f64>,
     work_of: HashMap<RequestId, f64>,
 }

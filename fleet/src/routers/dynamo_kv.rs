@@ -100,12 +100,13 @@ struct KvRouter {
     /// Number of KV blocks in a prefix block.
     each: u64,
     workers: Vec<Worker>,
-    /// Prefixes that were sent to each worker within the time to live.
+    /// For each worker, the prefixes that were sent to it within the last `router_ttl_secs`.
     cached: PrefixIndex,
-    /// Entries of `cached` as (time from which the entry may be removed, worker, the prefix's hash), in order of time.
+    /// Entries of `cached` as (expiry time, worker, the prefix's hash), earliest first. An entry that was renewed since
+    /// has a later time in `expiry`, and is then not removed.
     expires: VecDeque<(Time, usize, u64)>,
-    /// By (worker, the prefix's hash), the time at which the entry is removed unless the prefix is sent to the worker
-    /// again.
+    /// By (worker, the prefix's hash): the time at which the entry of `cached` is removed, unless the prefix is sent to
+    /// the worker again before.
     expiry: HashMap<(usize, u64), Time>,
     requests: HashMap<RequestId, Sent>,
     matched: Vec<u32>,
@@ -115,7 +116,7 @@ struct KvRouter {
 /// Dynamo's counts for a worker (a replica).
 #[derive(Default)]
 struct Worker {
-    /// Uncached prompt tokens of the worker's requests without a first token.
+    /// Uncached prompt tokens of the worker's requests that have no first token yet.
     prefill_tokens: u64,
     /// For each prefix, by its hash, the number of requests that hold it.
     held: HashMap<u64, u32>,
@@ -136,7 +137,7 @@ struct Sent {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Candidate {
     pub prefill_tokens: u64,
-    /// Blocks that the replica's requests would hold with this request.
+    /// KV blocks that the replica's requests would hold if the new request were sent to it.
     pub decode_blocks: u64,
     pub requests: u32,
     pub overlap_blocks: f64,
@@ -214,7 +215,7 @@ impl Router for KvRouter {
 }
 
 impl KvRouter {
-    /// Removes prefixes whose time to live has passed.
+    /// Removes the prefixes whose time to live has passed by `now`.
     fn forget(&mut self, now: Time) {
         while let Some(&(at, replica, hash)) = self.expires.front().filter(|entry| entry.0 <= now) {
             self.expires.pop_front();
@@ -248,8 +249,8 @@ impl KvRouter {
     }
 }
 
-/// The index of the chosen replica. At temperature 0 that of the least cost (of equal ones, one at random). Above 0 an
-/// index drawn by the softmax of the negative costs, which are first scaled to the range from 0 to 1.
+/// The index of the chosen replica. At temperature 0 the replica with the least cost is chosen; a random draw decides a
+/// tie. Above 0 a random draw by the [`softmax`] of the negative costs chooses.
 pub(super) fn pick(costs: &[f64], temperature: f64, seed: u64, request: &Asked) -> usize {
     let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
     if temperature == 0.0 {
@@ -261,8 +262,8 @@ pub(super) fn pick(costs: &[f64], temperature: f64, seed: u64, request: &Asked) 
     softmax(costs, temperature, Luck::new(seed, Stream::Router, request.id.into()).unit(0))
 }
 
-/// The index that a uniform `sample` draws from the softmax of the negative costs, which are scaled to a range of 1 and
-/// then divided by `temperature`.
+/// The index that a uniform `sample` draws from the softmax of the negative costs. Before the softmax, the costs are
+/// divided by their range (greatest − least) and by `temperature`.
 pub(super) fn softmax(costs: &[f64], temperature: f64, sample: f64) -> usize {
     let (least, most) = costs.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), &c| (l.min(c), m.max(c)));
     let weight = |cost: f64| if least == most { 1.0 } else { (-(cost - least) / ((most - least) * temperature)).exp() };

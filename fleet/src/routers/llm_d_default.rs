@@ -91,8 +91,8 @@ impl Router for Scorers {
         for (replica, share) in replicas.iter().zip(cached) {
             let queue = if most == least { 1.0 } else { f64::from(most - waiting(replica)) / f64::from(most - least) };
             let free = 1.0 - replica.report.map_or(0.0, |report| report.load.kv_use());
-            // Summed in the order in which llm-d's default configuration lists the scorers, so that the sum is rounded
-            // equally.
+            // The terms are added in the order in which llm-d's default configuration lists the scorers, so that our
+            // sum has the same rounding error.
             let score = settings.queue_weight * queue + settings.kv_weight * free + settings.prefix_weight * share;
             self.scores.push(score);
         }
@@ -102,7 +102,7 @@ impl Router for Scorers {
     }
 }
 
-/// The index of the highest score; of equal ones, one at random.
+/// The index of the highest score; a random draw decides a tie.
 pub(super) fn best_of(scores: &[f64], seed: u64, request: &Asked) -> usize {
     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let equals = scores.iter().filter(|score| **score == most).count();
@@ -128,7 +128,8 @@ impl Cached {
         Cached { index, block_size, max_blocks, capacity, matched: Vec::new(), shares: Vec::new() }
     }
 
-    /// The share of a prompt's whole KV blocks, up to `max_blocks` of them, that each replica may have cached.
+    /// For each replica, the share (0 to 1) of the prompt's whole KV blocks that it may have cached. Only the first
+    /// `max_blocks` blocks count. The share is 0 if the prompt does not fill a block.
     pub(super) fn shares(&mut self, request: &Asked) -> &[f64] {
         self.index.matched(prefixes(request), &mut self.matched);
         let total = (request.prompt_len / self.block_size).min(self.max_blocks);
@@ -141,8 +142,8 @@ impl Cached {
         &self.shares
     }
 
-    /// Adds the prefixes of a request that was sent to the replica `to` to its estimated cache. Cuts the cache to the
-    /// number of blocks that the replica reported, or to `capacity` before its first report.
+    /// Adds the prefixes of a request to the estimated cache of the replica `to`, to which it was sent. Then cuts this
+    /// cache to the number of KV blocks that the replica reported, or to `capacity` before its first report.
     pub(super) fn sent(&mut self, request: &Asked, to: usize, replica: &Seen) {
         let total = u64::from((request.prompt_len / self.block_size).min(self.max_blocks));
         let each = u64::from((request.prefix_block / self.block_size).max(1));

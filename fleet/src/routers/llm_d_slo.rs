@@ -105,12 +105,13 @@ struct Latencies {
     tpot: Predictor,
     /// The requests in flight, each with the features that it had when it was sent.
     asked: HashMap<RequestId, Sent>,
-    /// For each replica, the prompt tokens of its requests without a first token.
+    /// For each replica, the prompt tokens of its requests that have no first token yet.
     silent_tokens: Vec<u64>,
     scores: Vec<f64>,
 }
 
-/// What is stored of a request in flight.
+/// What the router stores about a request in flight: when it was sent, its features and prompt tokens, and when its
+/// first token came.
 struct Sent {
     at: Time,
     features: Features,
@@ -186,14 +187,14 @@ impl Router for Latencies {
     }
 }
 
-/// The bound, seconds; 1e9 s if there is none (infinity), so that headrooms are finite.
+/// Returns `bound_s`, in seconds, cut to 1e9 s, so that headrooms are finite even without a bound (infinity).
 fn finite(bound_s: f64) -> f64 {
     bound_s.min(1e9)
 }
 
-/// Scores from 0 to 1 by headroom. If some replicas are within the bounds and some are not, only those within are
-/// scored; with `explore`, only those that are not. Replicas of the other kind get −∞. Of replicas that miss a bound,
-/// all but the [least severe](least_severe) get 0.
+/// Scores each replica by its headroom, from 0 to 1. If some replicas are within both bounds and some are not, only the
+/// replicas within the bounds are candidates; with `explore`, only the other replicas. Replicas that are no candidates
+/// get −∞. If the candidates miss a bound, all but the [least severe](least_severe) get 0.
 pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Vec<f64> {
     let keeps = |kept: bool| (0..all.len()).filter(|&i| all[i].kept() == kept).collect::<Vec<usize>>();
     let (positive, negative) = (keeps(true), keeps(false));
@@ -215,8 +216,8 @@ pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Ve
     scores
 }
 
-/// Of the replicas in `tier`, all of which miss a bound: the idle ones; if none is idle, those that miss only TPOT; if
-/// there is none, those that miss only TTFT; else those that miss both.
+/// Returns the first of these groups in `tier` that is not empty: idle replicas, replicas that miss only TPOT, replicas
+/// that miss only TTFT, replicas that miss both. All replicas in `tier` miss a bound.
 fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
     let those = |want: &dyn Fn(&Headrooms) -> bool| tier.iter().copied().filter(|&i| want(&all[i])).collect::<Vec<_>>();
     let idle = those(&|h| h.in_flight == 0);
@@ -226,7 +227,7 @@ fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
     [idle, only_tpot, only_ttft, both].into_iter().find(|bucket| !bucket.is_empty()).unwrap_or_default()
 }
 
-/// Scores are rounded to multiples of 1 / this (hundredths), so that nearly equal scores are equal.
+/// Scores are multiples of 1 / `STEPS` (hundredths), so that nearly equal scores become equal.
 const STEPS: f64 = 100.0;
 /// Headrooms whose range is at most this number of seconds count as equal.
 const EPS: f64 = 1e-9;

@@ -85,8 +85,9 @@ impl Router for Ring {
     }
 }
 
-/// `home`, unless it has more requests in flight than `factor` times the mean (this request included). Then the replica
-/// with the fewest requests in flight, if one is within that limit.
+/// Returns the replica `home` if its requests in flight are at most `factor` times the mean over all replicas; the mean
+/// includes the new request. Else returns the replica with the fewest requests in flight, if it is within this limit,
+/// and `home` if it is not.
 pub(super) fn bounded(replicas: &[Seen], home: usize, factor: f64) -> usize {
     let total: u64 = replicas.iter().map(|r| u64::from(r.in_flight)).sum();
     let most = (total + 1) as f64 / replicas.len() as f64 * factor;

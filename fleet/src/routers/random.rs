@@ -38,7 +38,7 @@ impl Router for AtRandom {
     }
 }
 
-/// A uniform number below `n`: the `which`-th draw for a request.
+/// A uniform whole number from 0 to `n` − 1: random draw number `which` of the request.
 pub(super) fn below(seed: u64, request: &Asked, which: u64, n: usize) -> usize {
     let unit = Luck::new(seed, Stream::Router, request.id.into()).unit(which);
     ((unit * n as f64) as usize).min(n - 1)

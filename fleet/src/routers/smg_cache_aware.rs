@@ -78,7 +78,7 @@ impl RouterDefinition for SmgCacheAware {
 
 struct Trees {
     settings: SmgCacheAware,
-    /// The prefixes that each worker was sent; sizes are in tokens.
+    /// For each worker, the prefixes of the prompts that were sent to it; sizes are in tokens.
     seen: PrefixIndex,
     every: Time,
     next_cut: Time,
@@ -111,14 +111,15 @@ fn matched_share(blocks: u32, request: &Asked) -> f32 {
     (blocks * request.prefix_block) as f32 / request.prompt_len.max(1) as f32
 }
 
-/// The replica with the fewest requests in flight; of equal ones the one to which the fewest were sent; then the first.
+/// The replica with the fewest requests in flight. Of equal replicas, the one to which the fewest requests were ever
+/// sent; if these are equal too, the first.
 pub(super) fn least_loaded(replicas: &[Seen]) -> usize {
     let key = |r: &usize| (replicas[*r].in_flight, replicas[*r].sent, *r);
     (0..replicas.len()).min_by_key(key).expect("a fleet has a replica")
 }
 
-/// Does the fullest replica have more requests in flight than the emptiest one, by more than `balance_abs_threshold`
-/// and by more than the factor `balance_rel_threshold`?
+/// Is the load uneven? True if the greatest number of requests in flight on a replica exceeds the least by more than
+/// `balance_abs_threshold`, and also exceeds `balance_rel_threshold` times the least.
 pub(super) fn uneven(replicas: &[Seen], settings: &SmgCacheAware) -> bool {
     let loads = || replicas.iter().map(|r| r.in_flight);
     let (least, most) = (loads().min().unwrap_or(0), loads().max().unwrap_or(0));

@@ -1,4 +1,5 @@
-//! The replica that drains soonest, with a barrier before its KV blocks are full.
+//! Chooses the replica that finishes its waiting tokens soonest. A penalty grows steeply as a replica's KV blocks fill
+//! up.
 
 use super::checks;
 use super::least_requests::least;
@@ -60,7 +61,7 @@ struct Drains {
     sent: Vec<Sent>,
 }
 
-/// The tokens that were sent to a replica since its last report.
+/// The prompt tokens that were sent to a replica since its last report reached the router.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     /// Number of the replica's reports that had arrived when `tokens` was set to 0.
@@ -90,9 +91,10 @@ impl Router for Drains {
 }
 
 impl Drains {
-    /// The score of a replica: for one that has reported, the seconds that [`SmgLeastLoad`] defines. For one that has
-    /// not, while another has (`reported`), the seconds for its requests in flight at the rate `nominal`, tokens a
-    /// second. If no replica has reported, its number of requests in flight.
+    /// The score of a replica; the least score wins. If the replica has reported its load, the score is the seconds
+    /// that [`SmgLeastLoad`] defines. If only other replicas have (`reported`), it is the seconds for the replica's
+    /// requests in flight, of `mean_prefill_tokens` tokens each, at the rate `nominal` (tokens a second). If no replica
+    /// has reported, it is the number of requests in flight.
     fn score(&self, sent: &Sent, replica: &Seen, nominal: f64, reported: bool) -> f64 {
         let settings = &self.settings;
         match replica.report {

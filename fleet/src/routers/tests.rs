@@ -89,7 +89,7 @@ fn compare(router: &RouterSpec, n: usize, mut second: impl FnMut(&Asked, &[Seen]
     assert!(chosen.iter().all(|&count| count > 0), "{}: {chosen:?}", router.name());
 }
 
-/// A uniform number below `n` from the router's stream.
+/// A uniform whole number from 0 to `n` − 1: draw number `which` from the router's random stream for the request.
 fn uniform(request: &Asked, which: u64, n: usize) -> usize {
     (Luck::new(7, Stream::Router, request.id.into()).unit(which) * n as f64) as usize
 }
@@ -181,7 +181,8 @@ fn smg_least_load() {
     });
 }
 
-/// `core_client.py`: counts [waiting, running] for each engine. A report replaces them; a sent request adds to waiting.
+/// vLLM's `core_client.py`: the client counts [waiting, running] requests of each engine. A report replaces an engine's
+/// counts. A sent request adds 1 to the waiting count of its engine.
 #[test]
 fn vllm_dp() {
     let mut counts = [([0u64; 2], 0u64); 4];
@@ -205,7 +206,7 @@ fn vllm_dp() {
     });
 }
 
-/// `prefix_hash.rs`, with a ring whose points are all looked at for each request.
+/// SMG's `prefix_hash.rs`. For each request, this version searches all points of the hash ring.
 #[test]
 fn prefix_hash() {
     compare(&RouterSpec::PrefixHash(Default::default()), 5, |request, seen| {
@@ -230,11 +231,12 @@ fn prefix_hash() {
     });
 }
 
-/// `cache_aware.rs` with the approximate tree as a list of pages, each with its tenants in the order of their last use.
+/// SMG's `cache_aware.rs`. Here the approximate tree is a plain list of (worker, page) entries in the order of their
+/// last use.
 #[test]
 fn smg_cache_aware() {
-    // (worker, page as the path of block ids that leads to it, tokens) in the order of use. The unshared end of a
-    // prompt is a path that no other prompt has.
+    // Entries as (worker, page, tokens), in the order of their last use. A page is named by all block ids from the
+    // start of the prompt up to it. The unshared end of a prompt has a name that no other prompt has.
     let mut tree: Vec<(usize, Vec<u64>, u64)> = Vec::new();
     let mut evicted_at = Time::ZERO;
     let settings = SmgCacheAware { max_tree_size: 2000, balance_abs_threshold: 50, ..Default::default() };
@@ -286,8 +288,8 @@ fn smg_cache_aware() {
     });
 }
 
-/// Every router has good default settings, a summary and a source, and is read back unchanged from its JSON and from
-/// its name. An unknown name is refused.
+/// Every router's default settings are valid. It has a summary and a source, and is read back unchanged from its JSON
+/// and from its name. An unknown name is refused.
 #[test]
 fn the_table_is_whole() {
     let all = RouterSpec::all();

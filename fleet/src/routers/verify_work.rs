@@ -1,4 +1,4 @@
-//! Our own: the replica with the least expected work, in tokens that pass through the target.
+//! Our own router: chooses the replica with the least expected work, in tokens that pass through the target model.
 
 use super::checks;
 use super::least_requests::least;
@@ -56,14 +56,15 @@ impl RouterDefinition for VerifyWork {
 
 struct Work {
     settings: VerifyWork,
-    /// For each replica, the expected work of its requests in flight.
+    /// For each replica, the expected work of its requests in flight, in tokens. A request's whole work counts until
+    /// the request ends.
     left: Vec<f64>,
     work_of: HashMap<RequestId, (u16, f64)>,
     known: HashMap<u16, CategorySums>,
     all: CategorySums,
 }
 
-/// Sums over the ended requests of a category.
+/// Sums over the ended requests of a category: their number, their output tokens, and their steps that emitted tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CategorySums {
     pub requests: f64,
@@ -72,8 +73,9 @@ pub(super) struct CategorySums {
 }
 
 impl VerifyWork {
-    /// The expected work of a request, from the ended requests of its category, or else from all ended requests, or
-    /// else with `first_output_len` output tokens, one a step.
+    /// The expected work of a request, in tokens: its weighted prompt tokens, and for each expected step one token and
+    /// the drafts. The number of steps comes from the ended requests of the request's category. If there are none, it
+    /// comes from all ended requests. If there are none either, it is `first_output_len`: one output token a step.
     pub(super) fn work(&self, prompt_len: u32, category: Option<&CategorySums>, all: &CategorySums) -> f64 {
         let known = category.filter(|known| known.requests > 0.0).unwrap_or(all);
         let (output, a_step) = match known.requests > 0.0 {

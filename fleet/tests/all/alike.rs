@@ -5,8 +5,8 @@ use crate::setup::{Renumbered, Setup, assert_same, conversations, requests, rout
 use foretoken_fleet::RouterSpec;
 use foretoken_sim::{Arrivals, DraftAt, Run, Time, Version, Workload};
 
-/// With one replica every router gives the run of the engine alone, in open and closed loops, for each engine version
-/// and each time of drafting.
+/// With one replica every router gives the run of the engine alone. Checked in open and closed loops, for each engine
+/// version, and with drafting at its default time and at the start of a step.
 #[test]
 fn one_replica_is_an_engine() {
     for (version, draft_at) in
@@ -49,8 +49,8 @@ fn one_replica_is_an_engine_with_sessions() {
     }
 }
 
-/// On three replicas each turn ends and the next one comes after its gap. SMG's cache-aware router finds over 1.4 times
-/// as many cached tokens as the random one.
+/// In sessions on three replicas each turn ends, and the next turn arrives after its gap. With SMG's cache-aware router
+/// over 1.4 times as many prompt tokens are found in the caches as with the random router.
 #[test]
 fn sessions_go_on_across_replicas() {
     let mut setup = Setup::new(conversations(60, 3, 4.0));

@@ -14,8 +14,8 @@ struct Book {
     ended: Vec<(RequestId, usize)>,
 }
 
-/// A replica whose given and ended requests are written into a [`Book`]. It asserts that only running requests hold KV
-/// blocks, that none are held at the end, and that its records are of its own requests alone.
+/// A replica that writes its given and its ended requests into a [`Book`]. It asserts three things: only running
+/// requests hold KV blocks, no KV blocks are held at the end, and its records are of its own requests alone.
 struct BookedReplica<'a> {
     inner: Box<dyn Replica + 'a>,
     book: Rc<RefCell<Book>>,

@@ -1,14 +1,16 @@
 //! Round robin over replicas that serve one request at a time, all of equal length, is the queue M/D/c.
 //!
-//! With equal service times customers leave in the order in which they come, so the n-th and the (n + c)-th customer of
-//! M/D/c meet the same server: serving in turn is serving first come, first served (Crommelin 1932).
+//! With equal service times requests end in the order in which they arrive, so the n-th and the (n + c)-th request of
+//! M/D/c are served by the same server. Serving in turn is therefore the same as serving first come, first served
+//! (Crommelin 1932).
 
 use crate::setup::Setup;
 use foretoken_fleet::RouterSpec;
 use foretoken_sim::metrics::Interval;
 use foretoken_sim::{Luck, Request, Stream, Time, Workload};
 
-/// Mean wait / service time in an M/D/c queue with `a` Erlangs offered (Crommelin 1932, in the form of Molina).
+/// Mean waiting time, as a multiple of the service time, in an M/D/c queue with `a` Erlangs offered (Crommelin 1932, in
+/// the form of Molina).
 fn crommelin(a: f64, c: u32) -> f64 {
     let tail = |mean: f64, from: u32| {
         let mut term = (-mean).exp();

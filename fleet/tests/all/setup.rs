@@ -25,7 +25,7 @@ impl SpecPolicy for Fixed {
 /// The acceptance of requests that were taken from another workload, in which they have other numbers (ids).
 pub struct Renumbered<'a> {
     pub original: &'a dyn AcceptanceSource,
-    /// For each request, its number in the other workload.
+    /// For each request of this workload, its number (id) in the other workload.
     pub numbers: Vec<u32>,
 }
 
@@ -156,9 +156,9 @@ pub fn conversations(sessions: u32, turns: u32, gap_s: f64) -> Workload {
     all
 }
 
-/// `n` Poisson arrivals at `rate` requests per second, with up to `longest` output tokens and 64 + `longest` prompt
-/// tokens. Half of the prompts begin with one of four shared texts of 64 tokens. Each request has one of three
-/// categories.
+/// `n` Poisson arrivals at `rate` requests per second. A request has 1 to `longest` output tokens, and a prompt of 64
+/// tokens and 1 to `longest` more. Half of the prompts begin with one of four shared texts of 64 tokens. Each request
+/// has one of three categories.
 pub fn requests(n: u32, rate: f64, longest: u32, seed: u64) -> Workload {
     let mut at = 0.0;
     let mut all: Workload = (0..n)

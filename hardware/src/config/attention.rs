@@ -13,8 +13,8 @@ use serde_json::Value;
 /// divide the heads, or `attention_output_gate` is true for grouped attention.
 pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
     if let Some(kv_rank) = fields.size_of(&["kv_lora_rank"])? {
-        // Files with latent attention give these keys without using them (`head_dim` is 64 in GLM-5 and 192 in
-        // GLM-5.2). Reading them here keeps them out of the warnings.
+        // Files with latent attention have these keys, but the model does not use their values (`head_dim` is 64 in
+        // GLM-5 and 192 in GLM-5.2). Reading the keys here prevents warnings that they are unknown.
         let _ = ["num_key_value_heads", "head_dim", "qk_head_dim"].map(|key| fields.get(key));
         let heads = fields.size("num_attention_heads")?;
         let dim = |key: &str| fields.size(key);
@@ -57,7 +57,7 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
 /// Reads a layer with a sliding window: each token attends to the newest `tokens` tokens only.
 ///
 /// # Errors
-/// The errors of [`full`], or the layer has latent attention, which has no window here.
+/// The errors of [`full`], or the layer has latent attention, for which windows are not modelled.
 pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attention, BadConfig> {
     let layer = match family.heads {
         Heads::Alike | Heads::DeepseekV4 => full(fields, family)?,
@@ -75,7 +75,7 @@ struct Names {
     heads: &'static str,
     kv_heads: &'static [&'static str],
     head_dim: &'static [&'static str],
-    /// The key for the size of a head's value; none: a value is as long as a key.
+    /// The key for the number of values in a head's value vector; `None`: it is as long as the key vector.
     value_dim: Option<&'static str>,
     /// Whether the layer has no value projection and uses its keys as values.
     values_from_keys: bool,

@@ -8,7 +8,8 @@ use crate::models::Selection;
 /// tokens. The result is `None` if the file has no sparse attention.
 ///
 /// # Errors
-/// A key is missing or out of range, a list does not have one entry a layer, or a layer has an indexer with values.
+/// A key is missing or out of range, a list does not have one entry a layer, or an indexer has a value projection
+/// (`sparse_disable_index_value` is 0), which is not modelled.
 pub fn selections(fields: &Fields, count: u32) -> Result<Option<Vec<Option<Selection>>>, BadConfig> {
     let Some(table) = fields.table("sparse_attention_config")? else { return Ok(None) };
     if table.flag("use_sparse_attention")? == Some(false) {
@@ -35,7 +36,7 @@ pub fn selections(fields: &Fields, count: u32) -> Result<Option<Vec<Option<Selec
         heads: table.size("sparse_num_index_heads")?,
         head_dim: table.size("sparse_index_dim")?,
         tokens,
-        // As vLLM's MiniMaxM3IndexerCache stores keys.
+        // vLLM's MiniMaxM3IndexerCache stores the indexer's keys in 16 bits.
         key_bits: 16,
         taken: false,
     };

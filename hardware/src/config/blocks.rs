@@ -6,7 +6,8 @@ use super::fields::Fields;
 use super::{attention, feed_forward, recurrent};
 use crate::models::{Attention, FeedForward, LayerGroup};
 
-/// The layers in order, each as a group of one; `None` if the file does not list its layers by letters or names.
+/// Reads the layers in order, each as a group of one. The result is `None` if the file does not list its layers by
+/// letters or names.
 ///
 /// # Errors
 /// A letter or a name is not known, a key that a listed layer needs is missing or out of range, or `num_hidden_layers`
@@ -24,7 +25,8 @@ pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>
     Ok(Some(layers))
 }
 
-/// The layers of the MTP module, each as a group of one; `None` if the file does not list them by letters or names.
+/// Reads the layers of the MTP module, each as a group of one. The result is `None` if the file does not list these
+/// layers by letters or names.
 ///
 /// # Errors
 /// A letter or a name is not known, or a key that a listed layer needs is missing or out of range.
@@ -33,8 +35,9 @@ pub fn mtp_layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGr
     Ok(found.map(|(_, layers)| layers))
 }
 
-/// The key that lists the layers, with its layers: `letters` (a string with a letter for each layer) if the file has
-/// it, else `names` (a list of words).
+/// Reads a list of layers; returns its key and its layers. The list is at the key `letters` (a string with a letter for
+/// each layer) if the file has this key, else at `names` (a list of words). The result is `None` if the file has
+/// neither.
 fn listed<'k>(
     fields: &Fields,
     family: &Family,

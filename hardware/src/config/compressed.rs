@@ -1,19 +1,21 @@
-//! Reads DeepSeek-V4's attention: to the newest tokens, and to entries that each compress several older tokens.
+//! Reads DeepSeek-V4's attention: each token attends to the newest tokens, and to KV entries that each compress several
+//! older tokens.
 
 use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::{Attention, Selection};
 
-/// Number of tokens that an entry compresses in the three kinds of layer (transformers' `DeepseekV4Config`): 0 without
-/// compressed entries, 4 with overlapping entries and an indexer, 128 with entries that do not overlap.
+/// Number of older tokens that a KV entry compresses, for the three kinds of layer (transformers' `DeepseekV4Config`).
+/// A layer with 0 has no compressed entries. A layer with 4 has overlapping entries and an indexer. A layer with 128
+/// has entries that do not overlap.
 const RATIOS: [u32; 3] = [0, 4, 128];
 
 /// Reads the attention of each of `count` layers.
 ///
 /// # Errors
-/// A key that the layers need is missing or out of range, the list of ratios does not have one entry for each layer
-/// (and none or one for each MTP module after them), an entry is not known, an MTP module has compressed entries, there
-/// is more than one KV head, or `o_groups` does not divide the heads.
+/// A key that the layers need is missing or out of range. The list of ratios does not have one entry for each layer
+/// (entries for all MTP modules may follow, or none). A ratio or a layer's name is not known. An MTP module has
+/// compressed entries. There is more than one KV head. `o_groups` does not divide the heads.
 pub fn layers(fields: &Fields, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let ratios = match fields.numbers("compress_ratios")? {
         Some(ratios) => by_number(fields, ratios, count)?,
@@ -24,7 +26,7 @@ pub fn layers(fields: &Fields, count: u32) -> Result<Vec<Attention>, BadConfig> 
     {
         return Err(fields.bad("num_key_value_heads", format!("{kv_heads}; this family keeps one head for all")));
     }
-    // Read so that it is not reported as unknown: the rotated numbers are part of `head_dim`.
+    // This key is read only so that no warning says it is unknown: `head_dim` already counts the rotated numbers.
     fields.count("qk_rope_head_dim")?;
     ratios.into_iter().map(|ratio| one(fields, ratio)).collect()
 }
@@ -46,7 +48,8 @@ fn by_number(fields: &Fields, ratios: Vec<u64>, count: u32) -> Result<Vec<u32>, 
     layers.iter().map(known).collect()
 }
 
-/// The ratio of each layer from the names in `layer_types`, which transformers writes in place of `compress_ratios`.
+/// The compression ratio of each layer, by its name in `layer_types`. transformers writes this list in place of
+/// `compress_ratios`.
 fn by_name(fields: &Fields, count: u32) -> Result<Vec<u32>, BadConfig> {
     let names = fields.texts("layer_types")?.ok_or_else(|| {
         fields.bad("compress_ratios", "missing; it says what each layer compresses (or layer_types does)")
@@ -76,7 +79,8 @@ fn one(fields: &Fields, ratio: u32) -> Result<Attention, BadConfig> {
     if !heads.is_multiple_of(output_groups) {
         return Err(fields.bad("o_groups", format!("{output_groups} does not divide num_attention_heads {heads}")));
     }
-    // Read for every layer, so that a file whose layers have no indexer gets no warnings about the indexer's keys.
+    // The indexer's keys are read for every layer, so that a file whose layers have no indexer gets no warnings about
+    // them. A missing key is an error only in a layer with an indexer.
     let [heads_that_score, index_dim, tokens] =
         ["index_n_heads", "index_head_dim", "index_topk"].map(|key| fields.size(key));
     let selection = match ratio {

@@ -3,14 +3,15 @@
 use super::bad::BadConfig;
 use super::fields::Fields;
 
-/// Which layers of a family have a sliding window, where `layer_types` does not say it.
+/// Which layers of a family have a sliding window, if the file has no list of its layers' kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
     /// No layer, whatever `sliding_window` says.
     Never,
-    /// All layers (from `max_window_layers` on), if `sliding_window` is set and `use_sliding_window` is not false.
+    /// All layers, or the layers from number `max_window_layers` on if the file has this key. No layer if
+    /// `sliding_window` is missing or `use_sliding_window` is false.
     All,
-    /// All layers but every n-th.
+    /// All layers except every n-th layer. The file may give another n (`sliding_window_pattern`).
     AllBut(u32),
     /// Layers with and without a window alternate; the first has a window.
     EveryOther,
@@ -19,17 +20,18 @@ pub enum Windows {
 /// Which keys give the number and size of a layer's heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heads {
-    /// All layers have equal heads, given by the usual keys.
+    /// All layers have the same number and size of heads, given by the usual keys.
     Alike,
-    /// `global_head_dim` and `num_global_key_value_heads` give the heads of layers without a window.
+    /// `global_head_dim` and `num_global_key_value_heads` give the heads of layers without a window. The usual keys
+    /// give the heads of layers with a window.
     Gemma4,
     /// Values have `v_head_dim` numbers; keys that begin with `swa_` give the heads of layers with a window.
     MiMo,
-    /// One KV head, whose key serves as its value; older tokens are compressed.
+    /// There is one KV head, and its keys are also its values. Older tokens are compressed.
     DeepseekV4,
 }
 
-/// A model family: how its files differ from a Llama's.
+/// A model family: how its `config.json` differs from a Llama model's.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// The values of `model_type` in the files of this family.
@@ -47,7 +49,7 @@ pub struct Family {
     pub output_gate: bool,
     /// Which keys give the heads.
     pub heads: Heads,
-    /// A warning about what is not modelled in this family, one sentence.
+    /// A warning that says what is not modelled in this family, in one sentence.
     pub warning: Option<&'static str>,
 }
 

@@ -32,10 +32,10 @@ pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig>
 /// The mixture of experts of a sparse layer; `None` if the model is dense.
 ///
 /// # Errors
-/// The file has experts, and the number of active experts or the width of an expert is missing or out of range, or more
-/// experts are active than there are.
+/// The file has experts, but the number of active experts or the width of an expert is missing or out of range. More
+/// experts are active than there are. `enable_moe_block` is true, but the number of experts is missing.
 pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
-    // Gemma 4's dense models have keys for experts, too, and set this flag to false.
+    // The files of Gemma 4's dense models also have keys for experts. They set this flag to false.
     let enabled = fields.flag("enable_moe_block")?;
     let keys = ["n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"];
     let Some(total) = fields.size_of(&keys)?.filter(|_| enabled != Some(false)) else {
@@ -71,9 +71,10 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
     }))
 }
 
-/// Inner width of the shared experts together, which every token uses beside its routed experts; 0 if there are none.
+/// Inner width of all shared experts of a layer together; 0 if there are none. Every token uses the shared experts
+/// besides its routed experts.
 fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
-    // Some files give the width of all shared experts together.
+    // Some files give the total width of all shared experts.
     let keys = ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"];
     if let Some((key, _)) = fields.first(&keys) {
         fields.count("n_shared_experts")?;
@@ -87,12 +88,12 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
         // Gemma 4 has a dense block beside the experts of each layer.
         return fields.size("intermediate_size");
     }
-    // Llama 4 always has one shared expert, as wide as a routed one; only its files have this key.
+    // Llama 4 always has one shared expert, as wide as a routed one. Only Llama 4's files have this key.
     let always = fields.get("intermediate_size_mlp").is_some();
     Ok(number.unwrap_or(u32::from(always)) * expert)
 }
 
-/// For each layer 1 if it has experts and 0 if it is dense, by its name in `mlp_layer_types`.
+/// A flag for each layer by its name in `mlp_layer_types`: 1 if the layer has experts, 0 if it is dense.
 fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
     let names = fields.texts("mlp_layer_types")?.unwrap_or_default();
     if names.len() != count as usize {
@@ -100,14 +101,16 @@ fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
     }
     let one = |name: &str| match name {
         "dense" => Ok(0),
-        // DeepSeek-V4's first layers choose experts by a hash of the token, as many experts as the other sparse layers.
+        // DeepSeek-V4's first layers choose experts by a hash of the token. A token uses as many experts in these
+        // layers as in the other sparse layers.
         "sparse" | "moe" | "hash_moe" => Ok(1),
         other => Err(fields.bad("mlp_layer_types", format!("`{other}` is not one of dense, sparse, moe and hash_moe"))),
     };
     names.into_iter().map(one).collect()
 }
 
-/// Whether each layer has experts.
+/// Whether each of `count` layers has experts. A list of the file decides; without a list, the keys for the number of
+/// dense first layers and for the interval between sparse layers decide.
 fn sparse_layers(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let listed = fields.numbers("mlp_only_layers")?.unwrap_or_default();
     let first = fields.count("first_k_dense_replace")?.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Access to the keys of a `config.json`. It records which keys were read, so that the rest can be reported.
+//! Access to the keys of a `config.json`. It records which keys were read, so that the unread keys can be reported.
 
 use super::bad::BadConfig;
 use super::harmless::is_harmless;
@@ -11,8 +11,8 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub struct Fields<'a> {
     table: &'a Map<String, Value>,
-    /// The path of the table in the file, with a dot at its end: empty for the whole file, else for example
-    /// `text_config.`.
+    /// The path of the table in the file. It is empty for the whole file, and ends with a dot for a nested table, for
+    /// example `text_config.`.
     path: String,
     read: Rc<RefCell<BTreeSet<String>>>,
 }
@@ -35,13 +35,13 @@ impl<'a> Fields<'a> {
         BadConfig { key: format!("{}{key}", self.path), why: why.into() }
     }
 
-    /// The value at `key`; `None` for null and for a missing key. Notes the key as read.
+    /// The value at `key`; `None` if the value is null or the key is missing. Records that the key was read.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.read.borrow_mut().insert(format!("{}{key}", self.path));
         self.table.get(key).filter(|v| !v.is_null())
     }
 
-    /// The first of `keys` that the table has, with its value.
+    /// The first of `keys` that the table has with a value other than null, and this value; `None` if there is none.
     pub fn first<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &'a Value)> {
         keys.iter().filter_map(|key| self.get(key).map(|value| (*key, value))).next()
     }
@@ -68,8 +68,8 @@ impl<'a> Fields<'a> {
         self.size_of(&[key])?.ok_or_else(|| self.bad(key, "missing; the shape needs it"))
     }
 
-    /// The value at the first of `keys` that the table has, a whole number of at least 1; `None` if it has none of
-    /// them.
+    /// The value at the first of `keys` that the table has, a whole number of at least 1; `None` if the table has none
+    /// of the keys.
     ///
     /// # Errors
     /// The value is not a whole number from 1 to 2³² − 1.

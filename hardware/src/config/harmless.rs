@@ -1,7 +1,8 @@
 //! Keys of `config.json` that do not change how long a pass takes.
 
-/// Whether an unread key needs no warning. Such keys are about training, token ids, positions, norms or the loading of
-/// the file, or they have a meaning only together with another key, and are read where that key is read.
+/// Whether `key` needs no warning if no reader has read it. Such keys concern training, token ids, positions, norms or
+/// the loading of the file. Other such keys have a meaning only together with another key, and are read together with
+/// it.
 pub fn is_harmless(key: &str) -> bool {
     let by_end = ["_token_id", "_token_index", "_dropout", "_pdrop", "_coef", "_version", "_eps", "_epsilon"];
     let by_start =

@@ -6,9 +6,9 @@ use super::families::Family;
 use super::fields::Fields;
 use crate::models::{Attention, LayerGroup, ModelShape};
 
-/// Turns `shape` into a block drafter (DFlash, DSpark) if the file has `target_layer_ids`, in `dflash_config` or at the
-/// top. A matrix joins the target's hidden states of the listed layers. The output head and the embedding are the
-/// target's.
+/// Turns `shape` into a block drafter (DFlash, DSpark) if the file has `target_layer_ids`: inside `dflash_config` if
+/// the file has this table, else at the top level. A matrix joins the target's hidden states of the listed layers. The
+/// drafter uses the target's output head and embedding.
 fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
     let table = fields.table("dflash_config")?;
     let joined = match &table {
@@ -21,7 +21,8 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
     shape.joining_parameters = joined.len() as f64 * hidden * hidden;
     let nested = table.as_ref().map_or(Ok(None), |table| table.count("markov_rank"))?;
     if let Some(rank) = nested.or(fields.count("markov_rank")?) {
-        // DSpark adds a bias to each token's logits that depends on the token before it: two matrices of this rank.
+        // DSpark adds a bias to each token's logits, which depends on the token before it. The bias is a product of two
+        // matrices, vocabulary × this rank each.
         shape.joining_parameters += 2.0 * f64::from(shape.vocab) * f64::from(rank);
     }
     fields.count("block_size")?;
@@ -29,10 +30,10 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
     Ok(())
 }
 
-/// Turns `shape` into the drafter that the file describes. With `target_layer_ids` it is a block drafter. With
-/// `draft_vocab_size` it is an EAGLE-3 head (arXiv 2503.01840, figure 6): a matrix joins three hidden states of the
-/// target, its layers read the result beside the token's embedding, and its output head has the draft's vocabulary. The
-/// embedding is the target's.
+/// Turns `shape` into the drafter that the file describes; other files leave it unchanged. A file with
+/// `target_layer_ids` describes a block drafter. A file with `draft_vocab_size` describes an EAGLE-3 head (arXiv
+/// 2503.01840, figure 6). A matrix of an EAGLE-3 head joins three hidden states of the target; the layers read the
+/// result beside the token's embedding. Its output head has the draft's vocabulary, and its embedding is the target's.
 ///
 /// # Errors
 /// `draft_vocab_size`, `target_hidden_size` or a key of a block drafter (`dflash_config`, `target_layer_ids`,
@@ -52,9 +53,10 @@ pub fn widen(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2). A matrix joins a hidden state and an
-/// embedding. After it come the layers that the file lists for the module, or one layer like the model's last with
-/// attention. Embedding and output head are the target's. `None` if the model has no module.
+/// The MTP module of a model (DeepSeek-V3, arXiv 2412.19437, section 2.2); `None` if the model has no module. A matrix
+/// joins a hidden state and an embedding. The layers that the file lists for the module follow. If the file lists none,
+/// one layer like the model's last layer with attention follows. The module uses the target's embedding and output
+/// head.
 ///
 /// # Errors
 /// A number of modules is not a whole number of at least 0, or a layer that is listed for the module is not known.
@@ -65,7 +67,8 @@ pub fn mtp(fields: &Fields, family: &Family, shape: &ModelShape) -> Result<Optio
         number = number.max(fields.count(key)?.unwrap_or(0));
     }
     let listed = blocks::mtp_layers(fields, family)?;
-    // The last group with attention: in hybrid models the module has attention and no recurrent state.
+    // Finds the last group of layers with attention. In hybrid models the MTP module has attention and no recurrent
+    // state.
     let attends = |g: &&LayerGroup| !matches!(g.attention, Attention::Recurrent { .. } | Attention::None);
     let one = |last: &LayerGroup| LayerGroup { count: 1, attention: last.attention.of_module(), ..*last };
     let last = || shape.layers.iter().rfind(attends).map(|last| vec![one(last)]);

@@ -1,11 +1,12 @@
-//! Reads which layers of sparse attention choose their tokens, and which take the choice of an earlier layer.
+//! Reads which layers of sparse attention choose their tokens with an indexer, and which use the choice of an earlier
+//! layer.
 
 use super::bad::BadConfig;
 use super::fields::Fields;
 
-/// Whether each of `count` layers has an indexer and so chooses its tokens. The list `indexer_types` decides. Without
-/// it the letters of `index_topk_pattern` decide. Without both the first `index_skip_topk_offset` layers (2 if not
-/// given) have one, and after them every `index_topk_freq`-th layer.
+/// Whether each of `count` layers has an indexer, which chooses the layer's tokens. The list `indexer_types` decides.
+/// Without this list, the letters of `index_topk_pattern` decide. Without both, the first `index_skip_topk_offset`
+/// layers (2 if the file does not say) have an indexer, and after them every `index_topk_freq`-th layer.
 ///
 /// # Errors
 /// A list does not have `count` entries, a name or a letter is not known, the first layer has no indexer, or a number
@@ -29,7 +30,7 @@ pub fn own(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
         };
         ("index_topk_pattern", pattern.chars().map(one).collect::<Result<Vec<_>, _>>()?)
     } else {
-        // As in transformers' GlmMoeDsaConfig, where the offset is 2 if the file gives none.
+        // The default offset of 2 is that of transformers' GlmMoeDsaConfig.
         let first = offset.unwrap_or(2);
         let own = |i: u32| (i + 1).saturating_sub(first).is_multiple_of(every);
         ("index_topk_freq", (0..count).map(own).collect())

@@ -1,4 +1,4 @@
-//! Reads the layers of a model: what each one attends to, and its feed-forward block.
+//! Reads the layers of a model: which tokens each layer attends to, and its feed-forward block.
 
 use super::families::{Family, Heads, Windows};
 use super::feed_forward::feed_forwards;
@@ -49,7 +49,8 @@ fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention
     kinds.into_iter().zip(chooses).zip(blocks).map(one).collect()
 }
 
-/// Refuses a file with a key that changes what a layer stores or reads in a way that is not modelled.
+/// Refuses a file with layers that read another layer's KV, or that have an embedding of their own: these change the KV
+/// and the weights, and are not modelled.
 fn refuse(fields: &Fields) -> Result<(), BadConfig> {
     let refused = [
         ("num_kv_shared_layers", "layers that read the KV of another layer"),
@@ -70,7 +71,7 @@ enum Kind {
     State,
 }
 
-/// What each of `count` layers attends to: all tokens, a window, or a recurrent state.
+/// The kind of each of `count` layers: attention to all tokens, attention to a window, or a recurrent state.
 fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadConfig> {
     let window = fields.size_of(&["sliding_window", "attention_chunk_size"])?;
     let uses = fields.flag("use_sliding_window")?.unwrap_or(true);
@@ -82,7 +83,7 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
         return types.iter().map(|name| named(fields, name, window)).collect();
     }
     if let Some(flags) = fields.numbers("hybrid_layer_pattern")? {
-        // In MiMo-V2's list 1 means a layer with a window.
+        // In MiMo-V2's list, 1 stands for a layer with a window and 0 for a layer without.
         let bad = |why: String| fields.bad("hybrid_layer_pattern", why);
         let one = |flag: &u64| match (flag, window) {
             (0, _) => Ok(Kind::Full),
@@ -103,7 +104,7 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
         );
     }
     if let Some(table) = fields.table("linear_attn_config")? {
-        // Kimi Linear numbers its layers from 1.
+        // Kimi Linear's lists `kda_layers` and `full_attn_layers` number the layers from 1.
         let state = table.numbers("kda_layers")?.unwrap_or_default();
         let full = table.numbers("full_attn_layers")?;
         let full = full.unwrap_or_else(|| (1..=u64::from(count)).filter(|i| !state.contains(i)).collect());

@@ -1,8 +1,8 @@
-//! Reads the shape of a model out of a Hugging Face `config.json`.
+//! Reads the shape of a model from a Hugging Face `config.json`.
 //!
 //! `model_type` names the family. The family decides which keys are read, and which layers have a window, a recurrent
-//! state or experts (`layers.rs`). An unknown family is refused. An unknown key, and a known one that no roofline
-//! models, gives a warning.
+//! state or experts (`layers.rs`). An unknown family is an error. An unknown key gives a warning, and so does a known
+//! key whose effect the roofline does not model.
 
 mod attention;
 mod bad;
@@ -36,7 +36,7 @@ pub struct ReadConfig {
     pub shape: ModelShape,
     /// The shape of the model's MTP module as a draft model; `None`: the model has no module.
     pub mtp: Option<ModelShape>,
-    /// What the file says but the roofline does not model, one sentence each.
+    /// Warnings: features that the file gives and that the roofline does not model, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub fn read(text: &str, name: &str) -> Result<ReadConfig, BadConfig> {
     read_value(&json, name)
 }
 
-/// [`read`] for a file that is already parsed.
+/// Reads a `config.json` that is already parsed; see [`read`].
 ///
 /// # Errors
 /// As [`read`].
@@ -85,7 +85,8 @@ pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
     Ok(ReadConfig { shape, mtp, warnings })
 }
 
-/// Merges equal layers into one group each. Groups are in the order of their first layers.
+/// Merges equal layers, also those that are not neighbours, into one group each. The groups are in the order of their
+/// first layers.
 fn grouped(layers: Vec<LayerGroup>) -> Vec<LayerGroup> {
     let mut groups: Vec<LayerGroup> = Vec::new();
     for layer in layers {

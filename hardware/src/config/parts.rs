@@ -24,9 +24,10 @@ impl Part {
     }
 }
 
-/// The part that a module name or pattern covers, with its layer number if the name has one. Examples:
-/// `model.layers.3.self_attn*`, `re:.*mlp\.(gate|up)_proj.*`, `*.ffn.experts`. `None` for modules that are not counted
-/// (norms, routers, indexers), and for a name that covers only some of a part, such as a key projection.
+/// The part that the module name or pattern `name` covers, and the layer number in `name` if there is one. Examples:
+/// `model.layers.3.self_attn*`, `re:.*mlp\.(gate|up)_proj.*`, `*.ffn.experts`. The result is `None` for modules whose
+/// weights are not counted (norms, routers, indexers), and for a name that covers only a share of a part, such as a key
+/// projection.
 pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     let name = name.strip_prefix("re:").unwrap_or(name);
     let words: Vec<&str> = name.split('.').map(|word| word.trim_matches(['*', '\\', '^', '$'])).collect();
@@ -37,7 +38,8 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     if words.iter().any(excepted) || last.contains("router") || ["gate", "shared_expert_gate"].contains(&last) {
         return None;
     }
-    // One projection decides for its whole part: the query projection for attention, the up projection for a block.
+    // The bits of one projection stand for its whole part: the query projection for attention, the up projection for a
+    // feed-forward block.
     let one = |part: &[&str], marks: &[&str]| part.contains(&last) || marks.iter().any(|mark| last.contains(mark));
     const ATTENTION: [&str; 5] = ["self_attn", "self_attention", "linear_attn", "attention", "attn"];
     const DENSE: [&str; 3] = ["mlp", "ffn", "feed_forward"];
@@ -52,7 +54,7 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     } else {
         return None;
     };
-    // The first number in a name is the layer; an expert's number may follow.
+    // The first number in a module's name is its layer. The number of an expert may follow it.
     Some((part, words.iter().find_map(|word| word.parse().ok())))
 }
 
@@ -61,13 +63,14 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
 pub enum Cover {
     /// No layer.
     None,
-    /// This number of layers, less than half of them.
+    /// This number of layers, which is less than half of the layers.
     Few(usize),
     /// At least half of the layers.
     Most,
 }
 
-/// How many of a model's `layers` layers `names` cover for `part`. A name without a layer number covers all.
+/// How many of a model's `layers` layers the module names `names` cover for `part`. A name without a layer number
+/// covers all layers.
 pub fn cover(names: &[String], part: Part, layers: u32) -> Cover {
     let found = names.iter().filter_map(|name| of(name)).filter(|(of, _)| *of == part);
     let numbers: Vec<Option<u32>> = found.map(|(_, layer)| layer).collect();

@@ -12,7 +12,7 @@ pub fn to_json(text: &str) -> Cow<'_, str> {
     let (mut rest, mut quoted) = (text, false);
     while let Some(c) = rest.chars().next() {
         let word = ["-Infinity", "Infinity", "NaN"].into_iter().find(|word| !quoted && rest.starts_with(word));
-        // The character after a backslash is copied with it, so that \" does not end the string.
+        // A backslash and the character after it are copied together, so that \" does not end the string.
         let escaped = if quoted && c == '\\' { rest[1..].chars().next().map_or(0, char::len_utf8) } else { 0 };
         let length = word.map_or(c.len_utf8() + escaped, str::len);
         out.push_str(if word.is_some() { "null" } else { &rest[..length] });

@@ -15,18 +15,18 @@ pub struct ReadBits {
 
 /// How a file quantises linear layers.
 struct Scheme {
-    /// Bits of a weight, including its share of the scale that a group of weights has in common.
+    /// Bits of a weight. They include its share of the scale that all weights of a group have in common.
     weights: f64,
     /// Bits of an activation that is multiplied with the weights.
     activations: f64,
-    /// Bits of a number in the KV cache; `None`: 16, as without quantisation.
+    /// Bits of a number in the KV cache. `None`: the same as without quantisation, 16.
     kv: Option<f64>,
-    /// Names or patterns of the modules that are not quantised.
+    /// Names or patterns of modules that the file excludes from quantisation.
     skipped: Vec<String>,
 }
 
-/// Reads the bits of the decoder. `fields` is the table with the decoder's keys, `whole` the file's top level; both may
-/// be the same.
+/// Reads the bits of the decoder's weights, activations and KV. `fields` is the table with the decoder's keys. `whole`
+/// is the file's top level, and may be the same table.
 ///
 /// # Errors
 /// The type of the weights, the method of quantisation or its algorithm is not known, or a key that the method needs is
@@ -56,7 +56,7 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     let Some(table) = table else { return Ok(read) };
     let scheme = scheme(&table)?;
     read.bits.kv = scheme.kv.unwrap_or(plain.kv);
-    // With `quantized_layers` the list is complete: a part that it leaves out is not quantised.
+    // `quantized_layers` lists all modules that are quantised. A part that it does not list is not quantised.
     let listed = table.get("quantized_layers").is_some();
     let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
     for part in [Part::Attention, Part::Dense, Part::Experts] {
@@ -79,12 +79,13 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     Ok(read)
 }
 
-/// (bits of an expert's weight, bits of its activations) by `expert_dtype` (DeepSeek-V4).
+/// (bits of an expert's weight, bits of its activations) by the file's `expert_dtype` (DeepSeek-V4); `None` without
+/// this key.
 fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f64)>, BadConfig> {
     let nested = table.map_or(Ok(None), |table| table.text("expert_dtype"))?;
     match fields.text("expert_dtype")?.or(nested) {
         None => Ok(None),
-        // Each 32 weights of 4 bits share a scale of 8 bits; activations have 8 bits.
+        // A weight has 4 bits, and 32 weights share a scale of 8 bits. Activations have 8 bits.
         Some("fp4") => Ok(Some((4.25, 8.0))),
         Some("fp8") => Ok(Some((8.0, 8.0))),
         Some(other) => Err(fields.bad("expert_dtype", format!("`{other}` is not one of fp4 and fp8"))),
@@ -95,8 +96,8 @@ fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f
 fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     match part {
         Part::Attention => {
-            // Dense blocks without bits of their own follow attention, so they get the old bits before attention
-            // changes.
+            // Dense blocks without bits of their own use the bits of attention. The bits of attention change below, so
+            // the dense blocks first get the old bits.
             bits.dense = bits.dense.or(Some(bits.weights));
             bits.dense_activations = bits.dense_activations.or(Some(bits.activations));
             (bits.weights, bits.activations) = (weights, activations);
@@ -106,7 +107,8 @@ fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     }
 }
 
-/// Sets the bits of the parts that `quantized_layers` lists; each part may have another algorithm.
+/// Sets the bits of the parts that `quantized_layers` lists. Two parts may have different algorithms; the modules of
+/// one part must have the same.
 fn mixed(table: &Fields, read: &mut ReadBits) -> Result<(), BadConfig> {
     let bad = |why: String| table.bad("quantized_layers", why);
     let layers = table.get("quantized_layers").and_then(Value::as_object);
@@ -131,13 +133,13 @@ fn mixed(table: &Fields, read: &mut ReadBits) -> Result<(), BadConfig> {
 
 const KNOWN: &str = "FP8, MXFP8, NVFP4, W4A16_NVFP4 and MIXED_PRECISION";
 
-/// (bits of a weight, bits of an activation) of an algorithm of NVIDIA's ModelOpt; `None` if it is not known.
+/// (bits of a weight, bits of an activation) for the algorithm `name` of NVIDIA's ModelOpt; `None` if it is not known.
 fn algorithm(name: &str) -> Option<(f64, f64)> {
     Some(match name {
         "FP8" => (8.0, 8.0),
-        // Each 32 weights share a scale of 8 bits.
+        // 32 weights share a scale of 8 bits.
         "MXFP8" => (8.25, 8.0),
-        // Each 16 weights share a scale of 8 bits.
+        // 16 weights share a scale of 8 bits.
         "NVFP4" => (4.5, 4.0),
         "W4A16_NVFP4" => (4.5, 16.0),
         _ => return None,
@@ -151,7 +153,7 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
         None if table.get("quant_algo").is_some() => "modelopt",
         None => return Err(table.bad("quant_method", "missing; it says how the weights are kept, as \"fp8\"")),
     };
-    // The lists of modules that are not quantised; each method has another key for its list.
+    // The modules that the file excludes from quantisation. Each method has another key for this list.
     let skipped = |keys: &[&str]| {
         let lists = keys.iter().filter_map(|key| table.get(key)).filter_map(Value::as_array).flatten();
         lists.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
@@ -161,11 +163,11 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     let group = |default: u32| Ok::<f64, BadConfig>(f64::from(table.size_of(&["group_size"])?.unwrap_or(default)));
     Ok(match method {
         "fp8" | "fbgemm_fp8" => fixed(8.0, 8.0),
-        // Each 32 weights of 4 bits share a scale of 8 bits.
+        // A weight has 4 bits, and 32 weights share a scale of 8 bits.
         "mxfp4" => fixed(4.25, 16.0),
         "awq" | "gptq" | "gptq_marlin" | "awq_marlin" | "auto-round" => {
             let weights = f64::from(table.size_of(&["bits", "w_bit"])?.unwrap_or(4));
-            // Each group of weights shares a scale of 16 bits and a zero point as wide as a weight.
+            // The weights of a group share a scale of 16 bits and a zero point, which has as many bits as a weight.
             fixed(weights + (16.0 + weights) / group(128)?, 16.0)
         }
         "bitsandbytes" if table.flag("load_in_8bit")?.unwrap_or(false) => fixed(8.0, 16.0),
@@ -203,7 +205,7 @@ fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, Ba
         .ok_or_else(|| table.bad("config_groups", "the first group has no weights.num_bits"))?;
     let scales = match group["weights"]["group_size"].as_f64().filter(|size| *size >= 1.0) {
         Some(size) => {
-            // MXFP4 and NVFP4 have scales of 8 bits, integer weights have scales of 16 bits.
+            // A scale has 8 bits for floating-point weights in groups of at most 32 (MXFP4, NVFP4), else 16 bits.
             let scale = if group["weights"]["type"] == "float" && size <= 32.0 { 8.0 } else { 16.0 };
             scale / size
         }
@@ -213,7 +215,7 @@ fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, Ba
     Ok(Scheme { weights: weights + scales, activations, kv: kv_scheme(table), skipped })
 }
 
-/// Bits of a number in the KV cache by `kv_cache_scheme`; `None` if the file has none.
+/// Bits of a number in the KV cache, from `kv_cache_scheme`; `None` if the file does not give a number from 1 to 32.
 fn kv_scheme(table: &Fields) -> Option<f64> {
     table.get("kv_cache_scheme").and_then(|kv| number(&kv["num_bits"]))
 }

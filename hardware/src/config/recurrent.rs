@@ -4,7 +4,7 @@ use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::Attention;
 
-/// Bytes of a number in a recurrent state, which engines keep in 32 bits.
+/// Bytes of a number in a recurrent state: engines store it in 32 bits.
 const STATE_BYTES: f64 = 4.0;
 /// Bytes of a number in a convolution's state.
 const CONVOLUTION_BYTES: f64 = 2.0;

@@ -1,5 +1,5 @@
-//! Presets of models from `models.json`: the contents of published `config.json` files, each with its source. They are
-//! read as a user's `config.json` is.
+//! Presets of models, read from `models.json`. It holds the contents of published `config.json` files, each with its
+//! source. A preset is read by the same code as a user's `config.json`.
 
 use super::layers::{Attention, FeedForward};
 use super::shape::ModelShape;
@@ -17,19 +17,20 @@ pub struct Entry {
     pub name: String,
     /// The model on Hugging Face, `owner/name`.
     pub model: String,
-    /// The file from which the shape's numbers are.
+    /// The file that the shape's numbers come from.
     pub source: String,
-    /// Published number of parameters; a test compares the shape with it. For an MTP module it is the shape's own
-    /// number.
+    /// Published number of parameters, with which a test compares the shape. For an MTP module, which has no published
+    /// number, it is counted from the shape.
     pub published_parameters: f64,
-    /// Published parameters that the shape does not count: a vision tower, an MTP module, copies of the embedding. The
-    /// number is negative where the shape counts an output head that a draft shares with its target.
+    /// Published parameters that the shape does not count, such as a vision tower, an MTP module or copies of the
+    /// embedding. The number is negative if the shape counts an output head that a draft shares with its target and
+    /// that the published number leaves out.
     pub beside: f64,
-    /// Where the number of parameters was published.
+    /// The place where the number of parameters was published.
     pub parameters_source: String,
     /// The model's shape.
     pub shape: ModelShape,
-    /// What the file says but the roofline does not model, one sentence each.
+    /// Warnings: features that the file gives and that the roofline does not model, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -50,7 +51,8 @@ static CATALOG: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     rows.into_iter().flat_map(entries).collect()
 });
 
-/// The presets of a row of `models.json`: the model, and its MTP module, if it has one, with `-mtp` after the name.
+/// The presets that a row of `models.json` gives: the model, and its MTP module if the model has one. The module's name
+/// is the model's name with `-mtp` at its end.
 fn entries(row: Row) -> Vec<Entry> {
     let read = config::read_value(&row.config, &row.name).unwrap_or_else(|e| panic!("models.json: {}: {e}", row.name));
     let module = read.mtp.map(|shape| Entry {
@@ -137,8 +139,8 @@ mod tests {
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    /// Every warning of a preset has more than one word. `cargo test -p foretoken-hardware -- --nocapture warnings`
-    /// prints them.
+    /// Checks that every warning of a preset has more than one word. `cargo test -p foretoken-hardware -- --nocapture
+    /// warnings` prints the warnings.
     #[test]
     fn warnings_are_sentences() {
         for (e, warning) in catalog().iter().flat_map(|e| e.warnings.iter().map(move |warning| (e, warning))) {

@@ -55,7 +55,7 @@ pub struct Experts {
 }
 
 impl ModelChoice {
-    /// Chooses the preset of this name. Whether it exists is checked later.
+    /// Chooses the preset `name`. [`shape`](Self::shape) later checks that the preset exists.
     pub fn preset(name: &str) -> ModelChoice {
         ModelChoice::Preset(PresetName(name.to_owned()))
     }
@@ -63,8 +63,8 @@ impl ModelChoice {
     /// The model's shape.
     ///
     /// # Errors
-    /// There is no such preset, the shape has a fault, or the model is a `config.json`, which must have been read and
-    /// replaced before.
+    /// There is no such preset, or the shape has a fault. A `config.json` is also an error here: the caller must have
+    /// replaced it by its shape before.
     pub fn shape(&self) -> Result<Cow<'_, ModelShape>, BadLatency> {
         match self {
             ModelChoice::Preset(PresetName(name)) => match entry(name) {
@@ -90,8 +90,8 @@ impl fmt::Display for ModelChoice {
 }
 
 impl ModelShape {
-    /// The shape with a mixture of `experts` in each layer that has a feed-forward block. An expert is as wide as the
-    /// dense block or the expert that it replaces.
+    /// Puts a mixture of `experts` into each layer that has a feed-forward block. An expert is as wide as the dense
+    /// block or the routed expert that it replaces.
     pub fn with_experts(mut self, experts: Experts) -> ModelShape {
         let Experts { total, active } = experts;
         for group in &mut self.layers {

@@ -79,17 +79,17 @@ impl ModelShape {
         self.layers.iter().map(|g| g.count).sum()
     }
 
-    /// Number of weights of the output head; the embedding has equally many.
+    /// Number of weights of the output head. The embedding has the same number.
     pub fn head_parameters(&self) -> f64 {
         f64::from(self.hidden) * f64::from(self.vocab)
     }
 
-    /// Number of all weights. Norms, biases and routers are not counted: they are under 0.1 %.
+    /// Number of all weights. Norms, biases and routers are not counted, because they are under 0.1 % of the weights.
     pub fn parameters(&self) -> f64 {
         self.count_parameters(|(total, _)| total)
     }
 
-    /// Number of weights that a token uses, including the embedding: of the routed experts only the active ones.
+    /// Number of weights that a token uses. It includes the embedding, and only the active ones of the routed experts.
     pub fn active_parameters(&self) -> f64 {
         self.count_parameters(|(_, active)| active)
     }

@@ -1,9 +1,9 @@
-//! Numbers of weights of a layer, and variants of a layer for other uses.
+//! Counts the weights of a layer, and makes changed copies of a layer, for example with a window or for an MTP module.
 
 use super::layers::{Attention, FeedForward, Selection};
 
 impl Attention {
-    /// How the layer chooses the tokens that it attends to; `None` if it does not choose.
+    /// How the layer chooses the tokens that it attends to (sparse attention); `None` if it does not choose.
     pub fn selection(&self) -> Option<Selection> {
         match *self {
             Attention::Grouped { selection, .. }
@@ -13,8 +13,8 @@ impl Attention {
         }
     }
 
-    /// The layer with an indexer if `own`, else with the tokens that an earlier layer chose. Only latent attention that
-    /// chooses tokens is changed.
+    /// The layer with an indexer if `own` is true, else without an indexer: it then attends to the tokens that an
+    /// earlier layer chose. Only latent attention with a selection is changed; other attention is returned as it is.
     pub fn with_indexer(mut self, own: bool) -> Attention {
         if let Attention::Latent { selection: Some(selection), .. } = &mut self {
             selection.taken = !own;
@@ -22,7 +22,8 @@ impl Attention {
         self
     }
 
-    /// The layer with a window of the newest `tokens` tokens. Only grouped attention is changed.
+    /// Gives the layer a window of the newest `tokens` tokens. Only grouped attention is changed; other attention is
+    /// returned as it is.
     pub fn to_newest(mut self, tokens: u32) -> Attention {
         if let Attention::Grouped { window, .. } = &mut self {
             *window = Some(tokens);
@@ -30,16 +31,16 @@ impl Attention {
         self
     }
 
-    /// The layer with `chosen` as its selection of tokens; `None` if it is not grouped attention.
+    /// Gives the layer the selection `chosen`; `None` if the layer has another kind than grouped attention.
     pub fn to_blocks(mut self, chosen: Selection) -> Option<Attention> {
         let Attention::Grouped { selection, .. } = &mut self else { return None };
         *selection = Some(chosen);
         Some(self)
     }
 
-    /// The layer as an MTP module has it. It has an indexer even where the model's layer takes an earlier choice (the
-    /// modules of GLM-5.2 and GLM-5 have equal published sizes). Compressed attention keeps only its window (vLLM's
-    /// `DeepseekV4Attention`).
+    /// This layer as it is in the model's MTP module. The module's layer always has its own indexer, also where the
+    /// model's layer uses the choice of an earlier layer (the modules of GLM-5.2 and GLM-5 have equal published sizes).
+    /// Compressed attention keeps only its window, without entries (vLLM's `DeepseekV4Attention`).
     pub fn of_module(mut self) -> Attention {
         if let Attention::Compressed { ratio, selection, .. } = &mut self {
             (*ratio, *selection) = (0, None);
@@ -47,7 +48,7 @@ impl Attention {
         self.with_indexer(true)
     }
 
-    /// Number of weights of the layer in a model of hidden size `hidden`.
+    /// Number of weights of this attention or recurrent layer, in a model of hidden size `hidden`.
     pub fn parameters(&self, hidden: u32) -> f64 {
         let hidden = f64::from(hidden);
         match *self {
@@ -67,7 +68,7 @@ impl Attention {
                 let value = value_dim.map_or(dim, f64::from);
                 let values = if values_from_keys { 0.0 } else { kv_heads * value };
                 let gate = if gated { heads * value } else { 0.0 };
-                // The indexer projects the input to its query heads and one key.
+                // The indexer projects the layer's input to the queries of its heads and to one key.
                 let chooses = selection.map_or(0.0, |s| f64::from(s.head_dim) * (f64::from(s.heads) + 1.0));
                 input * (heads * dim + kv_heads * dim + values + gate + chooses) + heads * value * hidden
             }
@@ -81,8 +82,8 @@ impl Attention {
                 };
                 let kv = hidden * (kv_rank + rope) + kv_rank * heads * (nope + value);
                 let chooses = selection.filter(|s| !s.taken).map_or(0.0, |s| {
-                    // The indexer projects its queries from the compressed query, and its key and a weight for each
-                    // head from the input.
+                    // The indexer projects the compressed query to the queries of its heads. It projects the layer's
+                    // input to one key and to one weight for each head.
                     let (heads, dim) = (f64::from(s.heads), f64::from(s.head_dim));
                     query_rank.map_or(hidden, f64::from) * heads * dim + hidden * (dim + heads)
                 });
@@ -97,7 +98,8 @@ impl Attention {
                 let (groups, output_rank) = (f64::from(output_groups), f64::from(output_rank));
                 let queries = query_rank * (hidden + width);
                 let output = width * output_rank + groups * output_rank * hidden;
-                // A projection and a gate make an entry; both are twice as wide if entries overlap.
+                // Two matrices, a projection and a gate, make the entries. Both matrices are twice as wide if entries
+                // overlap.
                 let series = if selection.is_some() { 2.0 } else { 1.0 };
                 let compressor = |dim: f64| if ratio > 0 { 2.0 * series * hidden * dim } else { 0.0 };
                 let chooses = selection.map_or(0.0, |s| {
@@ -113,8 +115,8 @@ impl Attention {
 }
 
 impl FeedForward {
-    /// Number of weights that every token uses: a dense block, or a mixture's shared experts and the projections around
-    /// its routed experts.
+    /// Number of weights of the block that every token uses: all of a dense block; in a mixture of experts, the shared
+    /// experts and the projections to and from the latent width.
     pub fn dense_parameters(&self, hidden: u32) -> f64 {
         match *self {
             FeedForward::Dense { intermediate, gated } => block(hidden, intermediate, gated),
@@ -126,7 +128,7 @@ impl FeedForward {
         }
     }
 
-    /// Number of weights of one routed expert; 0 for a dense block.
+    /// Number of weights of one routed expert; 0 for a layer without routed experts.
     pub fn expert_parameters(&self, hidden: u32) -> f64 {
         match *self {
             FeedForward::Experts { intermediate, gated, .. } => block(self.expert_width(hidden), intermediate, gated),
@@ -134,8 +136,8 @@ impl FeedForward {
         }
     }
 
-    /// Width of an expert's input and output: numbers that a token sends to an expert and gets back; `hidden` for a
-    /// layer without experts.
+    /// Width of an expert's input and output: how many numbers of a token are sent to an expert, and sent back. It is
+    /// `hidden` for a layer without experts.
     pub fn expert_width(&self, hidden: u32) -> u32 {
         match *self {
             FeedForward::Experts { latent, .. } => latent.unwrap_or(hidden),
@@ -143,7 +145,8 @@ impl FeedForward {
         }
     }
 
-    /// (number of routed experts of the layer, number that a token uses); (0, 0) for a dense block.
+    /// (number of routed experts of the layer, number of routed experts that a token uses); (0, 0) for a layer without
+    /// routed experts.
     pub fn experts(&self) -> (u32, u32) {
         match *self {
             FeedForward::Experts { total, active, .. } => (total, active),

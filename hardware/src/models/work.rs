@@ -16,39 +16,42 @@ pub struct Work {
     pub always_bytes: f64,
     /// Feed-forward blocks, in groups with equal numbers of experts.
     pub blocks: Vec<Blocks>,
-    /// FLOP for a token by precision, in all layers and in the matrix that joins a draft head's embedding with the
-    /// target's hidden state. Attention over KV and the output head are not included.
+    /// FLOP for one token by the precision of the activations: over all layers, and in the matrix that joins the
+    /// embedding and the target's hidden state in a draft head. Attention over KV and the output head are not included.
     pub token_flops: FlopsByBits,
     /// Bytes of the output head.
     pub head_bytes: f64,
     /// FLOP of the output head for a token.
     pub head_flops: f64,
-    /// Attention over KV, in groups of layers with an equal window, split and kind of selection.
+    /// Attention over KV. Layers with an equal window, an equal number of KV heads (`split`) and the same kind of
+    /// selection form one entry.
     pub attention: Vec<AttentionWork>,
     /// Bytes of the recurrent states of a request, over all layers.
     pub state_bytes: f64,
-    /// Bytes of a request in memory that do not grow with its tokens, beside recurrent states: windows that drop older
-    /// tokens, and tokens that wait to be compressed.
+    /// Bytes that a request takes in memory whatever its number of tokens: windows that drop older tokens, and tokens
+    /// that wait to be compressed. Recurrent states are not included.
     pub request_bytes: f64,
     /// Bytes of all weights, the embedding included.
     pub weight_bytes: f64,
     /// Number of layers with a mixture of experts.
     pub sparse_layers: f64,
-    /// Number of routed experts that a token uses in a layer with a mixture; the largest number of all layers.
+    /// Number of routed experts that a token uses in a layer with a mixture of experts; the largest number of all
+    /// layers.
     pub active_experts: f64,
-    /// Width of an expert's input and output, the largest of all layers: numbers that a token sends to an expert and
-    /// gets back.
+    /// Width of an expert's input and output, the largest of all layers. A token sends this number of numbers to each
+    /// of its experts, and gets as many back.
     pub expert_width: f64,
 }
 
-/// Feed-forward blocks with equal `total` and `active`. A dense block is one expert that every token uses.
+/// Feed-forward blocks of layers with equal `total` and `active`. A dense block counts as one expert that every token
+/// uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocks {
     /// Number of experts in a layer; 1 for a dense block.
     pub total: f64,
     /// Number of experts in a layer that a token uses.
     pub active: f64,
-    /// Bytes of one expert of each layer, summed over the layers.
+    /// Bytes of one expert in each of these layers, summed over the layers.
     pub bytes: f64,
 }
 
@@ -73,31 +76,32 @@ impl FlopsByBits {
     }
 }
 
-/// Attention over KV of layers that have an equal window, split and kind of selection.
+/// Attention over KV in all layers that have an equal window, an equal `split` and the same kind of selection.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AttentionWork {
     /// Bytes of KV that a pass reads for each token of context, summed over these layers.
     pub bytes: f64,
     /// Bytes of KV that a token of context takes in memory. 0 for the window of compressed attention, which drops older
-    /// tokens; other windows are counted as if they kept every token.
+    /// tokens. Other windows count as if they kept the KV of every token.
     pub kept_bytes: f64,
     /// FLOP of a query-key pair, summed over these layers.
     pub pair_flops: f64,
-    /// FLOP of latent attention to all tokens if it expands compressed keys and values first; `None` for all other
-    /// attention.
+    /// FLOP if latent attention to all tokens first expands its compressed keys and values. `None` for other kinds of
+    /// attention, and for latent attention with a selection.
     pub unpacked: Option<Unpacked>,
-    /// Most tokens that a token attends to: a window, or the chosen ones; `None`: all.
+    /// The most tokens that a token attends to: the size of the window or of the selection. `None`: a token attends to
+    /// all tokens.
     pub window: Option<f64>,
-    /// Whether each token chooses the tokens of its `window` (sparse attention). If not, the new tokens of a request
-    /// share one window: the newest tokens of the request.
+    /// True: each token chooses its own tokens to attend to (sparse attention). False: the new tokens of a request
+    /// share one window, the newest tokens of the request.
     pub by_token: bool,
-    /// Number of key-value heads. With tensor parallelism the KV is split over at most this many GPUs; 1: each GPU
+    /// Number of key-value heads. Tensor parallelism splits the KV over at most this number of GPUs. With 1, each GPU
     /// holds all KV.
     pub split: f64,
 }
 
-/// FLOP of latent attention that expands keys and values first (DeepSeek-V2, arXiv 2405.04434, 2.1): fewer for each
-/// pair, and some for each token of context.
+/// FLOP of latent attention that first expands its compressed keys and values (DeepSeek-V2, arXiv 2405.04434, 2.1). A
+/// query-key pair then needs fewer FLOP, but the expansion needs FLOP for each token of context.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Unpacked {
     /// FLOP of a query-key pair after the expansion.
@@ -107,8 +111,8 @@ pub struct Unpacked {
 }
 
 impl AttentionWork {
-    /// Work of layers that attend to all tokens, with one key-value head: they read `bytes` of KV for each token of
-    /// context, and compute `pair_flops` for each query-key pair.
+    /// Attention work of layers that attend to all tokens and have one key-value head. They read `bytes` of KV for each
+    /// token of context, and compute `pair_flops` for each query-key pair.
     fn whole(bytes: f64, pair_flops: f64) -> AttentionWork {
         AttentionWork {
             bytes,
@@ -121,7 +125,7 @@ impl AttentionWork {
         }
     }
 
-    /// Adds the work of other layers with the same window, split and kind of selection.
+    /// Adds the work of other layers with the same window, the same number of KV heads and the same kind of selection.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
         self.kept_bytes += more.kept_bytes;
@@ -134,7 +138,7 @@ impl AttentionWork {
 }
 
 impl ModelShape {
-    /// The bytes that the model's passes move and the FLOP that they compute.
+    /// Computes the bytes that the model's passes move and their FLOP.
     pub fn work(&self) -> Work {
         let head_bytes = self.bits.head / 8.0 * self.head_parameters();
         let mut work = Work {
@@ -208,7 +212,7 @@ impl ModelShape {
                 None => attention.push(new),
             }
         };
-        // The work of an indexer: it reads and scores one key for each `ratio` tokens of context.
+        // The work of an indexer, which reads one key for each `ratio` tokens of context and computes its scores.
         let scored = |s: Selection, ratio: f64| {
             let (heads, dim, bytes) = (f64::from(s.heads), f64::from(s.head_dim), f64::from(s.key_bits) / 8.0);
             AttentionWork::whole(count * dim * bytes / ratio, 2.0 * count * heads * dim / ratio)
@@ -250,13 +254,15 @@ impl ModelShape {
                 add(AttentionWork { window: Some(window), kept_bytes: 0.0, ..newest });
                 work.request_bytes += count * window * entry;
                 if ratio > 0.0 {
-                    // Given per token of context: there is one entry for each `ratio` tokens.
+                    // Bytes and FLOP are per token of context. There is one entry for each `ratio` tokens, hence the
+                    // division.
                     add(AttentionWork {
                         window: selection.map(|s| ratio * f64::from(s.tokens)),
                         by_token: selection.is_some(),
                         ..AttentionWork::whole(count * entry / ratio, pair_flops / ratio)
                     });
-                    // Each token that waits to be compressed has a projection and a gate, 4 bytes a number.
+                    // The memory holds two vectors, a projection and a gate, for each token that is not compressed yet.
+                    // A number has 4 bytes.
                     let series = if selection.is_some() { 2.0 } else { 1.0 };
                     let waiting = f64::from(head_dim) + selection.map_or(0.0, |s| f64::from(s.head_dim));
                     work.request_bytes += count * 2.0 * ratio * series * waiting * 4.0;
@@ -267,8 +273,8 @@ impl ModelShape {
             }
             Attention::Recurrent { state_bytes, .. } => {
                 work.state_bytes += count * state_bytes;
-                // The state has `state_bytes / 4` numbers of 4 bytes. A token multiplies each number by its key and by
-                // its query, and updates it: 6 FLOP.
+                // The recurrent state has `state_bytes / 4` numbers of 4 bytes. For each token, each number of the
+                // state is multiplied by the token's key and by its query, and is updated: 6 FLOP.
                 work.token_flops.add(16.0, 6.0 * count * state_bytes / 4.0);
             }
             Attention::None => {}
@@ -277,8 +283,8 @@ impl ModelShape {
 }
 
 impl Work {
-    /// Bytes of KV of a token on all `gpus` GPUs of a tensor-parallel group together. With more GPUs than key-value
-    /// heads some GPUs hold copies.
+    /// Bytes that the KV of one token takes on all `gpus` GPUs of a tensor-parallel group together. If there are more
+    /// GPUs than key-value heads, some GPUs hold copies, which count too.
     pub fn kv_bytes_token(&self, gpus: f64) -> f64 {
         self.attention.iter().map(|a| a.kept_bytes * (gpus / a.split).max(1.0)).sum()
     }

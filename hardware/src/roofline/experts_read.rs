@@ -1,13 +1,14 @@
-//! A measured table: the number of distinct experts that a pass reads, by its number of tokens. Real tokens choose
-//! experts neither independently nor identically, so a formula is wrong.
+//! A measured table: the number of distinct experts that a pass reads, by the pass's number of tokens. Real tokens
+//! choose experts neither independently nor with equal probabilities, so the usual formula is wrong.
 
 use crate::bad::{BadLatency, bad};
 use crate::models::ModelShape;
 
 const KEY: &str = "experts_read";
 
-/// Checks a table of `[tokens, experts]`, if it is not empty. The model must have a mixture of experts, the first point
-/// must be at 1 token, tokens must rise, and experts must not fall and be from 1 to the layer's number.
+/// Checks the table `points` of `[tokens, experts]`. An empty table is valid. Otherwise the model must have a mixture
+/// of experts, the first point must be at 1 token, the tokens must rise, and the experts must not fall. The number of
+/// experts must be from 1 to the number of experts in a layer (the smallest of all layers).
 pub(super) fn check(points: &[(u32, f64)], shape: &ModelShape) -> Result<(), BadLatency> {
     let Some(&(first, _)) = points.first() else { return Ok(()) };
     let totals = shape.work().blocks.iter().map(|b| b.total).filter(|total| *total > 1.0).collect::<Vec<_>>();
@@ -35,7 +36,7 @@ pub(super) fn check(points: &[(u32, f64)], shape: &ModelShape) -> Result<(), Bad
     }
 }
 
-/// Counted number of distinct experts of a layer that a pass reads, by the pass's number of tokens.
+/// A table of counts: how many distinct experts of a layer a pass reads, by the pass's number of tokens.
 #[derive(Clone, Debug)]
 pub(super) struct ExpertsRead {
     points: Vec<(f64, f64)>,
@@ -46,8 +47,8 @@ impl ExpertsRead {
         ExpertsRead { points: points.iter().map(|&(tokens, experts)| (tokens.into(), experts)).collect() }
     }
 
-    /// Distinct experts of a layer that a pass of `tokens` tokens reads: on the line between two points, level beyond
-    /// them; `None` if the table is empty.
+    /// Number of distinct experts of a layer that a pass of `tokens` tokens reads; `None` if the table is empty.
+    /// Between two points the number is on the straight line; before the first and after the last point it is constant.
     pub(super) fn at(&self, tokens: f64) -> Option<f64> {
         let last = self.points.last()?;
         let next = self.points.partition_point(|point| point.0 < tokens);
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(ExpertsRead::new(&[]).at(3.0), None);
     }
 
-    /// A table filled with the formula for independent tokens gives the same times as the formula; one with fewer
+    /// A table filled by the formula for independent tokens gives the same times as the formula. A table with fewer
     /// experts gives a shorter time.
     #[test]
     fn a_table_of_the_formula_is_the_formula() {

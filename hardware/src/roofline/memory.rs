@@ -1,11 +1,11 @@
-//! The device memory that the weights leave for KV.
+//! The device memory that weights and activations leave for KV.
 
 /// Device memory for KV, over all GPUs that share the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// Bytes of KV for one token.
+    /// Bytes of KV for one token, summed over all these GPUs.
     pub kv_bytes_token: f64,
-    /// Bytes left for KV; negative if weights and activations do not fit.
+    /// Bytes left for KV on all GPUs together; negative if weights and activations do not fit.
     pub kv_bytes: f64,
 }
 

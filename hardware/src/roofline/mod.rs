@@ -1,4 +1,5 @@
-//! `roofline`: predicts a pass on hardware that was not measured, from a GPU's datasheet and a model's shape.
+//! The latency model `roofline`: predicts a pass on hardware that was not measured, from a GPU's datasheet and a
+//! model's shape.
 //!
 //! A pass is a sequence of kernels. Each kind of kernel takes as long as the slower of computing and moving data, and
 //! the pass takes the sum:

@@ -7,7 +7,7 @@ use foretoken_sim::{LatencyModel, PassShape, Time};
 /// A built roofline: the seconds of each kind of work in a pass.
 #[derive(Clone, Debug)]
 pub struct Roofline {
-    /// Fixed seconds of a pass: overheads, and the latency of all-reduces.
+    /// Fixed seconds of a pass: the overheads of the pass and its layers, and the latency of all-reduces.
     pub(super) fixed_s: f64,
     /// Seconds to read the weights that every pass reads, except feed-forward blocks and the output head.
     pub(super) always_bytes_s: f64,
@@ -19,16 +19,18 @@ pub struct Roofline {
     pub(super) head_bytes_s: f64,
     /// Seconds to compute the output head for one token.
     pub(super) head_flops_s: f64,
-    /// Seconds of attention over KV, in groups of layers with an equal window, split and kind of selection.
+    /// Seconds of attention over KV. Layers with an equal window, an equal number of KV heads and the same kind of
+    /// selection form one entry.
     pub(super) attention: Vec<AttentionTimes>,
     /// Seconds to read and write the recurrent states of one request.
     pub(super) state_bytes_s: f64,
     /// Seconds to move the activations of one token between the GPUs of a tensor-parallel group.
     pub(super) link_token_s: f64,
-    /// Share of a token's experts that earlier tokens of the pass have already read, beyond what independent choice
-    /// gives, [0, 1].
+    /// Share of a token's experts that earlier tokens of the pass have already read, in addition to the share that
+    /// independent choice gives, [0, 1].
     pub(super) expert_reuse: f64,
-    /// Counted number of distinct experts that a pass reads, by its tokens; empty if the number is computed.
+    /// Measured number of distinct experts that a pass reads, by its number of tokens. Empty: a formula gives the
+    /// number.
     pub(super) experts_read: ExpertsRead,
 }
 
@@ -48,8 +50,9 @@ impl BlockTimes {
         BlockTimes { bytes_s: blocks.bytes / bandwidth, total: blocks.total, miss }
     }
 
-    /// Seconds to read the distinct experts of `tokens` tokens: the number that was `counted`, or else the expected
-    /// number if each token chooses independently. A dense block is read once.
+    /// Seconds to read the distinct experts that `tokens` tokens choose. `counted` is a measured number of distinct
+    /// experts. Without it, this is the expected number if each token chooses its experts independently. A dense block
+    /// is read once.
     fn seconds(&self, tokens: f64, counted: Option<f64>) -> f64 {
         let read = match counted {
             _ if self.total <= 1.0 => 1.0,
@@ -60,12 +63,14 @@ impl BlockTimes {
     }
 }
 
-/// Seconds of attention over KV in layers with an equal window, split and kind of selection.
+/// Seconds of attention over KV in layers with an equal window, an equal number of KV heads and the same kind of
+/// selection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttentionTimes {
     bytes_s: f64,
     pair_flops_s: f64,
-    /// (seconds of a query-key pair, seconds to expand a token) if compressed keys and values are expanded first.
+    /// (seconds of a query-key pair, seconds to expand the key and value of a token), for latent attention that first
+    /// expands its compressed keys and values.
     unpacked: Option<(f64, f64)>,
     window: Option<f64>,
     by_token: bool,
@@ -87,8 +92,8 @@ impl AttentionTimes {
         let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
         let (mut read, mut pairs) = ((shape.context + shape.batched) as f64, shape.pairs as f64);
         if let Some(window) = self.window {
-            // The tokens read are exact if all contexts are shorter or all are longer than the window; for a mix they
-            // are overestimated.
+            // `read` is exact if all contexts are shorter than the window, or if all are longer. If the batch has both,
+            // `read` is too large.
             let readers = if self.by_token { tokens } else { requests };
             if readers > 0.0 {
                 read = read.min(window * readers + if self.by_token { 0.0 } else { tokens });
@@ -108,8 +113,8 @@ impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         let tokens = shape.batched as f64;
-        // Number of tokens that, if each chose its experts independently, would read as many distinct experts as the
-        // pass.
+        // `choosers` is an equivalent number of independent tokens: if they chose their experts independently, they
+        // would read as many distinct experts as this pass reads.
         let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
         let counted = self.experts_read.at(tokens);
         let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers, counted));
@@ -131,8 +136,8 @@ impl LatencyModel for Roofline {
 mod tests {
     use super::*;
 
-    /// Counted in GLM-4.7-Flash's router (mlx-lm PR #1485): two neighbouring tokens share 25.7 % of their experts (4 of
-    /// 64 each), so a pass over both reads 1.743 times the experts of one token.
+    /// The numbers were counted in GLM-4.7-Flash's router (mlx-lm PR #1485). Two neighbouring tokens share 25.7 % of
+    /// their experts (each token uses 4 of 64). A pass over both tokens reads 1.743 times the experts of one token.
     #[test]
     fn the_reuse_that_was_counted_gives_the_experts_that_were_counted() {
         let experts = BlockTimes { bytes_s: 1.0, total: 64.0, miss: 1.0 - 4.0 / 64.0 };

@@ -127,7 +127,7 @@ impl RooflineSpec {
         }
     }
 
-    /// The model's shape after the changes by `experts`, `kv_bits` and `weight_only`.
+    /// The model's shape, changed by the settings `experts`, `kv_bits` and `weight_only`.
     ///
     /// # Errors
     /// There is no such preset, or the shape has a fault.
@@ -147,8 +147,9 @@ impl RooflineSpec {
     /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// The GPU or the model has no known name or has a fault, the GPU has no peak in a precision that the model
-    /// computes in, or a number is out of its range. The error names the setting.
+    /// The name of the GPU or the model is unknown, or their numbers have a fault. The model computes in a precision
+    /// for which the GPU has no peak. A number is out of its range, or `experts_read` and `expert_reuse` are both
+    /// given. The error names the setting.
     pub fn check(&self) -> Result<(), BadLatency> {
         let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);
         peaks(&gpu, &shape.work().token_flops)?;
@@ -197,7 +198,7 @@ impl RooflineSpec {
     /// The memory for KV that weights and activations leave on all GPUs together.
     ///
     /// # Errors
-    /// The GPU or the model has no known name or has a fault.
+    /// The name of the GPU or the model is unknown, or their numbers have a fault.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);
@@ -208,7 +209,7 @@ impl RooflineSpec {
     /// Builds the latency model: computes all numbers that do not depend on the pass.
     ///
     /// # Errors
-    /// As [`check`](RooflineSpec::check).
+    /// The errors of [`check`](RooflineSpec::check).
     pub fn build(&self) -> Result<Roofline, BadLatency> {
         self.check()?;
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
@@ -231,7 +232,7 @@ impl RooflineSpec {
                 .iter()
                 .map(|a| AttentionTimes::new(a, (n / a.split).max(1.0), bandwidth, bf16))
                 .collect(),
-            // The factor 2: states are read and written.
+            // The factor is 2 because each state is read and written.
             state_bytes_s: 2.0 * work.state_bytes / bandwidth,
             link_token_s: token_bytes / gpu.link_bytes_s,
             expert_reuse: self.expert_reuse,
@@ -239,11 +240,13 @@ impl RooflineSpec {
         })
     }
 
-    /// (number of collective operations of a pass, bytes that a token sends over each link) of a group of GPUs.
+    /// For a tensor-parallel group of GPUs: (number of collective operations of a pass, bytes that a pass moves over
+    /// each link for one token). (0, 0) for one GPU.
     ///
-    /// A ring all-reduce moves 2(n − 1)/n of the activations over each link; there are two a layer. With expert
-    /// parallelism an exchange replaces the second all-reduce of a layer with experts: each GPU holds tokens/n tokens
-    /// and sends each to its active experts and back, and (n − 1)/n of the experts are on other GPUs.
+    /// A ring all-reduce moves 2(n − 1)/n of the activations over each link. A layer has two all-reduces. With expert
+    /// parallelism, the second all-reduce of a layer with experts is replaced by two exchanges, which send tokens to
+    /// their experts and back. Each GPU sends 1/n of the tokens, each token goes to its active experts, and (n − 1)/n
+    /// of the experts are on other GPUs.
     fn messages(&self, work: &Work) -> (f64, f64) {
         if self.tensor_parallel == 1 {
             return (0.0, 0.0);
@@ -257,8 +260,8 @@ impl RooflineSpec {
     }
 }
 
-/// The GPU's peaks in fp8 and fp4, FLOP/s. A missing peak is infinite if the model does not compute in that precision,
-/// else an error.
+/// (the GPU's peak in fp8, its peak in fp4), FLOP/s. If the GPU has no peak in a precision, the result is infinite if
+/// the model does not compute in this precision, else it is an error.
 fn peaks(gpu: &Gpu, flops: &FlopsByBits) -> Result<[f64; 2], BadLatency> {
     let peak = |name: &str, work: f64, peak: Option<f64>| match peak {
         Some(peak) => Ok(peak),
@@ -285,7 +288,8 @@ mod tests {
     #[test]
     fn a_decode_is_bound_by_weights_and_a_prefill_by_compute() {
         let m = spec("a100-80g", "vicuna-7b").build().unwrap();
-        // 13.2 GB of layers and head (the embedding is not read) at 80 % of 2,039 GB/s, and 0.62 ms of overheads.
+        // The pass reads 13.2 GB of layers and output head (not the embedding) at 80 % of 2,039 GB/s. The overheads are
+        // 0.62 ms.
         let moved = 2.0 * (6.738e9 - 32_000.0 * 4096.0) / (2039e9 * 0.8);
         assert!((m.pass_s(ONE) - (moved + 620e-6)).abs() < 1e-5, "{}", m.pass_s(ONE));
         let long = PassShape { requests: 1, batched: 2048, context: 0, pairs: 2048 * 2049 / 2 };
@@ -312,7 +316,7 @@ mod tests {
     #[test]
     fn memory_is_what_the_weights_leave() {
         let blocks = spec("a100-80g", "vicuna-7b").memory().unwrap().kv_blocks(16);
-        // (80 GiB · 0.9 − 2 GB − 13.5 GB) / 8 MiB a block.
+        // The expected number of blocks is (80 GiB · 0.9 − 2 GB of activations − 13.5 GB of weights) / 8 MiB.
         assert!((7300..7450).contains(&blocks), "{blocks}");
         assert_eq!(spec("l40", "llama-2-70b").memory().unwrap().kv_blocks(16), 0);
         let experts = Some(Experts { total: 8, active: 2 });

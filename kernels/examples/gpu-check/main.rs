@@ -1,8 +1,10 @@
 //! Measures how fast the kernels run on a GPU, and the GPU's own copy bandwidth and matmul rate, in the same run.
 //!
-//! `gpu-check [FILE.json]`: writes each measurement to the file when it is done. A later run with the same file makes
-//! only the missing measurements. A run ends within 8 minutes. Without a name the file is `gpu-check.json`. Exit code
-//! 3: a target was missed, or the time was over; 4: no GPU that can be used; 1: another error.
+//! `gpu-check [FILE.json]` writes each measurement to the file as soon as it is done. Default file: `gpu-check.json`. A
+//! later run with the same file makes only the missing measurements; it does not repeat a failed one. A run ends within
+//! 8 minutes.
+//!
+//! Exit codes: 3, a target was missed or the time was over; 4, there is no usable GPU; 1, another error.
 
 mod measure;
 
@@ -17,7 +19,7 @@ const LAST_START: Duration = Duration::from_secs(400);
 
 type Measurement = fn(&mut Cuda) -> Result<Value, CudaError>;
 
-/// The measurements in the order in which they run: name in the file, settings of the device, and function.
+/// The measurements in the order in which they run: (name in the file, settings of the device, function).
 fn measurements() -> Vec<(&'static str, Tuning, Measurement)> {
     let usual = Tuning::default();
     let independent = Tuning { dependent_launches: false, ..usual.clone() };
@@ -71,9 +73,9 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
             return Ok(false);
         }
         let began = Instant::now();
-        // Each measurement has its own device, so that memory is not shared.
+        // Each measurement opens its own device, so that no memory of an earlier measurement stays in use.
         let result = Cuda::tuned(0, tuning).and_then(|mut cuda| measure(&mut cuda));
-        // A failed measurement is written too and does not end the run: later measurements may succeed.
+        // A failed measurement is also written to the file. The run goes on, because later measurements may succeed.
         let result = result.unwrap_or_else(|why| json!({ "error": why.to_string() }));
         println!("{name} ({:.1} s): {result}", began.elapsed().as_secs_f64());
         done.insert(name.into(), result);
@@ -84,7 +86,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     Ok(verdicts(&done))
 }
 
-/// Prints each target with the reached value. Returns true if all targets were reached.
+/// Prints each target and the value that was reached. Returns true if all targets were reached.
 fn verdicts(done: &Map<String, Value>) -> bool {
     let number = |name: &str, key: &str| done.get(name).and_then(|v| v[key].as_f64()).unwrap_or(f64::NAN);
     let (copy, peak) = (number("copy", "bytes_per_s"), number("matmul-peak", "flops"));
@@ -95,7 +97,7 @@ fn verdicts(done: &Map<String, Value>) -> bool {
     ];
     let mut all = true;
     for (what, reached, target) in targets {
-        // A missing measurement (NaN) counts as missed.
+        // A missing measurement is NaN, so its target counts as missed.
         let good = reached >= target;
         all &= good;
         println!(

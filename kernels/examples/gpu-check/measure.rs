@@ -145,7 +145,8 @@ pub fn attention(cuda: &mut Cuda) -> Result<Value, CudaError> {
     for (model, requests) in [("vicuna-7b", 1), ("vicuna-7b", 8), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)] {
         all.push(attention_of(cuda, model, requests)?);
     }
-    // `verdicts` compares only the first shape with a target: one request of vicuna-7b, as in the other measurements.
+    // `verdicts` compares only this number with a target: the first shape, one request of vicuna-7b, as in the other
+    // measurements.
     Ok(json!({ "bytes_per_s": all[0]["bytes_per_s"], "shapes": all }))
 }
 
@@ -171,7 +172,8 @@ fn attention_of(cuda: &mut Cuda, model: &str, requests: usize) -> Result<Value, 
     }
     let queries = activations(cuda, requests, width)?;
     let mut out = cuda.narrow_buffer(requests, shape.q_width())?;
-    // One pass makes many calls, so that the overhead of its start hardly counts. Keys and values exceed any cache.
+    // One pass calls the attention 20 times, so that the overhead of the pass's start is negligible. The keys and
+    // values are larger than any cache.
     let calls = 20;
     let (time, spread) = median(cuda, 15, |cuda| {
         cuda.pass(|cuda| (0..calls).try_for_each(|_| cuda.attention(&queries, &batch, &kv, 0, &mut out)))

@@ -1,5 +1,5 @@
-//! Arrays of f32 that begin at a cache line. A group of sixteen numbers then never lies across two lines, which would
-//! cost a second load.
+//! Arrays of f32 that begin at a cache line. A group of sixteen numbers (64 bytes) then never lies across two cache
+//! lines, which would need a second load.
 
 use super::lanes::LANES;
 use std::ops::{Deref, DerefMut};
@@ -7,7 +7,8 @@ use std::ops::{Deref, DerefMut};
 /// An f32 array of fixed length that begins at a cache line.
 #[derive(Debug)]
 pub(super) struct Aligned {
-    /// The array with up to [`LANES`] spare numbers. Must not grow: growing would move it off the cache line.
+    /// The array with up to [`LANES`] spare numbers. The vector must not grow, because growing could move the array off
+    /// its cache line.
     numbers: Vec<f32>,
     from: usize,
     len: usize,

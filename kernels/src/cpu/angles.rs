@@ -2,17 +2,17 @@
 
 use crate::model::LlamaShape;
 
-/// Cosines and sines of the rotary angles of every position in the KV. The table is made once: computing the angles of
-/// new positions within a pass made a small draft's pass a tenth longer.
+/// Cosines and sines of the rotary angles of every position in the KV. The table is computed once. To compute the
+/// angles of new positions within a pass made a pass of a small draft model 10 % longer.
 pub(super) struct Angles {
     /// Number of pairs of dimensions that are rotated together in a head: half of `head_dim`.
     pairs: usize,
-    /// For one position after the other: the cosines of all pairs, then the sines of all pairs.
+    /// Position by position: the cosines of all pairs of dimensions, then the sines of all pairs.
     table: Vec<f32>,
 }
 
 impl Angles {
-    /// The angles of the positions below `slots` and below the model's `max_positions`.
+    /// Computes the angles of the positions below `slots` and below the model's `max_positions`.
     pub(super) fn new(shape: &LlamaShape, slots: usize) -> Angles {
         let frequencies = frequencies(shape);
         let positions = slots.min(shape.max_positions as usize);
@@ -34,14 +34,15 @@ impl Angles {
     }
 }
 
-/// The rotary frequencies of the pairs `i` of a head, in radians per position: `theta^(−2i / head_dim)`, scaled as in
-/// Llama 3 if the model says so (see [`crate::model::RopeScaling`]).
+/// The rotary frequencies of a head, in radians per position. The frequency of pair `i` is `theta^(−2i / head_dim)`. If
+/// the model uses Llama 3's scaling (see [`crate::model::RopeScaling`]), the frequencies are scaled.
 pub(crate) fn frequencies(shape: &LlamaShape) -> Vec<f32> {
     let one = |i: u32| {
         let frequency = shape.rope_theta.powf(-f64::from(2 * i) / f64::from(shape.head_dim));
         let Some(s) = shape.rope_scaling else { return frequency as f32 };
         let turns = f64::from(s.original_max_position_embeddings) * frequency / std::f64::consts::TAU;
-        // Weight of the unscaled frequency: 0 for few turns over the original context, 1 for many.
+        // Weight of the unscaled frequency. It is 0 if the angle makes few turns over the original context, and 1 if it
+        // makes many.
         let unscaled = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0.0, 1.0);
         (unscaled * frequency + (1.0 - unscaled) * frequency / s.factor) as f32
     };

@@ -1,10 +1,10 @@
 //! Paged attention for requests with different numbers of new tokens.
 //!
 //! The score of a token is one chain of multiply-adds over the head's dimensions. The exponentials of the scores are
-//! summed by lanes, in the order of the tokens that the query attends to. Weighted values are added one token after the
-//! other in the same order, and divided by the sum of exponentials at the end. A result therefore depends only on the
-//! keys and values that the query attends to and on their order. It does not depend on the blocks that hold them, on
-//! other queries, or on whether the tokens belong to a tree or to a chain.
+//! summed in sixteen lanes, in the order of the tokens that the query attends to. The weighted values are added in the
+//! same order, one token after the other. At the end the sum is divided by the sum of the exponentials. A result
+//! therefore depends only on the keys and values that the query attends to and on their order. It does not depend on
+//! the blocks that hold them, on other queries, or on whether the tokens belong to a tree or to a chain.
 
 use super::buffer::{Buffer, Shared};
 use super::kv::{Kv, Pools};
@@ -17,21 +17,22 @@ use crate::paged::{BLOCK_SIZE, Batch, Span};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Most new tokens of a request that one task handles. Their queries read a block of the context together, so that the
-/// block is read from memory once.
+/// Most new tokens of a request that one task handles. The queries of these tokens read a context block together, so
+/// that the block is read from memory once.
 const TILE: usize = 16;
 
-/// Number of blocks of values that all queries of a task read before any query reads further blocks. These blocks stay
-/// in a near cache.
+/// Number of blocks of values that all queries of a task read before any query goes on to further blocks. These blocks
+/// stay in a near cache.
 const NEAR: usize = 16;
 
 thread_local! {
-    /// Scaled queries, scores and sums of the task that this thread runs. The memory is reused, so that a pass
-    /// allocates only if its context is longer than any before.
+    /// Scaled queries, scores and sums of the task that this thread runs. The memory is reused, so that a task
+    /// allocates memory only if it needs more than any task before.
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One task of a thread: the rows `first..end` (new tokens of request `span` of the batch) and one key-value head.
+/// One unit of work for a thread: the rows `first..end` (new tokens of request `span` of the batch) and one key-value
+/// head.
 struct Task {
     span: usize,
     first: usize,
@@ -104,7 +105,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         let table = &batch.tables[span.table.clone()];
         let group = kv.heads / kv.kv_heads;
         let queries = (task.end - task.first) * group;
-        // One more than the last context index that any query of the task attends to.
+        // The largest context index that any query of the task attends to, plus one.
         let end = (task.first..task.end).map(|row| last_seen(batch, span, row) + 1).max().expect("a task has rows");
         let blocks = end.div_ceil(BLOCK_SIZE);
         let width = blocks * BLOCK_SIZE;
@@ -121,7 +122,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
                 *scaled = x * scale;
             }
         }
-        // The keys of a few blocks at a time: they stay in the nearest cache until all queries have read them.
+        // The queries go through the keys of a few blocks at a time. These keys stay in the nearest cache until all
+        // queries have read them.
         for b in (0..blocks).step_by(tile_of::<L>()) {
             let end = (b + tile_of::<L>()).min(blocks);
             let keys = |i: usize| kv.keys(pool, table[b + i] as usize, task.head);
@@ -153,8 +155,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
 
         let values = |i: usize| kv.values(pool, table[i] as usize, task.head);
         let prefix = |i: usize| batch.sights[task.first + i / group].prefix;
-        // First the blocks that all queries attend to completely, `NEAR` at a time: they stay in a near cache until all
-        // queries have read them.
+        // First, all queries add the values of the blocks that each of them attends to completely, `NEAR` blocks at a
+        // time. The values stay in a near cache until all queries have read them.
         let full = (0..queries).map(prefix).min().expect("a task has rows") / BLOCK_SIZE;
         for from in (0..full).step_by(NEAR) {
             let blocks = from..(from + NEAR).min(full);
@@ -175,7 +177,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let row = task.first + i / group;
             let (scores, sums) = (&scores[i * width..][..width], &mut sums[i * kv.padded..][..kv.padded]);
-            // Then the tokens beyond these blocks that this query attends to: the rest of its prefix and its path.
+            // Then each query adds the values of its other tokens: the rest of its prefix, and its path in the tree.
             let mut seen = full * BLOCK_SIZE;
             while seen < prefix(i) {
                 let (b, tokens) = (seen / BLOCK_SIZE, (prefix(i) - seen).min(BLOCK_SIZE));
@@ -190,7 +192,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
             }
             let from = (task.head * group + i % group) * kv.head_dim;
             #[expect(unsafe_code, reason = "outputs are split by columns")]
-            // SAFETY: tasks have different rows or heads, and the queries of a task run one after the other.
+            // SAFETY: two tasks differ in their rows or their head, and a task handles its queries one after the other.
             let out = unsafe { out.part(row, from, kv.head_dim) };
             for (out, sum) in out.iter_mut().zip(sums.iter()) {
                 *out = sum / scaled[i * kv.head_dim];
@@ -199,7 +201,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
     }
 }
 
-/// How many blocks of keys, and how many queries, are multiplied together: so few that their sums fit in registers.
+/// How many blocks of keys, and how many queries, are multiplied at a time. The number is small enough that all their
+/// sums fit in registers.
 #[inline(always)]
 fn tile_of<L: Lanes>() -> usize {
     if L::WIDE { 4 } else { 2 }
@@ -217,10 +220,11 @@ fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     }
 }
 
-/// Computes the scores of the first `Q` queries of `all` against the keys of the blocks `to`. `keys(i)` gives the keys
-/// of the i-th block of `to`. The scores of successive queries are `width` numbers apart.
+/// Computes the scores of the first `Q` queries of `all` against the keys of the context blocks `to`. `keys(i)` gives
+/// the keys of the i-th of these blocks. In `scores`, the scores of two successive queries are `width` numbers apart.
 ///
-/// Here and below, loops are plain: a closure that is not inlined is compiled without the level's vector instructions.
+/// This function and the following ones use plain loops, because a closure that is not inlined is compiled without the
+/// level's vector instructions.
 #[inline(always)]
 fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
     all: &[f32],
@@ -242,7 +246,8 @@ fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
 }
 
 /// Computes the scores of `Q` queries against the sixteen keys of each of `B` blocks from block `b` on. A score is one
-/// chain of multiply-adds, each of which waits for the one before. Several chains at a time keep the processor busy.
+/// chain of multiply-adds, in which each waits for the result of the one before. Several chains run at a time, so that
+/// the processor does not wait.
 #[inline(always)]
 fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     mut queries: [&[f32]; Q],
@@ -285,8 +290,8 @@ fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
 }
 
 /// Adds weight · value to the sums of `Q` queries, for the tokens `tokens` of each block of `blocks`, in order.
-/// `values(b)` gives the values of block `b`. The weights of successive queries are `width` numbers apart, their sums
-/// `padded` numbers.
+/// `values(b)` gives the values of block `b`. In memory, the weights of two successive queries are `width` numbers
+/// apart, and their sums are `padded` numbers apart.
 #[inline(always)]
 fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     values: &impl Fn(usize) -> &'p [P],
@@ -301,8 +306,8 @@ fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     }
     let (pairs, mut first) = (padded / (2 * LANES), 0);
     while first < pairs {
-        // Two pairs at a time if registers allow, or if there is one query: with few sums, additions wait for each
-        // other.
+        // Two pairs are added at a time if there are enough registers, or if there is only one query: with few sums,
+        // each addition would wait for the addition before.
         if pairs - first >= 2 && (L::WIDE || Q == 1) {
             add_pairs::<L, P, Q, 2>(values, blocks.clone(), tokens.clone(), first, rows, (sums, padded));
             first += 2;
@@ -313,8 +318,8 @@ fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     }
 }
 
-/// [`add_values`] for 32 · `N` dimensions of the values: `N` pairs of groups of sixteen, from pair `first` on. The
-/// number of chains of multiply-adds that run at a time is 2 · `N` · `Q`.
+/// Does the work of [`add_values`] for 32 · `N` dimensions of the values. These are `N` pairs of groups of sixteen,
+/// from pair `first` on. 2 · `N` · `Q` chains of multiply-adds run at a time.
 #[inline(always)]
 fn add_pairs<'p, L: Lanes, P: Pairs + 'p, const Q: usize, const N: usize>(
     values: &impl Fn(usize) -> &'p [P],
@@ -345,7 +350,7 @@ fn add_pairs<'p, L: Lanes, P: Pairs + 'p, const Q: usize, const N: usize>(
         for t in 0..tokens.len() {
             L::prefetch(ahead.wrapping_add(t));
             #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
-            // SAFETY: every slice was just cut to this length.
+            // SAFETY: every slice was just cut to `tokens.len()` elements, and `t < tokens.len()`.
             unsafe {
                 for (n, pairs) in pairs.iter().enumerate() {
                     let pairs = pairs.get_unchecked(t);

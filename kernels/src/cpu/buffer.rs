@@ -11,7 +11,7 @@ pub struct Buffer {
     pub(super) width: usize,
     /// `width` rounded up to a multiple of [`LANES`]: the distance between rows.
     pub(super) stride: usize,
-    /// Number of rows in use.
+    /// Number of rows in use, at most the number of allocated rows.
     pub(super) rows: usize,
     numbers: Aligned,
 }
@@ -47,7 +47,7 @@ impl Buffer {
         self.rows = self.numbers.len() / self.stride;
     }
 
-    /// Sets the number of rows in use. Panics if fewer are allocated.
+    /// Sets the number of rows in use. Panics if fewer rows are allocated.
     pub fn set_rows(&mut self, rows: usize) {
         assert!(rows * self.stride <= self.numbers.len(), "{rows} rows in a buffer made for fewer");
         self.rows = rows;
@@ -82,10 +82,11 @@ pub(super) struct Shared<'a> {
     of: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it is a mutable borrow of numbers, which may be sent, and callers of `part` must keep writers apart.
+// SAFETY: `Shared` is a mutable borrow of numbers, which may be sent to another thread. Callers of `part` must not take
+// overlapping parts.
 #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
 unsafe impl Send for Shared<'_> {}
-// SAFETY: as above.
+// SAFETY: threads use a shared `Shared` only to take parts, and callers of `part` must not take overlapping parts.
 #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
 unsafe impl Sync for Shared<'_> {}
 
@@ -93,11 +94,12 @@ impl<'a> Shared<'a> {
     /// Returns `len` numbers of a row from column `from` on.
     ///
     /// # Safety
-    /// While the slice lives, no other slice may have one of its numbers.
+    /// While the slice lives, no other slice of these rows may overlap it.
     #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
     pub(super) unsafe fn part(&self, row: usize, from: usize, len: usize) -> &'a mut [f32] {
         assert!(row < self.rows && from + len <= self.width, "part outside of the rows");
-        // SAFETY: the assertion keeps it within the borrowed numbers; the caller promises that no other slice overlaps.
+        // SAFETY: the assertion keeps the slice within the borrowed numbers. The caller promises that no other slice
+        // overlaps it.
         unsafe { std::slice::from_raw_parts_mut(self.numbers.add(row * self.stride + from), len) }
     }
 }

@@ -1,11 +1,13 @@
-//! The exponential function, written so that compilers vectorise a loop that calls it, and so that every processor
-//! computes the same bits.
+//! The exponential function. It is written so that compilers vectorise a loop that calls it, and so that every
+//! processor computes the same bits.
 
-/// 1.5 · 2²³. Adding it to a small f32 rounds that number to an integer, which is then in the lowest bits of the sum.
+/// 1.5 · 2²³. Adding this constant to a small f32 rounds the number to an integer; the lowest bits of the sum hold the
+/// integer.
 const ROUNDER: f32 = 12_582_912.0;
 
-/// e^x, at most 2 units in the last place off between −87 and 88; 0 below −87, e^88 above 88. The argument is reduced
-/// to |r| ≤ ln 2 / 2 with ln 2 in two parts; then follows the polynomial of Cephes' `expf` (Moshier, netlib).
+/// Computes e^x. Between −87 and 88 the error is at most 2 units in the last place. Below −87 the result is 0, above 88
+/// it is e^88. The argument is reduced to |r| ≤ ln 2 / 2, with ln 2 in two parts. The polynomial is that of Cephes'
+/// `expf` (Moshier, netlib).
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     let clamped = x.clamp(-87.0, 88.0);
@@ -18,7 +20,7 @@ pub(super) fn exp(x: f32) -> f32 {
         p = p.mul_add(r, c);
     }
     let value = p.mul_add(r * r, r) + 1.0;
-    // The integer n is in the low bits of `shifted`. Moved to the exponent it becomes 2ⁿ.
+    // The low bits of `shifted` hold the integer n. Moved to the exponent's bits, with the bias 127, they become 2ⁿ.
     let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
     if x < -87.0 { 0.0 } else { value * power }
 }

@@ -67,13 +67,15 @@ impl Kv {
         }
     }
 
-    /// Sizes of one head's part of a block: (pairs that hold keys, pairs that hold values). Two dimensions of the keys
-    /// take one pair; 32 dimensions of the values take sixteen pairs, one per token.
+    /// The sizes of one head's part of a block: (number of pairs that hold keys, number of pairs that hold values). Two
+    /// dimensions of the sixteen keys take one pair. 32 dimensions of the sixteen values take sixteen pairs, one for
+    /// each token.
     fn sizes(&self) -> (usize, usize) {
         (self.head_dim.div_ceil(2), self.padded / 2)
     }
 
-    /// Index of the pair at which the keys of a block's head begin; the head's values follow them.
+    /// Index in the pool of the first pair that holds the keys of `head` in `block`. The values of the same head follow
+    /// the keys.
     fn first_pair(&self, block: usize, head: usize) -> usize {
         let (keys, values) = self.sizes();
         (block * self.kv_heads + head) * (keys + values)
@@ -92,7 +94,7 @@ impl Kv {
         &pool[self.first_pair(block, head) + keys..][..values]
     }
 
-    /// Writes the key and the value of one head to `slot`: 16 · block + index in the block.
+    /// Writes the key and the value of one head to the slot `slot`, which is 16 · block + index in the block.
     pub(super) fn write(
         &mut self,
         level: Level,
@@ -128,7 +130,7 @@ impl Kv {
     }
 }
 
-/// Writes the key and the value of token `offset` of a block.
+/// A kernel that writes the key and the value of token `offset` of a block.
 struct Write<'a, P> {
     keys: &'a mut [P],
     values: &'a mut [P],
@@ -153,8 +155,8 @@ impl<P: Pairs> Kernel for Write<'_, P> {
     }
 }
 
-/// Copies a token's key and value of one head from the first to the second of `slots`. A slot is (index of the block's
-/// first pair, token in the block).
+/// Copies one token's key and value of one head. `slots` is (from, to); each is (index of the first pair of the block's
+/// head, token in the block).
 fn copy<P: Pairs>(pool: &mut [P], (keys, values): (usize, usize), slots: ((usize, usize), (usize, usize))) {
     let ((source, from), (target, to)) = slots;
     for d in 0..keys {

@@ -11,8 +11,8 @@ pub(super) const SECOND: u32 = 0xFFFF_0000;
 
 /// A vector of sixteen f32.
 pub(super) trait Lanes: Copy {
-    /// True if the processor has 32 vector registers of sixteen f32, false for 16 registers of eight. Decides how many
-    /// sums a kernel makes at a time.
+    /// True if the processor has 32 vector registers of sixteen f32; false if it has 16 registers of eight f32. A
+    /// kernel computes more sums at a time if this is true.
     const WIDE: bool;
     /// Sixteen zeros.
     fn zero() -> Self;
@@ -24,7 +24,7 @@ pub(super) trait Lanes: Copy {
     fn load_first(x: &[u32; LANES]) -> Self;
     /// Reads the second bf16 of each word in memory, its upper half.
     fn load_second(x: &[u32; LANES]) -> Self;
-    /// Prefetches memory that will be read soon; any address is allowed. Plain code does nothing.
+    /// Prefetches memory that will be read soon. Any address is allowed. In plain code this does nothing.
     fn prefetch<T>(address: *const T);
     /// Writes sixteen numbers to memory.
     fn store(self, x: &mut [f32; LANES]);

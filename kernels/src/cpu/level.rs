@@ -68,7 +68,7 @@ impl Level {
         }
     }
 
-    /// Number of f32 that one instruction handles; `None` for plain code, where the compiler decides.
+    /// Number of f32 that one instruction handles. `None` for plain code, whose instructions the compiler chooses.
     pub fn width(self) -> Option<u32> {
         match self.0 {
             Lanes::Plain => None,
@@ -79,7 +79,7 @@ impl Level {
         }
     }
 
-    /// Runs `kernel` with the lanes of this level.
+    /// Runs `kernel` with the vector instructions of this level.
     #[inline]
     #[cfg_attr(
         target_arch = "x86_64",
@@ -88,10 +88,10 @@ impl Level {
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             Lanes::Plain => kernel.run::<Plain>(),
-            // SAFETY: only `Level::all` makes these values, after it detected the features.
+            // SAFETY: only `Level::all` makes values of `Level`, after it has detected the instructions.
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx2 => unsafe { x86::with_avx2(kernel) },
-            // SAFETY: as above.
+            // SAFETY: only `Level::all` makes values of `Level`, after it has detected the instructions.
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx512 => unsafe { x86::with_avx512(kernel) },
         }

@@ -12,30 +12,30 @@ use super::pairs::Pairs;
 use super::team::Team;
 use std::ptr;
 
-/// Number of inputs of one chain of multiply-adds. A panel's weights for these inputs, and the rows' inputs, stay in
-/// the nearest cache.
+/// Number of inputs that one chain of multiply-adds covers. The weights of a panel for these inputs, and the inputs of
+/// the rows, stay in the nearest cache.
 const DEPTH: usize = 256;
 
-/// How many pairs of weights ahead of the present one a tile of `rows` rows prefetches. Three and more rows are bound
-/// by arithmetic: the weights of the next chain are fetched during the present chain. One and two rows are bound by
-/// memory: weights fetched too early would displace others from the cache.
+/// How far ahead a tile of `rows` rows prefetches weights, in pairs of weights. With three rows or more, arithmetic is
+/// the limit: the tile prefetches the weights of the next chain. With one or two rows, memory is the limit: weights
+/// that are prefetched too early would evict others from the cache.
 const fn ahead(rows: usize) -> usize {
     if rows <= 2 { 16 } else { DEPTH / 2 }
 }
 
-/// Approximate bytes of weights that a task reads. Decides how many tasks a product is divided into.
+/// Approximate number of bytes of weights that a task reads. It decides how many tasks a product is divided into.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Most panels that a row is multiplied with at a time. A task has a multiple of this number of panels, except that the
-/// last may have fewer.
+/// Most panels that a row is multiplied with at a time. The number of panels of a task is a multiple of this number;
+/// only the last task may have other numbers.
 const TOGETHER: usize = 4;
 
-/// Most panels at a time if there are several tiles of rows, which read the panels one after the other. The weights of
-/// four panels for one chain are 32 KiB (bf16), the whole nearest cache of many processors; each tile would then read
-/// them from the next cache.
+/// Most panels that a row is multiplied with at a time if there are several tiles of rows. The tiles read the same
+/// panels one after the other. The weights of four panels for one chain take 32 KiB in bf16, which is the whole nearest
+/// cache of many processors, so each tile would read them again from the next cache.
 const STAYING: usize = 2;
 
-/// Most rows of a tile, which are multiplied with a panel at a time.
+/// Most rows of a tile. The rows of a tile are multiplied with a panel together.
 const MOST_ROWS: usize = 6;
 
 /// Computes `x · weightsᵀ` into `out`.
@@ -51,7 +51,7 @@ pub(super) fn matmul((team, level): (&mut Team, Level), x: &Buffer, weights: &Ma
 fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P], out: &mut Buffer) {
     let (panels, depth) = (out.width.div_ceil(LANES), x.width.div_ceil(2));
     assert_eq!(weights.len(), panels * depth, "inputs of the weights and width of the activations");
-    // Each thread gets an equal number of tasks, so that none waits for another at the end.
+    // The number of tasks is a multiple of the number of threads, so that no thread waits for another at the end.
     let (groups, threads) = (panels.div_ceil(TOGETHER), team.threads());
     let tasks = (size_of_val(weights) / TASK_BYTES).max(2 * threads).next_multiple_of(threads).min(groups);
     let shared = out.shared();
@@ -62,13 +62,13 @@ fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P]
     });
 }
 
-/// The outputs of some neighbouring panels, for all rows.
+/// A task: the outputs of some neighbouring panels, for all rows.
 struct Outputs<'a, P> {
     x: &'a Buffer,
     weights: &'a [P],
     /// Index of the first panel.
     first: usize,
-    /// Number of pairs in a panel.
+    /// Number of pairs of inputs in a panel.
     depth: usize,
     out: Shared<'a>,
 }
@@ -79,7 +79,7 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     #[inline(always)]
     fn run<L: Lanes>(self) {
         let panels = self.weights.len() / self.depth;
-        // As few tiles of rows as possible, of sizes as equal as possible.
+        // The rows are divided into as few tiles as possible, of sizes as equal as possible.
         let (rows, tiles) = (self.x.rows, self.x.rows.div_ceil(MOST_ROWS));
         let mut panel = 0;
         while panel < panels {
@@ -105,8 +105,8 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     }
 }
 
-/// Number of panels that `rows` rows are multiplied with at a time: enough independent sums that no addition waits for
-/// the one before, and no more sums than there are registers.
+/// Number of panels that a tile of `rows` rows is multiplied with at a time. There should be so much independent work
+/// that no addition waits for the one before, and no more sums than there are registers.
 #[inline(always)]
 fn together<L: Lanes>(rows: usize) -> usize {
     match (rows, L::WIDE) {
@@ -117,14 +117,15 @@ fn together<L: Lanes>(rows: usize) -> usize {
 }
 
 impl<P: Pairs> Outputs<'_, P> {
-    /// Runs [`tile`](Self::tile) for `R` rows and `n` panels.
+    /// Calls [`tile`](Self::tile) for `R` rows and `n` panels: once if `n` panels fit together, else panel by panel.
     #[inline(always)]
     fn tiles<L: Lanes, const R: usize>(&self, row: usize, (panel, n): (usize, usize), pairs: (usize, usize)) {
         match n {
             4 if together::<L>(R) == 4 => self.tile::<L, R, 4>(row, panel, pairs),
             2 if together::<L>(R) >= 2 => self.tile::<L, R, 2>(row, panel, pairs),
             _ => {
-                // Tiles differ by at most one row, and `together` may allow the larger tile fewer panels than `n`.
+                // The tiles differ by at most one row. `together` may allow fewer panels than `n` for the larger tile,
+                // so it takes the panels one by one.
                 for panel in panel..panel + n {
                     self.tile::<L, R, 1>(row, panel, pairs);
                 }
@@ -132,11 +133,12 @@ impl<P: Pairs> Outputs<'_, P> {
         }
     }
 
-    /// Multiplies `R` rows with `N` panels over one chain, the pairs of inputs `from..to`, and adds the results to the
-    /// outputs (writes them if the chain is the first).
+    /// Multiplies `R` rows with `N` panels over one chain, which is the pairs of inputs `from..to`. The first chain
+    /// (`from` is 0) writes its results to the outputs; later chains add theirs.
     #[inline(always)]
     fn tile<L: Lanes, const R: usize, const N: usize>(&self, row: usize, panel: usize, (from, to): (usize, usize)) {
-        // Here and below, loops are plain: a closure that is not inlined is compiled without vector instructions.
+        // This function uses plain loops, because a closure that is not inlined is compiled without vector
+        // instructions.
         let len = to - from;
         let (mut weights, mut x): ([&[P]; N], [&[f32]; R]) = ([&[]; N], [&[]; R]);
         for (n, weights) in weights.iter_mut().enumerate() {
@@ -147,8 +149,8 @@ impl<P: Pairs> Outputs<'_, P> {
         }
         let mut sums = [[L::zero(); N]; R];
         for i in 0..len {
-            // Bounds checks of a dozen slices would cost as much as the arithmetic, and the compiler does not remove
-            // them.
+            // The access is unchecked, because the compiler does not remove the bounds checks of these slices, which
+            // would cost as much as the arithmetic.
             #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
             // SAFETY: every slice was just cut to `len` pairs, and `i < len`.
             unsafe {
@@ -171,7 +173,8 @@ impl<P: Pairs> Outputs<'_, P> {
                 let output = (self.first + panel + n) * LANES;
                 let width = LANES.min(self.out.width - output);
                 #[expect(unsafe_code, reason = "outputs are split by panels")]
-                // SAFETY: tasks have different outputs, and the calls of a task run one after the other.
+                // SAFETY: two tasks have different outputs, and a task calls this function again only after it
+                // returned.
                 let out = unsafe { self.out.part(row + r, output, width) };
                 put(sum, out, from > 0);
             }
@@ -179,7 +182,7 @@ impl<P: Pairs> Outputs<'_, P> {
     }
 }
 
-/// Writes `sum` to `out`; if `more`, adds it to what earlier chains wrote there.
+/// Writes `sum` to `out`. If `more` is true, adds `sum` to the numbers that earlier chains wrote there.
 #[inline(always)]
 fn put<L: Lanes>(sum: L, out: &mut [f32], more: bool) {
     if let Some(out) = out.as_mut_array::<LANES>() {

@@ -26,7 +26,8 @@ pub(super) enum Panels {
 }
 
 impl Matrix {
-    /// Packs `parts`, each (tensor, its number of outputs), into one matrix, in which their outputs follow each other.
+    /// Packs the tensors of `parts`, each (tensor, its number of outputs), into one matrix. The outputs of the parts
+    /// follow each other.
     pub(super) fn new(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Matrix {
         let outputs = parts.iter().map(|p| p.1).sum();
         let panels = match dtype {

@@ -46,19 +46,19 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A device with the best vector instructions, on `threads` threads.
+    /// Makes a device with the best vector instructions of this processor, on `threads` threads.
     ///
     /// # Errors
-    /// The system's error, if it does not start the threads.
+    /// The system does not start the threads.
     pub fn new(threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
         Cpu::at(Level::best(), threads)
     }
 
-    /// A device with the vector instructions of `level`, on `threads` threads. The level changes the time of passes,
-    /// not their results.
+    /// Makes a device with the vector instructions of `level`, on `threads` threads. The level changes the time of
+    /// passes but not their results.
     ///
     /// # Errors
-    /// The system's error, if it does not start the threads.
+    /// The system does not start the threads.
     pub fn at(level: Level, threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
         Ok(Cpu { team: Team::new(threads)?, level, tasks: attention::Tasks::default() })
     }
@@ -172,7 +172,7 @@ impl Device for Cpu {
             let slot = batch.slots[row] as usize;
             let (turned, values) = qkv.row_mut(row).split_at_mut((kv.heads + kv.kv_heads) * dim);
             for head in turned.chunks_exact_mut(dim) {
-                // Hugging Face pairs a dimension with the one half a head further on.
+                // Hugging Face's layout rotates dimension i together with dimension i + `head_dim` / 2.
                 self.level
                     .run(rowwise::Turn { head: head.split_at_mut(half), angles: kv.angles.at(batch.positions[row]) });
             }

@@ -1,9 +1,9 @@
-//! Arrays in large pages of memory (2 MiB), if the system has them. Weights and KV are read from end to end. With small
-//! pages the processor translates an address every 4 KiB and stops prefetching there.
+//! Arrays in large pages of memory (2 MiB), if the system has them. A pass reads all weights and KV. With small pages
+//! the processor must translate an address every 4 KiB, and it stops prefetching at the end of each page.
 //!
-//! The system gives only whole large pages, and the matrices of a small model are smaller than a large page. Matrices
-//! therefore share regions that begin and end with a large page. When each matrix had a mapping to itself, chance
-//! decided which lay in large pages: two copies of the shipped pair in one process differed in speed by a twentieth.
+//! The system gives only whole large pages, but the matrices of a small model are smaller than one. Matrices therefore
+//! share regions that begin and end at the borders of large pages. With a mapping for each matrix, chance decided which
+//! matrices lay in large pages: two copies of the shipped model pair in one process then differed in speed by 5 %.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use memmap2::MmapMut;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 const LARGE: usize = 2 << 20;
 /// Bytes of a region that several arrays share. A larger array gets a region of at least its size.
 const SHARED: usize = 8 * LARGE;
-/// Bytes of a small page. Every array begins at a multiple of this, as if it had a mapping to itself.
+/// Bytes of a small page. Every array begins at a multiple of this number, as it would in a mapping of its own.
 const ALIGNED: usize = 4 << 10;
 
 /// An array of fixed length in a [`Region`].
@@ -33,8 +33,8 @@ pub(super) struct Pages<T> {
 /// dropped.
 struct Region(#[expect(dead_code, reason = "it is held, and used through pointers")] MmapMut);
 
-/// The region from which the next arrays are taken: the region (its arrays keep it alive), its first byte, the number
-/// of bytes handed out, and its size in bytes.
+/// The region that the next arrays come from. The fields are: the region (a weak pointer, so that only its arrays keep
+/// it alive), its first byte, the number of bytes handed out, and its size in bytes.
 struct Open {
     region: Weak<Region>,
     first: NonNull<u8>,
@@ -46,10 +46,11 @@ thread_local! {
     static OPEN: RefCell<Option<Open>> = const { RefCell::new(None) };
 }
 
-// SAFETY: no other array has its part of the region, so it may be sent and shared as a vector may.
+// SAFETY: no other array has the same part of the region, so the array may be sent to another thread and shared like a
+// vector.
 #[expect(unsafe_code, reason = "parts of one mapping")]
 unsafe impl<T: Send> Send for Pages<T> {}
-// SAFETY: as above.
+// SAFETY: no other array has the same part of the region, so threads may share the array like a vector.
 #[expect(unsafe_code, reason = "parts of one mapping")]
 unsafe impl<T: Sync> Sync for Pages<T> {}
 
@@ -64,7 +65,7 @@ impl<T: AnyBitPattern + NoUninit> Pages<T> {
             }
             let (region, mut fresh) = Open::map(bytes);
             let (_, first) = fresh.take(bytes).expect("a region holds what it was made for");
-            // Of the old and the fresh region, the one with more bytes left serves the next arrays.
+            // The next arrays come from the old or the fresh region, whichever has more bytes left.
             if open.as_ref().is_none_or(|open| open.left() < fresh.left()) {
                 *open = Some(fresh);
             }
@@ -79,7 +80,7 @@ impl Open {
     fn map(bytes: usize) -> (Arc<Region>, Open) {
         let bytes = bytes.next_multiple_of(LARGE).max(SHARED);
         let mut map = MmapMut::map_anon(bytes + LARGE).expect("memory for weights, KV or a measurement");
-        // Asks for large pages. If the system refuses, everything works, but slower.
+        // Asks the system for large pages. If the system refuses, the arrays lie in small pages, and passes are slower.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let skipped = map.as_ptr().align_offset(LARGE);
@@ -93,12 +94,13 @@ impl Open {
         if self.region.strong_count() > 0 { self.bytes - self.used } else { 0 }
     }
 
-    /// Hands out the next `bytes` bytes: the region and their first byte. They were never handed out before, so they
-    /// are zeros. `None` if fewer are left, or if all arrays of the region were dropped.
+    /// Hands out the next `bytes` bytes of the region: returns the region and the first byte. The bytes are zero,
+    /// because they were never handed out before. `None` if fewer bytes are left, or if all arrays of the region were
+    /// dropped.
     fn take(&mut self, bytes: usize) -> Option<(Arc<Region>, NonNull<u8>)> {
         let region = self.region.upgrade().filter(|_| bytes <= self.bytes - self.used)?;
         #[expect(unsafe_code, reason = "parts of one mapping")]
-        // SAFETY: it is within the mapping, which has `bytes` from `first` on.
+        // SAFETY: the address is within the mapping, which has `self.bytes` bytes from `first` on.
         let first = unsafe { self.first.add(self.used) };
         self.used += bytes;
         Some((region, first))
@@ -111,8 +113,8 @@ impl<T: AnyBitPattern + NoUninit> Deref for Pages<T> {
     #[inline]
     #[expect(unsafe_code, reason = "parts of one mapping")]
     fn deref(&self) -> &[T] {
-        // SAFETY: it is the array's own part of a mapping that it keeps alive. The part is aligned, has zeros or
-        // written values, and the type allows any bits.
+        // SAFETY: the slice is the array's own part of a mapping, and the array keeps the mapping alive. The part is
+        // aligned and has zeros or written values, and the type allows any bits.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
@@ -121,7 +123,7 @@ impl<T: AnyBitPattern + NoUninit> DerefMut for Pages<T> {
     #[inline]
     #[expect(unsafe_code, reason = "parts of one mapping")]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, with the mutable borrow of `self`.
+        // SAFETY: the slice is the array's own part of a mapping, as in `deref`, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
     }
 }
@@ -154,7 +156,7 @@ mod tests {
         one.fill(7);
         drop(one);
         assert!(Pages::<u8>::zeros(100).iter().all(|&x| x == 0));
-        // Parts may move to other threads, and outlive the thread that made them.
+        // An array may move to another thread, and may outlive the thread that made it.
         let moved = std::thread::spawn(|| {
             let mut pages: Pages<u8> = Pages::zeros(LARGE + 1);
             pages.fill(3);

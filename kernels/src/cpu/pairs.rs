@@ -1,7 +1,7 @@
-//! The layout of f32 or bf16 weights and KV in memory: pairs of groups of sixteen numbers, in whole cache lines.
+//! The layout of weights and KV in memory, in f32 or bf16: pairs of groups of sixteen numbers, in whole cache lines.
 //!
-//! With bf16, the numbers at the same place of the two groups share one word of 32 bits. Sixteen numbers of either
-//! group then become f32 with one load and one operation.
+//! With bf16, number i of the first group and number i of the second group share a word of 32 bits. One load and one
+//! operation then convert sixteen numbers of either group to f32.
 
 use super::lanes::{LANES, Lanes, SECOND};
 use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
@@ -26,8 +26,8 @@ pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
 #[repr(C, align(64))]
 pub(super) struct F32Pairs([[f32; LANES]; 2]);
 
-/// Two groups of sixteen bf16. Word `i` has number `i` of the first group in its lower half, of the second in its
-/// upper.
+/// Two groups of sixteen bf16. The lower half of word `i` has number `i` of the first group, the upper half has number
+/// `i` of the second.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Bf16Pairs([u32; LANES]);

@@ -4,13 +4,15 @@ use super::exp::{exp, silu};
 use super::lanes::{Kernel, LANES, Lanes};
 use crate::accept::Choice;
 
-/// Estimated cost of one number of a [`Norm`], in multiply-adds. Decides whether threads share the work.
+/// Estimated cost of one number of a [`Norm`], in multiply-adds. The total cost decides whether several threads share
+/// the work.
 pub(super) const NORM: usize = 4;
-/// Estimated cost of one output of a [`SwiGlu`], in multiply-adds. Decides whether threads share the work.
+/// Estimated cost of one output of a [`SwiGlu`], in multiply-adds. The total cost decides whether several threads share
+/// the work.
 pub(super) const SWIGLU: usize = 16;
 
-/// RMSNorm of a row, after a residual is added: `x += delta`, if there is a `delta`; then `out = x / sqrt(mean(x²) +
-/// eps) · gains`. All slices have the same length.
+/// RMSNorm of a row after a residual addition. If there is a `delta`, it first computes `x += delta`. Then it computes
+/// `out = x / sqrt(mean(x²) + eps) · gains`. All slices have the same length.
 pub(super) struct Norm<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) delta: Option<&'a [f32]>,
@@ -72,15 +74,16 @@ pub(super) fn in_groups(x: &[f32], fill: f32, mut each: impl FnMut(&[f32; LANES]
     let (groups, rest) = x.as_chunks();
     let mut last = [fill; LANES];
     last[..rest.len()].copy_from_slice(rest);
-    // `each` is called in one place and by a plain loop. Otherwise it would not be inlined, and be compiled without the
-    // level's vector instructions.
+    // `each` is called at one place only, in a plain loop. Otherwise the compiler would not inline it, and would
+    // compile it without the level's vector instructions.
     for i in 0..x.len().div_ceil(LANES) {
         each(groups.get(i).unwrap_or(&last));
     }
 }
 
-/// Rotates a head's query or key by the rotary angles of its position. `head` is (first half, second half): number `i`
-/// of both halves form a pair. `angles` is (cosines, sines) of the pairs.
+/// Rotates a query or key of one head by the rotary angles of its position. `head` is (first half, second half) of its
+/// numbers. Number `i` of the first half and number `i` of the second half form a pair. `angles` is (cosines, sines) of
+/// the pairs.
 pub(super) struct Turn<'a> {
     pub(super) head: (&'a mut [f32], &'a mut [f32]),
     pub(super) angles: (&'a [f32], &'a [f32]),
@@ -116,8 +119,8 @@ impl Kernel for SwiGlu<'_> {
     }
 }
 
-/// Replaces scores by `e^(score − largest score)` and returns the sum of these exponentials. Lane `i` sums every
-/// sixteenth of them from `i` on, then the lanes are added.
+/// Replaces each score by `e^(score − largest score)`, and returns the sum of these exponentials. Lane `i` sums the
+/// exponentials `i`, `i + 16`, `i + 32` and so on; then the lanes are added.
 pub(super) struct Exponentials<'a>(pub(super) &'a mut [f32]);
 
 impl Kernel for Exponentials<'_> {
@@ -129,7 +132,8 @@ impl Kernel for Exponentials<'_> {
         let (one, mut sum) = (L::splat(1.0), L::zero());
         let (groups, rest) = self.0.as_chunks_mut();
         for group in groups {
-            // The compiler makes this loop two registers of eight, whose exponentials do not wait for each other.
+            // The compiler turns this loop into operations on two registers of eight numbers. The exponentials of the
+            // two registers do not wait for each other.
             for x in group.iter_mut() {
                 *x = exp(*x - largest);
             }
@@ -144,7 +148,8 @@ impl Kernel for Exponentials<'_> {
     }
 }
 
-/// The largest number of `x`. Sixteen comparisons run at a time, so that they do not form one long chain.
+/// The largest number of `x`. Sixteen lanes are compared at a time, so that the comparisons do not wait for each other
+/// in one long chain.
 #[inline(always)]
 fn largest<L: Lanes>(x: &[f32]) -> f32 {
     let mut most = L::splat(f32::NEG_INFINITY);
@@ -187,13 +192,13 @@ pub(super) struct SumOfExponentials<'a>(pub(super) &'a [f32]);
 impl Kernel for SumOfExponentials<'_> {
     type Output = (f32, f32);
 
-    /// Returns (largest, sum).
+    /// Returns (largest logit, sum of the exponentials).
     #[inline(always)]
     fn run<L: Lanes>(self) -> (f32, f32) {
         let largest = largest::<L>(self.0);
         let (one, mut sum) = (L::splat(1.0), L::zero());
         in_groups(self.0, f32::NEG_INFINITY, |group| {
-            // The compiler vectorises this loop over sixteen numbers, but not `map`.
+            // The compiler vectorises this loop over sixteen numbers, but would not vectorise a `map`.
             let mut powers = *group;
             powers.iter_mut().for_each(|x| *x = exp(*x - largest));
             sum = sum.fma(L::load(&powers), one);
@@ -202,8 +207,8 @@ impl Kernel for SumOfExponentials<'_> {
     }
 }
 
-/// Fills `out` with the tokens of the largest logits, largest first; of equal logits the smaller token comes first.
-/// Their probabilities follow from (largest, sum), the result of [`SumOfExponentials`].
+/// Fills `out` with the tokens that have the largest logits, the largest first. Of two equal logits, the smaller token
+/// comes first. The probabilities are computed from (`largest`, `sum`), the result of [`SumOfExponentials`].
 pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [Choice]) {
     if let [only] = out {
         let token = logits.iter().position(|&logit| logit == largest).unwrap_or(0) as u32;
@@ -218,7 +223,7 @@ pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [C
         let at = out[..found].iter().position(|c| logit > c.probability).unwrap_or(found);
         found = (found + 1).min(out.len());
         out[at..found].rotate_right(1);
-        // `probability` holds the token's logit until the loop below.
+        // Here `probability` holds the token's logit. The loop below replaces it by the probability.
         out[at] = Choice { token: token as u32, probability: logit };
     }
     for choice in out {
@@ -226,7 +231,7 @@ pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [C
     }
 }
 
-/// The token with the largest logit; of equal logits the smallest token.
+/// The token with the largest logit; of two equal logits, the smaller token.
 pub(super) fn choice(logits: &[f32]) -> u32 {
     let mut best = 0;
     for (token, &logit) in logits.iter().enumerate() {

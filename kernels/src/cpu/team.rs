@@ -1,5 +1,6 @@
-//! The threads of a CPU device. They work on one operation after the other and spin in between: a pass of a small model
-//! is two dozen operations of some microseconds each, and a sleeping thread would wake too late for any of them.
+//! The threads of a CPU device. They share the work of each operation, and spin (busy-wait) until the next operation
+//! begins. A pass of a small model has about two dozen operations of some microseconds each. A sleeping thread would
+//! wake up too late for them.
 //!
 //! The number of threads never changes a result: every number is computed and written by a single task.
 
@@ -9,12 +10,12 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Operations with fewer multiply-adds than this run on one thread: to start helpers costs more than they save, because
-/// a message between threads takes some tenths of a microsecond.
+/// An operation with fewer multiply-adds than this runs on one thread. To start helpers would cost more than they save,
+/// because a message between threads takes some tenths of a microsecond.
 const WORTH_SHARING: usize = 1 << 15;
 
-/// After this number of looks for work without success, a waiting thread yields its core to other threads after each
-/// look. It never sleeps.
+/// A waiting thread looks for work this number of times in a row. If it finds none, it yields its core to other threads
+/// after each further look. It never sleeps.
 const LOOKS: u32 = 1 << 12;
 
 /// The threads of a device: the leader, which runs passes, and helpers, which work while a [`Session`] lasts.
@@ -35,17 +36,18 @@ impl Team {
         self.pool.current_num_threads()
     }
 
-    /// Returns a session, which starts the helpers when it runs; `None` if a session is running already.
+    /// Returns a session that has not begun; its [`run`](Session::run) starts the helpers. `None` if a session is
+    /// running already.
     pub(super) fn session(&self) -> Option<Session> {
         let begun = self.board.session.load(Ordering::Relaxed);
         (!begun).then(|| Session { pool: Arc::clone(&self.pool), board: Arc::clone(&self.board) })
     }
 
-    /// Runs tasks `0..tasks`, which together do about `work` multiply-adds. Helpers take part if there are any and the
-    /// work is large enough.
+    /// Runs tasks `0..tasks`, which together do about `work` multiply-adds. Helpers take part if a session has started
+    /// them and `work` is large enough.
     ///
     /// # Panics
-    /// If a task panics.
+    /// A task panics.
     pub(super) fn share(&mut self, tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
         if tasks == 1 || work < WORTH_SHARING || self.threads() == 1 {
             return (0..tasks).for_each(task);
@@ -54,21 +56,21 @@ impl Team {
     }
 }
 
-/// A session that [`Team::session`] made and that has not begun. While it runs, helpers wait for tasks.
+/// A session that [`Team::session`] made and that has not begun. While a session runs, the helpers look for tasks.
 pub(super) struct Session {
     pool: Arc<ThreadPool>,
     board: Arc<Board>,
 }
 
 impl Session {
-    /// Runs `run` on the leader, while the helpers wait for tasks of its operations.
+    /// Runs `run` on the leader. Meanwhile the helpers take tasks of the operations that `run` starts.
     pub(super) fn run<R: Send>(self, run: impl FnOnce() -> R + Send) -> R {
         let Session { pool, board } = &self;
         board.session.store(true, Ordering::Relaxed);
         let with_helpers = || {
             rayon::scope(|scope| {
                 (1..pool.current_num_threads()).for_each(|_| scope.spawn(|_| board.help()));
-                // Helpers stop when the session ends, also after a panic.
+                // Dropping this guard stops the helpers at the end of the session, also after a panic.
                 let _over = Over(board);
                 run()
             })
@@ -90,9 +92,9 @@ type Task<'a> = dyn Fn(usize) + Sync + 'a;
 /// The state that leader and helpers share.
 #[derive(Default)]
 struct Board {
-    /// True while helpers are wanted.
+    /// True while a session runs. Helpers stop when this becomes false.
     session: CachePadded<AtomicBool>,
-    /// Number of tasks that no thread has taken yet. The next task to take has this number minus one.
+    /// Number of tasks that no thread has taken yet. The next task that a thread takes has the index `open − 1`.
     open: CachePadded<AtomicUsize>,
     /// Number of finished tasks of the present operation.
     done: CachePadded<AtomicUsize>,
@@ -102,7 +104,8 @@ struct Board {
     task: UnsafeCell<Option<&'static Task<'static>>>,
 }
 
-// SAFETY: only the leader writes `task`, while no task is open or running; only threads that have taken a task read it.
+// SAFETY: only the leader writes `task`, and only while no task is open or running. Only threads that have taken a task
+// read it.
 #[expect(
     unsafe_code,
     reason = "a task lives as long as its operation, which no lifetime can say to threads that outlive it"
@@ -110,11 +113,12 @@ struct Board {
 unsafe impl Sync for Board {}
 
 impl Board {
-    /// Runs an operation. There is one leader, because a team calls this by a mutable reference.
+    /// Runs an operation of `tasks` tasks. Only one thread, the leader, can call this at a time, because a team calls
+    /// it through a mutable reference.
     #[expect(unsafe_code, reason = "as above")]
     fn run(&self, tasks: usize, task: &Task<'_>) {
-        // SAFETY: `finish` waits until no thread uses the task, also when this thread panics. No other thread writes
-        // the cell, or reads it before `open` has a task to take.
+        // SAFETY: the drop of `finish` waits until no thread uses the task, also when this thread panics. No other
+        // thread writes the cell. Another thread reads the cell only after it has taken a task from `open`.
         unsafe {
             *self.task.get() = Some(std::mem::transmute::<&Task<'_>, &'static Task<'static>>(task));
         }
@@ -127,13 +131,13 @@ impl Board {
         assert!(!self.failed.load(Ordering::Relaxed), "a task failed on another thread");
     }
 
-    /// Takes a task and runs it. Returns false if there is none.
+    /// Takes an open task and runs it. Returns false if no task is open.
     #[expect(unsafe_code, reason = "as above")]
     fn take_one(&self) -> bool {
         let less = |open: usize| open.checked_sub(1);
         let Ok(open) = self.open.fetch_update(Ordering::Acquire, Ordering::Relaxed, less) else { return false };
         let _done = Done(self);
-        // SAFETY: the taken task is not done yet, so the leader waits for it and does not write the cell.
+        // SAFETY: the taken task is not done yet. Until it is done, the leader waits and does not write the cell.
         let task = unsafe { *self.task.get() }.expect("written before tasks are open");
         task(open - 1);
         true
@@ -152,7 +156,8 @@ impl Board {
     }
 }
 
-/// Spins once; after [`LOOKS`] looks without work, yields the core to other threads.
+/// Waits a moment: spins for the first [`LOOKS`] calls without work in between, and yields the core to other threads in
+/// later calls.
 fn wait(looks: &mut u32) {
     if *looks < LOOKS {
         *looks += 1;
@@ -174,7 +179,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Guard of an operation. Dropping the guard waits until no thread works on the operation.
+/// Guard of an operation. Dropping the guard waits until no thread works on the operation any more.
 struct Finish<'a> {
     board: &'a Board,
     tasks: usize,
@@ -182,7 +187,7 @@ struct Finish<'a> {
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        // `left`, the tasks that no thread took, is above 0 only if this thread panicked.
+        // `left` is the number of tasks that no thread took. It is above 0 only if this thread panicked.
         let left = self.board.open.swap(0, Ordering::Relaxed);
         let mut looks = 0;
         while self.board.done.load(Ordering::Acquire) + left < self.tasks {
@@ -199,7 +204,7 @@ mod tests {
     use std::sync::Mutex;
     use std::thread::ThreadId;
 
-    /// Runs `tasks` tasks. Returns how often each ran, and the threads that ran them.
+    /// Runs `tasks` tasks. Returns how often each task ran, and which threads ran tasks.
     fn run(team: &mut Team, tasks: usize) -> (Vec<usize>, HashSet<ThreadId>) {
         let (runs, threads) = (Mutex::new(vec![0; tasks]), Mutex::new(HashSet::new()));
         team.share(tasks, WORTH_SHARING, |i| {

@@ -1,5 +1,5 @@
-//! Each kernel against a plain f64 reference on random inputs, at every level of vector instructions that the processor
-//! has. The results of the levels must be equal to the bit.
+//! Compares each kernel with a plain f64 reference on random inputs, at every level of vector instructions that the
+//! processor has. The results of all levels must be equal to the bit.
 
 use super::kv::Pools;
 use super::pairs::Pairs;
@@ -43,8 +43,8 @@ fn at_every_level(mut run: impl FnMut(&mut Cpu) -> Buffer) -> Buffer {
     first
 }
 
-/// The largest difference between `got` and the expected values, each divided by its scale. `expected(row, column)`
-/// returns (value, scale); the scale is the size of which rounding errors are a fraction.
+/// The largest error of `got`, relative to a scale. `expected(row, column)` returns (expected value, scale). A scale is
+/// the size that rounding errors are proportional to.
 fn worst(got: &Buffer, expected: impl Fn(usize, usize) -> (f64, f64)) -> f64 {
     let mut worst = 0f64;
     for row in 0..got.rows() {
@@ -62,8 +62,8 @@ const EPSILON: f64 = f32::EPSILON as f64 / 2.0;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A sum of products is made in chains of up to 256 products. It may be off by one rounding per product of a chain
-    /// and one per chain (at most 3), each relative to the sum of the products' absolute values.
+    /// The product adds its terms in chains of up to 256. The result may be wrong by one rounding for each term of a
+    /// chain and one rounding for each chain (at most 3), each relative to the sum of the terms' absolute values.
     #[test]
     fn matmul_is_the_product(seed: u64, rows in 1usize..20, inputs in 1usize..600, outputs in 1usize..200, half: bool) {
         let dtype = if half { Dtype::Bf16 } else { Dtype::F32 };
@@ -104,7 +104,7 @@ proptest! {
         prop_assert!(error < 30.0 * EPSILON, "{error:e}");
     }
 
-    /// Each head of queries and keys is normalised separately; values stay as they were.
+    /// Each head of queries and keys is normalised separately. The values are not changed.
     #[test]
     fn heads_are_normalised_by_themselves(
         seed: u64,
@@ -160,7 +160,7 @@ proptest! {
     ) {
         let (k, temperature) = (k.min(width), if warm { 0.7 } else { 1.0 });
         let mut x = buffer(seed, rows, width);
-        // Logits are rounded, so that some are equal.
+        // The logits are rounded, so that some of them are equal.
         (0..rows).for_each(|r| x.row_mut(r).iter_mut().for_each(|x| *x = (*x * 60.0).round() / 4.0));
         let probability = |r: usize, i: usize| {
             let e = |x: f32| (f64::from(x) / f64::from(temperature)).exp();
@@ -171,7 +171,8 @@ proptest! {
             let Ok(()) = cpu.softmax(&x, temperature, &mut out);
             out
         });
-        // The exponent, up to 30 / 0.7, is rounded before its exponential is computed.
+        // The exponent is up to 30 / 0.7 and is rounded to f32 before the exponential is computed, so the allowed error
+        // is large.
         let error = worst(&got, |r, i| (probability(r, i), probability(r, i)));
         prop_assert!(error < 120.0 * EPSILON, "{error:e}");
 
@@ -191,8 +192,8 @@ proptest! {
         }
     }
 
-    /// Rotary positions, paged writes and attention of a chain and a tree in one batch agree with attention computed in
-    /// f64 from its formula.
+    /// A batch with a chain and a tree goes through rotary positions, paged writes and attention. The result agrees
+    /// with attention that is computed in f64 from its formula.
     #[test]
     fn attention_is_attention(
         seed: u64,
@@ -238,7 +239,7 @@ proptest! {
             let x = |d: usize| f64::from(row[from + d]);
             if d < dim / 2 { x(d) * cos - x(d + dim / 2) * sin } else { x(d) * cos + x(d - dim / 2) * sin }
         };
-        // (numbers of a token's row of qkv, its position) of all tokens that a row attends to, in order.
+        // `seen(row)` lists all tokens that the row attends to, in order: (the token's row of qkv, its position).
         let seen = |row: usize| -> Vec<(&[f32], u32)> {
             if row < chain {
                 return (0..=row).map(|r| (now.row(r), r as u32)).collect();
@@ -271,7 +272,7 @@ proptest! {
     }
 }
 
-/// Keys and values that bf16 can represent give the same bits from a bf16 pool and from an f32 pool.
+/// The keys and values are numbers that bf16 can represent. A bf16 pool and an f32 pool then give the same bits.
 #[test]
 fn attention_reads_bf16_as_it_reads_f32() {
     let shape = LlamaShape { layers: 1, heads: 6, kv_heads: 3, head_dim: 20, ..preset("vicuna-68m").unwrap() };

@@ -1,7 +1,7 @@
 //! [`Lanes`] in the instructions of AVX2 and of AVX-512.
 //!
-//! Only [`with_avx2`] and [`with_avx512`] make these types, and their callers have detected the features. Therefore
-//! calling the intrinsics is safe.
+//! Only [`with_avx2`] and [`with_avx512`] make these types. Their callers have detected that the processor has the
+//! instructions, so calling the intrinsics is safe.
 
 use super::lanes::{Kernel, LANES, Lanes, SECOND};
 use std::arch::x86_64::*;
@@ -35,20 +35,21 @@ fn sum_of_8(x: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
 }
 
-/// [`SECOND`] in all lanes. The empty assembly hides the value from the compiler, which would otherwise replace the
-/// `and` by a blend with zeros; Zen has half as many units for blends as for `and`.
+/// Fills all lanes with [`SECOND`], a mask for `and`. The empty assembly hides the value from the compiler. Otherwise
+/// the compiler would replace the `and` by a blend with zeros, and Zen processors have half as many units for blends as
+/// for `and`.
 #[inline]
 #[target_feature(enable = "avx2")]
 #[expect(unsafe_code, reason = "hides a value from the compiler")]
 fn second_mask() -> __m256 {
     let mut mask = _mm256_set1_ps(f32::from_bits(SECOND));
-    // SAFETY: the assembly is an empty comment.
+    // SAFETY: the assembly is an empty comment; it changes nothing.
     unsafe { std::arch::asm!("/* {0} */", inout(ymm_reg) mask, options(pure, nomem, nostack, preserves_flags)) };
     mask
 }
 
-// SAFETY of every block below: the features are there (see the module's header). Loads and stores stay within the
-// sixteen numbers that the references guarantee, and need no alignment.
+// SAFETY of every block below: the processor has the instructions (see the module's header). Loads and stores stay
+// within the sixteen numbers that the references guarantee, and need no alignment.
 #[expect(unsafe_code, reason = "intrinsics, called where the compiler cannot see that the features are there")]
 impl Lanes for Avx2 {
     const WIDE: bool = false;
@@ -60,19 +61,19 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn splat(x: f32) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2.
         unsafe { Avx2(_mm256_set1_ps(x), _mm256_set1_ps(x)) }
     }
 
     #[inline(always)]
     fn load(x: &[f32; LANES]) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2; the reference guarantees sixteen numbers.
         unsafe { Avx2(_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x[8..].as_ptr())) }
     }
 
     #[inline(always)]
     fn load_first(x: &[u32; LANES]) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2; the reference guarantees sixteen numbers.
         unsafe {
             let first = |half: &[u32]| _mm256_slli_epi32::<16>(_mm256_loadu_si256(half.as_ptr().cast()));
             Avx2(_mm256_castsi256_ps(first(x)), _mm256_castsi256_ps(first(&x[8..])))
@@ -81,7 +82,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn load_second(x: &[u32; LANES]) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2; the reference guarantees sixteen numbers.
         unsafe {
             let mask = second_mask();
             let second = |half: &[u32]| _mm256_and_ps(_mm256_loadu_ps(half.as_ptr().cast()), mask);
@@ -97,7 +98,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn store(self, x: &mut [f32; LANES]) {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2; the reference guarantees sixteen numbers.
         unsafe {
             _mm256_storeu_ps(x.as_mut_ptr(), self.0);
             _mm256_storeu_ps(x[8..].as_mut_ptr(), self.1);
@@ -106,30 +107,31 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn fma(self, a: Self, b: Self) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2.
         unsafe { Avx2(_mm256_fmadd_ps(a.0, b.0, self.0), _mm256_fmadd_ps(a.1, b.1, self.1)) }
     }
 
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2.
         unsafe { Avx2(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
     }
 
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2.
         unsafe { Avx2(_mm256_add_ps(self.0, other.0), _mm256_add_ps(self.1, other.1)) }
     }
 
     #[inline(always)]
     fn sum(self) -> f32 {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX2.
         unsafe { sum_of_8(_mm256_add_ps(self.0, self.1)) }
     }
 }
 
-// SAFETY of every block below: as for AVX2.
+// SAFETY of every block below: the processor has AVX-512 (see the module's header). Loads and stores stay within the
+// sixteen numbers that the references guarantee, and need no alignment.
 #[expect(unsafe_code, reason = "intrinsics, called where the compiler cannot see that the features are there")]
 impl Lanes for Avx512 {
     const WIDE: bool = true;
@@ -141,25 +143,25 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn splat(x: f32) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512.
         unsafe { Avx512(_mm512_set1_ps(x)) }
     }
 
     #[inline(always)]
     fn load(x: &[f32; LANES]) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512; the reference guarantees sixteen numbers.
         unsafe { Avx512(_mm512_loadu_ps(x.as_ptr())) }
     }
 
     #[inline(always)]
     fn load_first(x: &[u32; LANES]) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512; the reference guarantees sixteen numbers.
         unsafe { Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_loadu_si512(x.as_ptr().cast())))) }
     }
 
     #[inline(always)]
     fn load_second(x: &[u32; LANES]) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512; the reference guarantees sixteen numbers.
         unsafe {
             let mask = _mm512_set1_epi32(SECOND.cast_signed());
             Avx512(_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(x.as_ptr().cast()), mask)))
@@ -174,31 +176,31 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn store(self, x: &mut [f32; LANES]) {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512; the reference guarantees sixteen numbers.
         unsafe { _mm512_storeu_ps(x.as_mut_ptr(), self.0) }
     }
 
     #[inline(always)]
     fn fma(self, a: Self, b: Self) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512.
         unsafe { Avx512(_mm512_fmadd_ps(a.0, b.0, self.0)) }
     }
 
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512.
         unsafe { Avx512(_mm512_max_ps(self.0, other.0)) }
     }
 
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512.
         unsafe { Avx512(_mm512_add_ps(self.0, other.0)) }
     }
 
     #[inline(always)]
     fn sum(self) -> f32 {
-        // SAFETY: see above.
+        // SAFETY: the processor has AVX-512.
         unsafe {
             let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(self.0));
             sum_of_8(_mm256_add_ps(_mm512_castps512_ps256(self.0), _mm256_castpd_ps(high)))

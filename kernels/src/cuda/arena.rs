@@ -1,16 +1,18 @@
-//! Memory for the numbers that describe a pass's batch. The host collects them and copies them to the device together.
+//! Device memory for the numbers that describe the batch of a pass. The host collects the numbers and copies them to
+//! the device together.
 
 use super::backend::Backend;
 use super::error::CudaError;
 use super::memory::Memory;
 use std::sync::Arc;
 
-/// Numbers for the device. Passes with equal padded numbers of rows and of rows with logits begin with arrays of the
-/// same lengths in the same order, so these arrays have the same addresses.
+/// Collected numbers for the device. Two passes may have equal padded numbers of rows and of rows with logits. Then
+/// their first arrays have the same lengths in the same order, so these arrays have the same device addresses in both
+/// passes.
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,
-    /// Number of `words` that were copied to the device.
+    /// Number of `words` that are already copied to the device.
     sent: usize,
 }
 
@@ -28,31 +30,31 @@ impl Arena {
         self.sent = 0;
     }
 
-    /// Returns the device address at which the next number will be.
+    /// Returns the device address that the next array will have.
     pub(super) fn next(&self) -> u64 {
         self.memory.address + 4 * self.words.len() as u64
     }
 
-    /// Adds numbers, then `fill` until there are at least `length` of them, then zeros up to a multiple of 16 bytes.
-    /// Returns their device address.
+    /// Adds an array: the numbers `words`, then `fill` until the array has at least `length` numbers. Zeros up to a
+    /// multiple of 16 bytes follow. Returns the array's device address.
     pub(super) fn push(&mut self, words: impl IntoIterator<Item = u32>, length: usize, fill: u32) -> u64 {
         let (address, begins) = (self.next(), self.words.len());
         self.words.extend(words);
         let end = self.words.len().max(begins + length);
         self.words.resize(end, fill);
-        // The next array begins at a multiple of 16 bytes.
+        // Zeros fill the array up to a multiple of 16 bytes, where the next array begins.
         self.words.resize(end.next_multiple_of(4), 0);
         address
     }
 
-    /// True if the arena has these numbers at this address.
+    /// True if the arena holds the numbers `words` at the device address `address`.
     pub(super) fn holds(&self, address: u64, words: &[u32]) -> bool {
         let at = (address - self.memory.address) as usize / 4;
         self.words.get(at..at + words.len()) == Some(words)
     }
 
-    /// Copies the numbers that were added since the last call to the device. Fails if the numbers exceed the arena's
-    /// size.
+    /// Copies to the device the numbers that were added since the last call. Fails if all numbers together exceed the
+    /// arena's size.
     pub(super) fn send(&mut self, backend: &Arc<dyn Backend>) -> Result<(), CudaError> {
         if 4 * self.words.len() as u64 > self.memory.bytes {
             let (needed, most) = (4 * self.words.len(), self.memory.bytes);

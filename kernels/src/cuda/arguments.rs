@@ -1,8 +1,8 @@
 //! The kernels and their arguments.
 //!
-//! A kernel takes one struct, which is declared here once. [`source`] writes the same declaration for the compiler of
-//! the `.cu` files, with assertions of the struct's size and of which struct each kernel takes. If host and device
-//! disagree, the kernels do not compile.
+//! A kernel takes one struct, which is declared once, in this file. [`source`] writes the same declaration for the
+//! compiler of the `.cu` files. It adds assertions of the struct's size and of which struct each kernel takes. If host
+//! and device disagree, the kernels do not compile.
 
 use std::fmt::Write;
 use std::marker::PhantomData;
@@ -30,7 +30,7 @@ numbers! {
     Word = "u32",
     /// 16 bytes of any type.
     Sixteen = "Quad",
-    /// f32 or bf16, as the struct's `wide` says.
+    /// f32 or bf16; the field `wide` of the same struct says which.
     Any = "void",
 }
 
@@ -43,14 +43,14 @@ pub struct In<T>(pub u64, PhantomData<T>);
 pub struct Out<T>(pub u64, PhantomData<T>);
 
 impl<T> In<T> {
-    /// An input at this device address.
+    /// An input array at the device address `address`.
     pub fn at(address: u64) -> In<T> {
         In(address, PhantomData)
     }
 }
 
 impl<T> Out<T> {
-    /// An output at this device address.
+    /// An output array at the device address `address`.
     pub fn at(address: u64) -> Out<T> {
         Out(address, PhantomData)
     }
@@ -109,15 +109,16 @@ macro_rules! arguments {
             #[repr(C, align(8))]
             pub(super) struct $name { $(pub(super) $field: $kind),* }
 
-            // Without padding between fields, every byte has a value, and equal arguments are equal words.
+            // A struct of arguments must have no padding between fields. Then every byte has a defined value, and equal
+            // arguments have equal words.
             const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())*, "arguments with padding");
 
             impl Arguments for $name {
                 fn append(&self, words: &mut Vec<u64>) {
                     const WORDS: usize = size_of::<$name>() / 8;
                     #[expect(unsafe_code, reason = "a struct is seen as the words that the driver copies")]
-                    // SAFETY: the struct is aligned to words and consists of them, and all are written (no padding,
-                    // above).
+                    // SAFETY: the struct is aligned to 64-bit words and consists of whole words. All bytes are written,
+                    // because the struct has no padding (asserted above).
                     let all = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast::<u64>(), WORDS) };
                     words.extend_from_slice(all);
                 }
@@ -130,8 +131,8 @@ macro_rules! arguments {
                     let name = stringify!($name);
                     let mut c = format!("struct alignas(8) {name} {{\n");
                     $(let _ = writeln!(c, "    {} {};", <$kind as Field>::name(), stringify!($field));)*
-                    // Both structs have the same fields in the same order, the host's without padding. If the sizes
-                    // are equal, the layouts are too.
+                    // Both structs have the same fields in the same order, and the host's struct has no padding. If the
+                    // sizes are equal, the layouts are equal too.
                     let _ = writeln!(c, "}};\nstatic_assert(sizeof({name}) == {}, \"host and device\");", size_of::<$name>());
                     c
                 }
@@ -199,10 +200,11 @@ macro_rules! kernels {
 
         $(pub(super) const $id: Kernel<$arguments> = Kernel { index: Index::$id as usize, arguments: PhantomData };)*
 
-        /// The kernels' names in the `.cu` files. The place of a name is the kernel's index.
+        /// The kernels' names in the `.cu` files. A kernel's index is the place of its name in this list.
         pub const KERNELS: &[&str] = &[$($name),*];
 
-        /// Text for the compiler of the `.cu` files: asserts that each kernel takes the struct declared for it here.
+        /// Text for the compiler of the `.cu` files. It asserts that each kernel takes the struct that this file
+        /// declares for it.
         fn signatures() -> String {
             let check = |name: &str, arguments: &str| {
                 format!("static_assert(Same<decltype({name}), void({arguments})>::value, \"{name} takes {arguments}\");\n")
@@ -242,8 +244,8 @@ kernels! {
     ATTEND_TILE_128 = "attend_tile_128": AttendArgs,
 }
 
-/// The whole text of the kernels to compile. `platform` is inserted before the kernels; it is empty for a GPU and has
-/// the emulation's definitions in tests.
+/// The whole text of the kernels to compile. `platform` is inserted before the kernels. It is empty for a GPU; in tests
+/// it has the definitions that emulate a GPU.
 pub fn source(platform: &str) -> String {
     let mut text = String::new();
     let mut add = |name: &str, part: &str| {
@@ -261,8 +263,8 @@ pub fn source(platform: &str) -> String {
     text
 }
 
-/// Bytes of dynamic shared memory of the tiled attention kernels: two chunks of 64 bf16 keys and 64 values, whose rows
-/// are `KEY_STRIDE` and `VALUE_STRIDE` (`attention.cu`) numbers apart.
+/// Bytes of dynamic shared memory of the tiled attention kernels. The memory has two chunks of 64 keys and 64 values in
+/// bf16. The rows of keys and values are `KEY_STRIDE` and `VALUE_STRIDE` (`attention.cu`) numbers apart.
 pub(super) fn tile_memory(dim: usize) -> u32 {
     (2 * 64 * ((dim + 32) + (dim + 8)) * 2) as u32
 }

@@ -1,5 +1,5 @@
-//! The interface [`Backend`], which carries out commands on device memory. A GPU implements it. Tests use an
-//! implementation that emulates a GPU, so that all code above the interface runs without one.
+//! The interface [`Backend`]: a device that carries out commands on its memory. A GPU implements it. In tests, an
+//! emulation of a GPU implements it, so that all code above the interface runs without a GPU.
 
 use super::error::CudaError;
 use super::program::{Command, Program};
@@ -14,8 +14,8 @@ pub struct DeviceMemory {
     pub total: u64,
 }
 
-/// A device that carries out commands in order. Unless a method says that it waits, it returns before its command is
-/// done, and may report an error of an earlier command.
+/// A device that carries out commands in order. A method may return before its command is done, and may report an error
+/// of an earlier command. Only the methods whose description says so wait.
 pub trait Backend: Send + Sync {
     /// Returns the device's name.
     fn name(&self) -> String;
@@ -23,7 +23,7 @@ pub trait Backend: Send + Sync {
     /// Returns the device's memory.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     fn memory(&self) -> Result<DeviceMemory, CudaError>;
 
     /// Allocates zeroed memory, at an address that is a multiple of 256.
@@ -35,52 +35,54 @@ pub trait Backend: Send + Sync {
     /// Waits until all commands are done, then frees the memory that was allocated at `address`.
     fn free(&self, address: u64);
 
-    /// Copies host memory to the device address `to`. `from` may be changed after the call.
+    /// Copies host memory to the device address `to`. The caller may change `from` as soon as the call returns.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError>;
 
     /// Waits until all earlier commands are done, then copies device memory at `from` to the host.
     ///
     /// # Errors
-    /// The driver's error, of any earlier command.
+    /// The driver reports an error, perhaps of an earlier command.
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError>;
 
     /// Copies within the device's memory.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError>;
 
     /// Carries out one command.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError>;
 
-    /// Makes a graph: all commands of a program that has run before, as a single launch. Does not run them.
+    /// Makes a graph of a program that has run before: a single launch then starts all its commands. The call itself
+    /// does not run them.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     fn capture(&self, program: &Program) -> Result<Box<dyn Graph>, CudaError>;
 
     /// Waits until all commands are done.
     ///
     /// # Errors
-    /// The driver's error, of any earlier command.
+    /// The driver reports an error, perhaps of an earlier command.
     fn synchronize(&self) -> Result<(), CudaError>;
 
     /// Records the time, on the device's clock, at which all earlier commands are done.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     fn mark(&self, mark: Mark) -> Result<(), CudaError>;
 
-    /// Waits until the device reaches the last `End` mark. Returns the device's time from the last `Start` mark to it.
+    /// Waits until the device reaches the last `End` mark. Returns the time between the last `Start` mark and this
+    /// `End` mark, on the device's clock.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     fn elapsed(&self) -> Result<Duration, CudaError>;
 }
 
@@ -98,6 +100,6 @@ pub trait Graph: Send + Sync {
     /// Starts all commands of the program.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     fn launch(&self) -> Result<(), CudaError>;
 }

@@ -5,33 +5,37 @@ use super::memory::{Kv, SPARE_BLOCKS};
 use super::tuning::Tuning;
 use crate::paged::{BLOCK_SIZE, Batch};
 
-/// Numbers of queries: in a tile of the matrix units, which split attention uses (`FEW`), and in a block of threads of
-/// tiled attention (`MANY`). A request uses split attention if it has at most `MANY` queries for a key-value head.
+/// Numbers of queries in a tile. `FEW` is a tile of split attention, which uses the matrix units. `MANY` is a tile of
+/// tiled attention, for one block of threads. A request uses split attention if it has at most `MANY` queries for a
+/// key-value head.
 const FEW: usize = 16;
 const MANY: usize = 64;
+/// Split attention divides a context into "stretches": runs of neighbouring tokens, which the GPU handles at the same
+/// time. Each stretch except the last has at least this number of tokens.
 
-/// Split attention divides a context into stretches, which run at the same time. A stretch has at least this many
-/// tokens.
+/// Split attention divides a context into pieces ("stretches") of tokens, which the GPU handles at the same time. A
+/// context is divided into at most one stretch for each of this number of tokens.
 pub(super) const STRETCH: usize = 256;
 
-/// Most stretches into which one context is divided.
+/// Most stretches (parts that the GPU handles at the same time) into which one context is divided.
 const MOST_STRETCHES: usize = 32;
 
-/// Most stretches over all tiles of a launch; the device has memory for the results of this number. If a launch has
-/// more tiles than this, contexts are not divided: the tiles alone keep the GPU busy.
+/// Most stretches in one launch, over all tiles; the device has memory for the results of this number. If a launch has
+/// more than half this number of tiles, its contexts are not divided, because the tiles alone keep the GPU busy.
 pub(super) const STRETCHES: usize = 256;
 
-/// Number of f32 results of one stretch for one tile and key-value head: for each query its output (`dim` numbers), its
-/// largest score and its sum of exponentials.
+/// Number of f32 results that one stretch (a part of the context) gives for one tile and key-value head. For each query
+/// these are its output (`dim` numbers), its largest score and its sum of exponentials.
 pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
 
-/// The device addresses of a batch's arrays. All addresses, except the addresses of tiles and words, depend only on the
-/// number of rows and of rows with logits.
+/// The device addresses of a batch's arrays. All addresses depend only on the number of rows and the number of rows
+/// with logits. The addresses of the tiles and of their `words` are exceptions.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// The host's batch; a later operation of the pass compares its batch with this pointer.
+    /// The host's batch. A later operation of the pass compares this pointer with its own batch, to know whether the
+    /// batch is already on the device.
     batch: *const Batch,
     pub(super) rows: usize,
     /// Number of rows, padding rows included.
@@ -46,22 +50,22 @@ pub(super) struct Sent {
     pub(super) tiles: Option<Tiles>,
 }
 
-// SAFETY: the pointer is compared, never dereferenced.
+// SAFETY: the pointer is only compared and never dereferenced.
 #[expect(unsafe_code, reason = "a pointer that is only compared keeps the batch's mark from being sent to a thread")]
 unsafe impl Send for Sent {}
-// SAFETY: as above.
+// SAFETY: the pointer is only compared and never dereferenced.
 #[expect(unsafe_code, reason = "as above")]
 unsafe impl Sync for Sent {}
 
-/// The tiles of queries of one attention call: `few` for split attention, `many` for tiled attention. Fields without
-/// `_count` are device addresses of lists.
+/// The tiles (groups of queries) of one attention call: `few` for split attention, `many` for tiled attention. `few`,
+/// `many` and `words` are device addresses of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
     /// Number of queries that share a key-value head.
     pub(super) group: usize,
     pub(super) few: u64,
     pub(super) few_count: usize,
-    /// Most stretches into which the launch divides a context.
+    /// Number of stretches (parts) into which the launch divides a context, at most.
     pub(super) stretches: usize,
     pub(super) many: u64,
     pub(super) many_count: usize,
@@ -69,8 +73,8 @@ pub(super) struct Tiles {
     pub(super) words: u64,
 }
 
-/// The size of a row's bit mask, which has a bit for each token after the row's prefix up to the last token that the
-/// row attends to: (32-bit words, bits).
+/// The size of a row's bit mask: (32-bit words, bits). The mask has a bit for each token after the row's prefix, up to
+/// the last token that the row attends to.
 fn visible(batch: &Batch, row: usize) -> (usize, usize) {
     let sight = &batch.sights[row];
     let bits = batch.paths[sight.path.clone()].last().map_or(0, |&last| last as usize + 1 - sight.prefix);
@@ -78,13 +82,13 @@ fn visible(batch: &Batch, row: usize) -> (usize, usize) {
 }
 
 impl Sent {
-    /// True if `batch` is the batch that was added, with the same number of rows.
+    /// True if `batch` is the same object as the batch that was added, and still has the same number of rows.
     pub(super) fn is(&self, batch: &Batch) -> bool {
         std::ptr::eq(self.batch, batch) && self.rows == batch.rows()
     }
 
-    /// Adds the batch's arrays to the arena. Padding rows have token 0 at position 0, write to a slot of the spare
-    /// block and attend to no token.
+    /// Adds the batch's arrays to the arena. Padding rows have token 0 at position 0, write their KV to the spare
+    /// block, and attend to no token.
     pub(super) fn new(batch: &Batch, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Sent {
         let rows = batch.rows();
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
@@ -111,16 +115,16 @@ impl Sent {
         }
     }
 
-    /// Returns the tiles for a KV with this number of queries per key-value head. Adds them to the arena the first
-    /// time.
+    /// Returns the tiles for the KV `kv`, which depend on its number of queries per key-value head. The first call for
+    /// such a number adds the tiles to the arena.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;
         }
         let group = kv.group();
         let words_of_bits: usize = (0..self.rows).map(|row| visible(batch, row).0).sum();
-        // `words` holds the bit masks first, so that `bits_at` of a row does not depend on the block tables; the tables
-        // follow.
+        // `words` holds the bit masks first and then the block tables, so that `bits_at` of a row does not depend on
+        // the block tables.
         let (mut few, mut many) = (Vec::new(), Vec::new());
         for span in &batch.spans {
             let queries = span.rows.len() * group;
@@ -134,14 +138,15 @@ impl Sent {
                 list.push([span.rows.start, first, count, table as usize, end, all_see].map(|n| n as u32));
             }
         }
-        // The tiles with the longest contexts start first, so that none of them runs alone at the end of the launch.
+        // The tiles with the longest contexts start first, so that no long tile runs alone at the end of the launch.
         many.sort_by_key(|tile| std::cmp::Reverse(tile[4]));
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
         let (few_count, many_count) = (padded(few.len()), padded(many.len()));
         let longest = few.iter().map(|tile| tile[4] as usize).max().unwrap_or(0);
         let room = if few_count > STRETCHES { 1 } else { STRETCHES / few_count.max(1) };
         let wanted = longest.div_ceil(STRETCH).max(1).next_power_of_two();
-        // The wanted power of two, or the largest one whose results fit into the memory for stretches.
+        // The wanted power of two. If its results do not fit into the memory for stretches, the largest power of two
+        // that fits.
         let stretches = wanted.min(MOST_STRETCHES).min(1 << room.ilog2());
         let few = arena.push(few.into_iter().flatten(), 6 * few_count, 0);
         let many = arena.push(many.into_iter().flatten(), 6 * many_count, 0);

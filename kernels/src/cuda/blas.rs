@@ -26,7 +26,7 @@ pub(super) struct Blas {
     workspace: u64,
 }
 
-// SAFETY: cuBLASLt's handle and descriptions belong to no thread. A lock makes calls on them run one after the other.
+// SAFETY: cuBLASLt's handle and descriptions are not tied to a thread. A lock makes the calls run one after the other.
 #[expect(unsafe_code, reason = "raw handles of a library")]
 unsafe impl Send for Blas {}
 
@@ -35,12 +35,13 @@ fn failed(e: CublasError) -> CudaError {
 }
 
 impl Blas {
-    /// Makes a handle; algorithms use the [`WORKSPACE`] bytes at device address `workspace`.
+    /// Makes a handle. cuBLASLt's algorithms use the [`WORKSPACE`] bytes at the device address `workspace`.
     pub(super) fn new(workspace: u64) -> Result<Blas, CudaError> {
         Ok(Blas { handle: result::create_handle().map_err(failed)?, plans: HashMap::new(), workspace })
     }
 
-    /// Enqueues the product on the stream. The first product of a shape makes its plan.
+    /// Adds the product `m` to the commands of `stream`. The first product of a shape also makes the plan for the
+    /// shape.
     #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
     pub(super) fn multiply(&mut self, m: &Matmul, stream: sys::cudaStream_t) -> Result<(), CudaError> {
         if !self.plans.contains_key(&m.shape) {
@@ -49,8 +50,8 @@ impl Blas {
         }
         let plan = &self.plans[&m.shape];
         let (one, zero) = (1.0f32, 0.0f32);
-        // SAFETY: the plan's parts live as long as `self`. The addresses have matrices of the plan's sizes, which the
-        // device's operations check. The scalars are read before the call returns (host pointer mode).
+        // SAFETY: the plan's parts live as long as `self`. The addresses hold matrices of the plan's sizes, which the
+        // device's operations check. The call reads the scalars before it returns (host pointer mode).
         let done = unsafe {
             result::matmul(
                 self.handle,
@@ -90,7 +91,7 @@ fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<Plan, CudaErro
     let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
     let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).map_err(failed)?;
     let preference = result::create_matmul_pref().map_err(failed)?;
-    // CUBLAS_OP_T (cuBLAS library, `cublasOperation_t`), which cudarc's bindings of cuBLASLt lack.
+    // The value of CUBLAS_OP_T (cuBLAS library, `cublasOperation_t`); cudarc's bindings of cuBLASLt do not define it.
     let transposed = 1i32;
     let room = WORKSPACE as usize;
     // SAFETY: the handles were made above; attributes are integers of the given sizes, copied by the call.
@@ -113,7 +114,8 @@ fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<Plan, CudaErro
 impl Drop for Blas {
     #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
     fn drop(&mut self) {
-        // SAFETY: all were made here and are used no more. Errors are ignored, because nothing can be done about them.
+        // SAFETY: `self` made these objects and does not use them any more. Errors are ignored, because the program
+        // cannot react to them.
         unsafe {
             for plan in self.plans.values() {
                 let _ = result::destroy_matmul_desc(plan.description);

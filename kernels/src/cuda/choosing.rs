@@ -11,8 +11,8 @@ fn words_of(bits: u64) -> [u32; 2] {
 }
 
 impl Cuda {
-    /// Rejection sampling ([`crate::accept::reject`]). Writes three results per chain into `self.host`: the number of
-    /// accepted tokens, the next token, and the target's probability of the next token.
+    /// Verifies `chains` by rejection sampling ([`crate::accept::reject`]). Writes three results per chain into
+    /// `self.host`: the number of accepted tokens, the next token, and the target's probability of the next token.
     pub(super) fn draw(&mut self, target: &Buffer, draft: &Buffer, chains: &[Chain<'_>]) -> Result<(), CudaError> {
         let units = |chain: &Chain<'_>| {
             let luck = chain.luck;
@@ -23,8 +23,8 @@ impl Cuda {
         self.draw_with(target, draft, &chains, &units)
     }
 
-    /// As [`Cuda::draw`], with the uniform random numbers `units` given by the caller: 2·(n + 1) for a chain of n
-    /// tokens. A chain is (first row of the target, first row of the draft, drafted tokens).
+    /// Verifies chains as [`Cuda::draw`] does, with the caller's uniform random numbers `units`: 2·(n + 1) numbers for
+    /// a chain of n tokens. A chain is (its first row of the target, its first row of the draft, its drafted tokens).
     pub(super) fn draw_with(
         &mut self,
         target: &Buffer,
@@ -63,8 +63,8 @@ impl Cuda {
         self.fetch(12 * chains.len())
     }
 
-    /// Computes KL(target ‖ draft) of pairs of rows (row of the target, row of the draft), in nats. Without `draft`,
-    /// computes the entropies of the target's rows.
+    /// Computes KL(target ‖ draft) in nats for each of `pairs`, which are (row of the target, row of the draft). If
+    /// `draft` is `None`, computes the entropies of the target's rows.
     pub(super) fn divergences(
         &mut self,
         target: &Buffer,

@@ -28,7 +28,7 @@ pub fn version() -> Result<(i32, i32), CudaError> {
     }
     let (mut major, mut minor) = (0, 0);
     #[expect(unsafe_code, reason = "cudarc has no safe call for NVRTC's version")]
-    // SAFETY: the call writes two integers to places that outlive it; the library was found above.
+    // SAFETY: the call writes two integers to variables that outlive it. The library was found above.
     unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }.result().map_err(|e| CudaError::compiler(&e, ""))?;
     Ok((major, minor))
 }
@@ -44,14 +44,14 @@ pub fn compile(capability: (u32, u32)) -> Result<Compiled, CudaError> {
     let program = create_program(&text, Some(name)).map_err(|e| CudaError::compiler(&e, ""))?;
     let result = run(program, &options(capability));
     #[expect(unsafe_code, reason = "cudarc's calls on programs are unsafe")]
-    // SAFETY: the program was made above and is used no more.
+    // SAFETY: the program was made above and is not used any more.
     unsafe { destroy_program(program) }.map_err(|e| CudaError::compiler(&e, ""))?;
     result
 }
 
 fn options((major, minor): (u32, u32)) -> Vec<String> {
-    // The architecture is real (sm_), not virtual (compute_), so that the assembler runs here and not in the driver at
-    // every start.
+    // The option names a real architecture (sm_), not a virtual one (compute_). The assembler then runs now, and not in
+    // the driver at every start.
     let architecture = format!("--gpu-architecture=sm_{major}{minor}");
     vec![architecture, "--std=c++17".into(), "--ptxas-options=-v".into(), "--extra-device-vectorization".into()]
 }
@@ -73,10 +73,10 @@ fn run(program: sys::nvrtcProgram, options: &[String]) -> Result<Compiled, CudaE
     }
 }
 
-/// The kernels for this compute capability, from the cache or compiled now.
+/// The kernels for this compute capability: read from the cache, or compiled now.
 ///
 /// # Errors
-/// As [`compile`]. A cache that cannot be read or written is ignored.
+/// The errors of [`compile`]. A cache that cannot be read or written is no error.
 pub(super) fn cached(capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
     let version = version()?;
     let Some(folder) = folder() else { return Ok(compile(capability)?.cubin) };
@@ -108,18 +108,19 @@ fn cached_in(
     let made = make()?;
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        // Another process may write the same file. Each process writes a file of a different name and renames it when
-        // it is complete.
+        // Another process may write the same cache file at the same time. Each process therefore writes a file of a
+        // different name, and renames this file when it is complete.
         let unfinished = folder.join(format!("{key}.{}.tmp", std::process::id()));
         std::fs::write(&unfinished, [blake3::hash(&made).as_bytes(), made.as_slice()].concat())?;
         std::fs::rename(&unfinished, &file)
     };
-    // An error (full or read-only disk) is ignored: then the next start compiles too, which takes some seconds.
+    // An error (such as a full or read-only disk) is ignored. The next start then compiles the kernels again, which
+    // takes some seconds.
     let _ = write();
     Ok(made)
 }
 
-/// Returns the contents of a cache file without the digest before them, if the digest matches.
+/// Returns the contents of a cache file, which follow a digest. `None` if the digest does not match.
 fn whole(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let (digest, rest) = bytes.split_at_checked(blake3::OUT_LEN)?;
     let right = blake3::hash(rest).as_bytes() == digest;

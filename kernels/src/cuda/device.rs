@@ -1,4 +1,5 @@
-//! The CUDA device: its state, and how commands are collected during a pass or run at once.
+//! The CUDA device: its state, and how its commands run. Within a pass the commands are collected, outside of a pass
+//! they run at once.
 
 use super::arena::Arena;
 use super::arguments::*;
@@ -27,10 +28,10 @@ pub struct Cuda {
     pub(super) program: Program,
     /// True while a pass is being collected.
     pub(super) in_pass: bool,
-    /// Device addresses of the batch of the present pass, or of the last operation.
+    /// Device addresses of the batch of the present pass. Outside of a pass: of the batch of the last operation.
     pub(super) sent: Option<Sent>,
     pub(super) passes: Passes,
-    /// Memory for results on the device; `host` is their copy on the host.
+    /// Device memory for results. `host` is the copy of the results on the host.
     pub(super) results: Memory,
     pub(super) host: Vec<u8>,
 }
@@ -40,7 +41,8 @@ impl Cuda {
     /// ([`Tuning::from_environment`]).
     ///
     /// # Errors
-    /// A library is missing, there is no such GPU, it is too old, or the kernels do not compile for it.
+    /// A library is missing, there is no GPU with this number, the GPU is too old, or the kernels do not compile for
+    /// it.
     pub fn new(ordinal: usize) -> Result<Cuda, CudaError> {
         Cuda::tuned(ordinal, Tuning::from_environment())
     }
@@ -48,7 +50,7 @@ impl Cuda {
     /// Opens the GPU with the number `ordinal`, with the given tuning.
     ///
     /// # Errors
-    /// As [`Cuda::new`].
+    /// The errors of [`Cuda::new`].
     pub fn tuned(ordinal: usize, tuning: Tuning) -> Result<Cuda, CudaError> {
         Cuda::on(Arc::new(Gpu::new(ordinal, tuning.dependent_launches)?), tuning)
     }
@@ -80,7 +82,7 @@ impl Cuda {
     /// Returns (free memory, total memory) of the device in bytes.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     pub fn memory(&self) -> Result<(u64, u64), CudaError> {
         self.backend.memory().map(|m| (m.free, m.total))
     }
@@ -88,15 +90,15 @@ impl Cuda {
     /// Waits until all commands are done.
     ///
     /// # Errors
-    /// The driver's error, of any earlier command.
+    /// The driver reports an error, perhaps of an earlier command.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.backend.synchronize()
     }
 
-    /// Runs `run`. Returns its result and the time that the device took for its commands, by the device's clock.
+    /// Runs `run`. Returns its result and the time that its commands took, on the device's clock.
     ///
     /// # Errors
-    /// The driver's error, or the error of `run`.
+    /// The driver reports an error, or `run` returns one.
     pub fn timed<R>(
         &mut self,
         run: impl FnOnce(&mut Cuda) -> Result<R, CudaError>,
@@ -106,11 +108,11 @@ impl Cuda {
         Ok((result, self.stop_timer()?.unwrap_or_default()))
     }
 
-    /// Measures the median time in which the device copies `bytes` bytes within its memory. The bandwidth is
-    /// 2 · `bytes` over this time, because each byte is read and written.
+    /// Measures the median time of nine copies of `bytes` bytes within the device's memory. The bandwidth is 2 ·
+    /// `bytes` divided by this time, because each byte is read and written.
     ///
     /// # Errors
-    /// Too little memory, or the driver's error.
+    /// The device has too little memory, or the driver reports an error.
     pub fn copy_time(&mut self, bytes: u64) -> Result<Duration, CudaError> {
         let (from, to) = (Memory::new(&self.backend, bytes)?, Memory::new(&self.backend, bytes)?);
         let copy = |cuda: &mut Cuda| cuda.backend.copy(to.address, from.address, bytes);
@@ -128,7 +130,7 @@ impl Cuda {
     /// Writes whole rows of numbers into a buffer and sets its number of rows in use.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The driver reports an error, perhaps of an earlier command.
     pub fn fill(&mut self, numbers: &[f32], out: &mut Buffer) -> Result<(), CudaError> {
         let width = out.width;
         assert!(numbers.len().is_multiple_of(width), "whole rows");
@@ -148,7 +150,8 @@ impl Cuda {
         self.backend.synchronize()
     }
 
-    /// Lets `add` add commands to the present pass. Outside of a pass the commands run at once.
+    /// `add` adds commands to the device's program. Within a pass the commands run later, with the other commands of
+    /// the pass. Outside of a pass they run at once.
     pub(super) fn now(&mut self, add: impl FnOnce(&mut Program)) -> Result<(), CudaError> {
         if self.in_pass {
             add(&mut self.program);
@@ -160,12 +163,13 @@ impl Cuda {
         passes::run(&*self.backend, &self.program)
     }
 
-    /// Number of rows that kernels compute for `rows` rows: padded to a graph size within a pass, `rows` outside.
+    /// Number of rows that the kernels compute for `rows` rows of a batch. Within a pass this is the next size of a
+    /// CUDA graph; outside of a pass it is `rows`.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if self.in_pass { self.tuning.padded(rows) } else { rows }
     }
 
-    /// Begins an operation. Outside of a pass, drops the batch and the numbers of the operation before.
+    /// Begins an operation. Outside of a pass, it first removes the batch and the numbers of the operation before.
     pub(super) fn begin(&mut self) {
         if !self.in_pass {
             self.arena.clear();
@@ -173,7 +177,7 @@ impl Cuda {
         }
     }
 
-    /// Returns the device addresses of `batch`; adds the batch to the arena the first time.
+    /// Returns the device addresses of `batch`. The first call with a batch adds its arrays to the arena.
     pub(super) fn send(&mut self, batch: &Batch) -> Sent {
         self.begin();
         if let Some(sent) = self.sent.as_ref().filter(|sent| sent.is(batch)) {

@@ -1,6 +1,7 @@
 //! Facts about the CUDA driver and its devices.
 //!
-//! Functions here must check that a library can be loaded before they call it: cudarc panics if it is missing.
+//! cudarc panics if it calls a library that is missing. The functions of this file must therefore check first that a
+//! library can be loaded.
 
 use cudarc::driver::sys::{CUdevice_attribute, cuDriverGetVersion};
 use cudarc::driver::{CudaContext, DriverError, result};
@@ -35,29 +36,29 @@ pub struct Device {
 /// True if libcuda, the driver's library, can be loaded.
 #[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
 pub(crate) fn has_driver() -> bool {
-    // SAFETY: loading runs the library's initialisers; any process that loads libcuda may run them.
+    // SAFETY: the call loads the library, which runs the library's initialisers. Any process may run them.
     unsafe { driver::sys::is_culib_present() }
 }
 
 /// True if NVRTC, the run-time compiler of kernels, can be loaded.
 #[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
 pub(crate) fn has_nvrtc() -> bool {
-    // SAFETY: as above, for NVRTC.
+    // SAFETY: the call loads NVRTC, which runs its initialisers. Any process may run them.
     unsafe { nvrtc::sys::is_culib_present() }
 }
 
 /// True if cuBLASLt, which computes large products, can be loaded.
 #[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
 pub(crate) fn has_cublaslt() -> bool {
-    // SAFETY: as above, for cuBLASLt.
+    // SAFETY: the call loads cuBLASLt, which runs its initialisers. Any process may run them.
     unsafe { cublaslt::sys::is_culib_present() }
 }
 
-/// Reads the driver's version and its devices; `Ok(None)` if there is no driver. Makes a context on each device and
-/// drops it.
+/// Reads the driver's version and its devices. `Ok(None)` if there is no driver. The function makes a context on each
+/// device for a moment.
 ///
 /// # Errors
-/// The driver's error in its own words: a driver without a usable device says `CUDA_ERROR_NO_DEVICE`.
+/// The driver's own error text. A driver without a usable device says `CUDA_ERROR_NO_DEVICE`.
 pub(crate) fn driver() -> Result<Option<Driver>, String> {
     if !has_driver() {
         return Ok(None);
@@ -74,7 +75,7 @@ pub(crate) fn driver() -> Result<Option<Driver>, String> {
 #[expect(unsafe_code, reason = "cudarc has no safe call for the driver's version")]
 fn version() -> Result<(u32, u32), DriverError> {
     let mut version = 0;
-    // SAFETY: the call writes one integer to a place that outlives it; the driver was found before.
+    // SAFETY: the call writes one integer to a variable that outlives it. The driver was found before.
     unsafe { cuDriverGetVersion(&raw mut version) }.result()?;
     // The version is 1000·major + 10·minor (CUDA driver API, "Version Management").
     let version = u32::try_from(version).unwrap_or(0);

@@ -50,7 +50,7 @@ pub enum CudaError {
         /// The library's error.
         why: String,
     },
-    /// A shape or size that the kernels do not support, in words.
+    /// The kernels do not support a shape or a size; the text says which.
     #[error("{0}")]
     Unsupported(String),
 }

@@ -13,7 +13,7 @@ use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes of page-locked host memory for copies. One half is filled while the other is copied.
+/// Bytes of page-locked host memory for copies. The host fills one half while the GPU copies the other half.
 const STAGING: usize = 16 << 20;
 
 /// A GPU with its context, stream, kernels and copy buffers.
@@ -29,19 +29,19 @@ pub(super) struct Gpu {
     marks: [sys::CUevent; 2],
 }
 
-// SAFETY: the driver's handles belong to a context, not to a thread. Each call first binds the context to its thread,
-// and locks guard all parts that must not be used at once.
+// SAFETY: the driver's handles belong to a context, not to a thread. Each call first binds the context to its thread.
+// Locks guard all parts that only one thread may use at a time.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Send for Gpu {}
-// SAFETY: as above.
+// SAFETY: the reason is the same as for `Send`: calls bind the context, and locks guard the shared parts.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Gpu {}
 
-/// Page-locked host memory. Copies to the GPU run from it while the host goes on; copies from the GPU also pass through
-/// it.
+/// Page-locked host memory, through which all copies to and from the GPU pass. During a copy to the GPU, the host goes
+/// on.
 struct Staging {
     at: *mut u8,
-    /// For each half: the event after the last copy from it.
+    /// For each half of the memory: the event that the stream reaches after the last copy from this half.
     done: [sys::CUevent; 2],
     half: usize,
 }
@@ -110,8 +110,9 @@ impl Gpu {
             attrs: &raw mut attribute,
             numAttrs: self.dependent_launches.into(),
         };
-        // SAFETY: the kernel takes one struct, of the type whose words these are (`Kernel` ties them together). The
-        // call copies it. Its addresses are of live memory, which is freed only after the stream has ended.
+        // SAFETY: the kernel takes one struct, and these words are a struct of this type (`Kernel` ties them together).
+        // The call copies the struct. The addresses in it are of live memory, which is freed only after the stream has
+        // ended.
         let done = unsafe {
             sys::cuLaunchKernelEx(&raw const config, function, parameters.as_mut_ptr(), std::ptr::null_mut())
         };
@@ -139,7 +140,7 @@ impl Gpu {
 /// Loads the compiled kernels. Returns the module and its functions.
 #[expect(unsafe_code, reason = "cudarc's calls on modules are unsafe")]
 fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError> {
-    // SAFETY: `cubin` is whole (its digest was checked, or it was just made), and the driver copies it.
+    // SAFETY: `cubin` is undamaged (its digest was checked, or it was just compiled), and the driver copies it.
     let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }.map_err(failed("loading the kernels"))?;
     let functions: Result<Vec<_>, _> = KERNELS
         .iter()
@@ -152,7 +153,7 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
     let functions = functions?;
     for (kernel, dim) in [(ATTEND_TILE_64.index, 64), (ATTEND_TILE_128.index, 128)] {
         let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: it is a function of the module.
+        // SAFETY: the function belongs to the module loaded above.
         unsafe { result::function::set_function_attribute(functions[kernel], most, tile_memory(dim) as i32) }
             .map_err(failed("asking for shared memory"))?;
     }
@@ -161,7 +162,8 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
 
 #[expect(unsafe_code, reason = "cudarc's call is unsafe since memory must be written before it is read")]
 fn allocate(bytes: u64) -> Result<u64, CudaError> {
-    // SAFETY: callers get the memory zeroed, except for the workspace, of which only written bytes are read.
+    // SAFETY: callers set the memory to zero before they use it. Only the workspace is not zeroed, and only its written
+    // bytes are read.
     unsafe { result::malloc_sync(bytes as usize) }.map_err(|e| {
         let (free, total) = result::mem_get_info().unwrap_or_default();
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -181,19 +183,20 @@ fn event(timed: bool) -> Result<sys::CUevent, CudaError> {
 impl Staging {
     #[expect(unsafe_code, reason = "cudarc's call is unsafe since memory must be written before it is read")]
     fn new() -> Result<Staging, CudaError> {
-        // SAFETY: every byte is written before it is copied further.
+        // SAFETY: every byte of the memory is written before it is copied further.
         let at = unsafe { result::malloc_host(STAGING, 0) }.map_err(failed("allocating page-locked memory"))?;
         Ok(Staging { at: at.cast(), done: [event(false)?, event(false)?], half: 0 })
     }
 
-    /// Waits until the half that is used next is free. Returns that half and the event to record after its copy.
+    /// Waits until the half that is used next is free. Returns this half, and the event to record after the copy from
+    /// it.
     #[expect(unsafe_code, reason = "a slice of page-locked memory")]
     fn next(&mut self) -> Result<(&mut [u8], sys::CUevent), CudaError> {
         self.half = 1 - self.half;
         let done = self.done[self.half];
-        // SAFETY: the event was made above; an event that was never recorded counts as done.
+        // SAFETY: the event was made in `new`. An event that was never recorded counts as reached.
         unsafe { result::event::synchronize(done) }.map_err(failed("copying"))?;
-        // SAFETY: the slice is within the allocation and borrows `self`; the copy from it is done.
+        // SAFETY: the slice is within the allocation and borrows `self`. The last copy from this half is done.
         let half = unsafe { std::slice::from_raw_parts_mut(self.at.add(self.half * STAGING / 2), STAGING / 2) };
         Ok((half, done))
     }
@@ -214,7 +217,7 @@ impl Backend for Gpu {
     fn allocate(&self, bytes: u64) -> Result<u64, CudaError> {
         self.bind()?;
         let address = allocate(bytes)?;
-        // SAFETY: it is the memory allocated above.
+        // SAFETY: the memory was allocated above and has `bytes` bytes.
         unsafe { result::memset_d8_async(address, 0, bytes as usize, self.stream.cu_stream()) }
             .map_err(failed("clearing memory"))?;
         Ok(address)
@@ -222,10 +225,10 @@ impl Backend for Gpu {
 
     #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
     fn free(&self, address: u64) {
-        // An error of an earlier command is not reported here: the next call reports it.
+        // An error of an earlier command is not reported here. The next call reports it.
         if self.bind().is_ok() {
             let _ = self.wait();
-            // SAFETY: it was allocated above and is freed once, by its only owner; no command uses it any more.
+            // SAFETY: `allocate` gave this memory. Its only owner frees it once, and no command uses it any more.
             let _ = unsafe { result::free_sync(address) };
         }
     }
@@ -240,8 +243,8 @@ impl Backend for Gpu {
             half.copy_from_slice(piece);
             let at = to + (i * STAGING / 2) as u64;
             let stream = self.stream.cu_stream();
-            // SAFETY: the destination is the caller's memory of that size. The source does not change until the event
-            // recorded behind the copy is done, for which `next` waits.
+            // SAFETY: the destination is the caller's memory and is large enough. The source does not change until the
+            // copy is done: `next` waits for the event that is recorded after the copy.
             unsafe { result::memcpy_htod_async(at, half, stream).and_then(|()| result::event::record(done, stream)) }
                 .map_err(failed("copying to the GPU"))?;
         }
@@ -256,8 +259,8 @@ impl Backend for Gpu {
             let (half, _) = staging.next()?;
             let half = &mut half[..piece.len()];
             let at = from + (i * STAGING / 2) as u64;
-            // SAFETY: the source is the caller's memory of that size; the destination is read after the stream has
-            // ended.
+            // SAFETY: the source is the caller's memory and is large enough. The destination is read only after the
+            // stream has ended.
             unsafe { result::memcpy_dtoh_async(half, at, self.stream.cu_stream()) }
                 .map_err(failed("copying from the GPU"))?;
             self.wait()?;
@@ -269,7 +272,7 @@ impl Backend for Gpu {
     #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
     fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError> {
         self.bind()?;
-        // SAFETY: both are the caller's memory of that size.
+        // SAFETY: the source and the destination are the caller's memory, and are large enough.
         unsafe { result::memcpy_dtod_async(to, from, bytes as usize, self.stream.cu_stream()) }
             .map_err(failed("copying on the GPU"))
     }
@@ -288,7 +291,7 @@ impl Backend for Gpu {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(error)?;
         let all = program.commands().try_for_each(|command| self.do_one(&command));
-        // The capture must be ended even after an error.
+        // The capture must be ended also after an error.
         let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
         all?;
         let graph = graph
@@ -305,7 +308,7 @@ impl Backend for Gpu {
     #[expect(unsafe_code, reason = "cudarc's calls on events are unsafe")]
     fn mark(&self, mark: Mark) -> Result<(), CudaError> {
         self.bind()?;
-        // SAFETY: the event and the stream are of this context.
+        // SAFETY: the event and the stream belong to this context.
         unsafe { result::event::record(self.marks[mark as usize], self.stream.cu_stream()) }
             .map_err(failed("recording an event"))
     }
@@ -314,20 +317,20 @@ impl Backend for Gpu {
     fn elapsed(&self) -> Result<Duration, CudaError> {
         self.bind()?;
         let [start, end] = self.marks;
-        // SAFETY: the events are of this context; the wait makes sure that both are done.
+        // SAFETY: the events belong to this context. The wait makes sure that both events are reached.
         let ms = unsafe { result::event::synchronize(end).and_then(|()| result::event::elapsed(start, end)) };
         Ok(Duration::from_secs_f64(f64::from(ms.map_err(failed("timing kernels"))?) / 1e3))
     }
 }
 
-/// A CUDA graph of one pass, which is launched each time an equal pass comes.
+/// A CUDA graph of one pass. It is launched each time an equal pass runs.
 struct Replay(CudaGraph);
 
-// SAFETY: a graph belongs to a context, not to a thread. One thread at a time launches it, because launches need a
-// mutable borrow of the device.
+// SAFETY: a graph belongs to a context, not to a thread. Only one thread at a time launches it, because a launch needs
+// a mutable borrow of the device.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Send for Replay {}
-// SAFETY: as above.
+// SAFETY: the reason is the same as for `Send`: only one thread at a time launches the graph.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Replay {}
 
@@ -345,8 +348,8 @@ impl Drop for Gpu {
         }
         let _ = self.wait();
         let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: all were made by `self` and are used no more. Errors are ignored, because nothing can be done about
-        // them.
+        // SAFETY: `self` made these objects and does not use them any more. Errors are ignored, because the program
+        // cannot react to them.
         unsafe {
             for event in self.marks.into_iter().chain(staging.done) {
                 let _ = result::event::destroy(event);

@@ -1,4 +1,4 @@
-//! Three operations of a layer: the matrix product, the rotation of queries and keys with the writing of KV, and
+//! Three operations of a layer: the matrix product; the rotation of queries and keys, which also writes KV; and
 //! attention.
 
 use super::arguments::*;
@@ -10,7 +10,8 @@ use super::program::{Matmul, MatmulShape};
 use crate::paged::Batch;
 
 impl Cuda {
-    /// Computes `x · weightsᵀ`: up to [`Tuning::few_rows`](super::Tuning) rows with our own kernel, more with cuBLASLt.
+    /// Computes `x · weightsᵀ`. Up to [`Tuning::few_rows`](super::Tuning) rows are computed by a kernel of this crate,
+    /// more rows by cuBLASLt.
     pub(super) fn multiply(&mut self, x: &Buffer, weights: &Matrix, out: &mut Buffer) -> Result<(), CudaError> {
         assert_eq!((x.width, out.width), (weights.inputs, weights.outputs), "inputs and outputs of a product");
         out.set_rows(x.rows);
@@ -117,7 +118,7 @@ impl Cuda {
             group: kv.group() as u32,
             head_dim: kv.head_dim as u32,
             stretch: STRETCH as u32,
-            // The kernels compute 2^x, so scores are multiplied by log₂ e.
+            // The kernels compute 2^x in place of e^x, so scores are multiplied by log₂ e.
             scale: std::f32::consts::LOG2_E / (kv.head_dim as f32).sqrt(),
             _even: 0,
         };

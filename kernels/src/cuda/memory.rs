@@ -4,8 +4,8 @@ use super::backend::Backend;
 use super::error::CudaError;
 use std::sync::Arc;
 
-/// Number of KV blocks before the requests' blocks; padding rows write to them. The number of a block on the device is
-/// its number on the host plus this.
+/// Number of spare KV blocks, which come before the requests' blocks. Padding rows write to them. A block's number on
+/// the device is its number on the host plus this number.
 pub(super) const SPARE_BLOCKS: u32 = 1;
 
 /// An allocation of device memory, freed when dropped.
@@ -17,7 +17,7 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(backend: &Arc<dyn Backend>, bytes: u64) -> Result<Memory, CudaError> {
-        // A device cannot allocate 0 bytes.
+        // A device cannot allocate 0 bytes, so at least 256 are allocated.
         let bytes = bytes.max(256);
         Ok(Memory { backend: Arc::clone(backend), address: backend.allocate(bytes)?, bytes })
     }
@@ -29,8 +29,8 @@ impl Drop for Memory {
     }
 }
 
-/// Distance between the beginnings of rows of `width` numbers: `width` rounded up to a multiple of 8, so that kernels
-/// can read units of 16 bytes. The numbers between two rows are zero and stay so.
+/// Distance between the beginnings of two rows, in numbers: `width` rounded up to a multiple of 8, so that kernels can
+/// read units of 16 bytes. The numbers between two rows are always zero.
 pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(8)
 }
@@ -54,7 +54,7 @@ pub struct Buffer {
     /// Number of rows in use.
     pub(super) rows: usize,
     pub(super) width: usize,
-    /// The number of rows for which the buffer was made.
+    /// The largest number of rows that may be in use: the number for which the buffer was made.
     pub(super) most: usize,
     /// Number of allocated rows, padding rows included.
     pub(super) capacity: usize,
@@ -101,21 +101,21 @@ impl Buffer {
 pub struct Kv {
     pub(super) pools: Memory,
     pub(super) frequencies: Memory,
-    /// Results of the stretches of split attention. `done` counts the finished stretches of each tile and key-value
-    /// head.
+    /// Device memory of split attention: `parts` has the results of the stretches (parts of a context). `done` counts
+    /// the finished stretches of each tile and key-value head.
     pub(super) parts: Memory,
     pub(super) done: Memory,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// `head_dim` rounded up to a width that the kernels support; the numbers beyond `head_dim` are zero.
+    /// `head_dim` rounded up to a width that the kernels support. The added numbers of each row are zero.
     pub(super) dim: usize,
     pub(super) layers: usize,
     pub(super) blocks: usize,
 }
 
 impl Kv {
-    /// Number of bf16 numbers in one layer's pool of keys, or of values.
+    /// Number of bf16 numbers in one layer's pool of keys. Its pool of values has the same size.
     pub(super) fn pool_numbers(&self) -> u64 {
         (self.blocks as u64 + u64::from(SPARE_BLOCKS)) * (self.kv_heads * crate::paged::BLOCK_SIZE * self.dim) as u64
     }

@@ -1,9 +1,9 @@
 //! The CUDA device: bf16 weights, activations and KV, f32 sums and residual stream.
 //!
-//! [`Cuda`] turns operations into commands ([`program`]), which a [`backend`] carries out: a GPU, or an emulation in
-//! tests. The commands of a pass are collected first. If they equal the commands of an earlier pass, they are
-//! replayed as one CUDA graph; numbers of rows are padded so that this happens often. Data that differs from pass to
-//! pass is copied to the device before the commands run ([`arena`], [`batch`]).
+//! [`Cuda`] turns operations into commands ([`program`]). A [`backend`] carries out the commands: a GPU, or an
+//! emulation in tests. The commands of a pass are collected first. If they equal the commands of an earlier pass, they
+//! are replayed as one CUDA graph. Numbers of rows are padded, so that passes are often equal. Data that differs from
+//! pass to pass is copied to the device before the commands run ([`arena`], [`batch`]).
 //!
 //! The code compiles without a GPU, a driver or a CUDA toolkit. To run it, the driver, NVRTC and cuBLASLt are needed.
 

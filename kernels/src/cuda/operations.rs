@@ -15,7 +15,8 @@ use crate::paged::{BLOCK_SIZE, Batch};
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
-/// The smallest head width for which attention kernels are compiled (64 or 128) that is at least `head_dim`.
+/// The head width of the attention kernels to use: 64 or 128, the smaller one that is at least `head_dim`. An error if
+/// `head_dim` is larger.
 fn kernel_dim(head_dim: usize) -> Result<usize, CudaError> {
     match head_dim {
         0..=64 => Ok(64),
@@ -39,7 +40,7 @@ impl Device for Cuda {
         2
     }
 
-    /// The matrix is kept as bf16, whatever `dtype` is.
+    /// The matrix is stored as bf16, whatever `dtype` is.
     fn matrix(&mut self, parts: &[(TensorData<'_>, usize)], inputs: usize, _: Dtype) -> Result<Matrix, CudaError> {
         let outputs = parts.iter().map(|p| p.1).sum();
         let memory = Memory::new(&self.backend, 2 * (outputs * stride(inputs)) as u64)?;
@@ -49,8 +50,8 @@ impl Device for Cuda {
             self.put(&matrix, data, first, outputs)?;
             first += outputs;
         }
-        // With dependent launches, kernels read weights before they wait for earlier commands. Therefore the weights
-        // must be complete before the first pass.
+        // With dependent launches, a kernel reads weights before it waits for earlier commands. The weights must
+        // therefore be complete before the first pass.
         self.backend.synchronize()?;
         Ok(matrix)
     }
@@ -70,7 +71,7 @@ impl Device for Cuda {
         self.any_buffer(rows, width, false)
     }
 
-    /// KV is kept as bf16, whatever `dtype` is.
+    /// The KV is stored as bf16, whatever `dtype` is.
     fn kv(&mut self, shape: &LlamaShape, _: Dtype, blocks: u32) -> Result<Kv, CudaError> {
         let (heads, kv_heads, head_dim) = (shape.heads as usize, shape.kv_heads as usize, shape.head_dim as usize);
         let (layers, blocks, dim) = (shape.layers as usize, blocks as usize, kernel_dim(head_dim)?);
@@ -157,7 +158,7 @@ impl Device for Cuda {
             eps,
             _even: 0,
         };
-        // One thread for four numbers of a row.
+        // Each thread handles four numbers of a row.
         let threads = (x.width / 4).next_multiple_of(32).clamp(32, 1024);
         let grid = [self.padded(x.rows), 1, 1];
         self.now(|program| program.launch(&ADD_NORM, grid, [threads, 1], 0, &arguments))
@@ -186,7 +187,7 @@ impl Device for Cuda {
             eps,
             _even: 0,
         };
-        // One warp for each head, four warps in a block.
+        // One warp handles each head; a block has four warps.
         let grid = [(kv.heads + kv.kv_heads).div_ceil(4), self.padded(qkv.rows), 1];
         self.now(|program| program.launch(&NORM_HEADS, grid, [128, 1], 0, &arguments))
     }
@@ -258,7 +259,8 @@ impl Device for Cuda {
     }
 
     fn sample(&mut self, probabilities: &Buffer, uniforms: &[f64], out: &mut Vec<Choice>) -> Result<(), CudaError> {
-        // A chain without drafts is a draw from the target's row; the first of its two uniforms is not used.
+        // A chain without drafted tokens draws one token from the target's row. The first of the chain's two uniform
+        // numbers is not used.
         let none: &[u32] = &[];
         let chains: Vec<_> = (0..uniforms.len()).map(|row| (row, 0, none)).collect();
         let units: Vec<f64> = uniforms.iter().flat_map(|&u| [0.0, u]).collect();
@@ -366,8 +368,8 @@ impl Device for Cuda {
         Ok(())
     }
 
-    /// The device finds the most likely token of each row. The host walks the trees: the tokens are few numbers, and
-    /// the host has to wait for the device in any case.
+    /// The device finds the most likely token of each row, and the host walks the trees. The host is fast enough for
+    /// this: the tokens are few numbers, and the host has to wait for the device in any case.
     fn accept_greedy(&mut self, logits: &Buffer, trees: &[Tree<'_>], out: &mut Vec<Accepted>) -> Result<(), CudaError> {
         let mut choices = Vec::new();
         self.top_k(logits, 1, &mut choices)?;

@@ -5,23 +5,24 @@ use super::error::CudaError;
 use super::program::Program;
 use std::collections::HashMap;
 
-/// Most passes that are stored; at this number all are dropped. A limit is needed because graphs take device memory.
+/// Most passes that are stored. When a new pass would exceed this number, all stored passes are dropped. The number is
+/// limited because graphs take device memory.
 const MOST: usize = 512;
 
 struct Pass {
     program: Program,
-    /// The pass as a CUDA graph. It is made when an equal pass runs for the second time, because the first run also
-    /// loads kernels and chooses algorithms.
+    /// The pass as a CUDA graph; `None` until an equal pass runs for the second time. The first run makes no graph,
+    /// because it also loads kernels and chooses algorithms.
     graph: Option<Box<dyn Graph>>,
 }
 
-/// Passes by the hash of their program. If two different programs have the same hash, the later one replaces the
-/// earlier.
+/// Passes by the hash of their program. If two different programs have the same hash, the later program replaces the
+/// earlier one.
 #[derive(Default)]
 pub(super) struct Passes(HashMap<u64, Pass>);
 
 impl Passes {
-    /// Runs the program, as a graph if it has run before.
+    /// Runs the program. If an equal program has run before, it is launched as a graph.
     pub(super) fn run(&mut self, backend: &dyn Backend, program: &Program) -> Result<(), CudaError> {
         let hash = program.hash();
         match self.0.get_mut(&hash).filter(|pass| pass.program == *program) {
@@ -34,7 +35,8 @@ impl Passes {
             None => {
                 run(backend, program)?;
                 if self.0.len() >= MOST {
-                    // A graph must not be dropped while it runs.
+                    // The device must have finished before graphs are dropped, because a graph must not be dropped
+                    // while it runs.
                     backend.synchronize()?;
                     self.0.clear();
                 }

@@ -3,8 +3,8 @@
 
 use super::arguments::{Arguments, Kernel};
 
-/// The product `out = x · weightsᵀ`, row-major; bf16 inputs, f32 sums. Addresses are of device memory, strides in
-/// numbers.
+/// The matrix product `out = x · weightsᵀ` of row-major matrices, with bf16 inputs and f32 sums. Addresses are of
+/// device memory. Strides are in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matmul {
     /// Address of the rows, bf16.
@@ -13,7 +13,7 @@ pub struct Matmul {
     pub weights: u64,
     /// Address of the results, f32 or bf16.
     pub out: u64,
-    /// The sizes of the product, by which cuBLASLt's algorithm is chosen.
+    /// The sizes of the product. They decide which algorithm of cuBLASLt computes it.
     pub shape: MatmulShape,
 }
 
@@ -54,9 +54,9 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Number of threads in a block.
     pub block: [u32; 2],
-    /// Bytes of dynamic shared memory of a block.
+    /// Bytes of dynamic shared memory for each block.
     pub shared: u32,
-    /// The struct that the kernel takes, as 64-bit words.
+    /// The struct of arguments that the kernel takes, as 64-bit words.
     pub arguments: &'a [u64],
 }
 
@@ -82,7 +82,7 @@ impl Program {
         self.words.clear();
     }
 
-    /// Adds a launch. Does nothing for an empty grid.
+    /// Adds a launch of `kernel`. Does nothing if the grid is empty.
     pub(super) fn launch<A: Arguments>(
         &mut self,
         kernel: &Kernel<A>,
@@ -133,7 +133,7 @@ impl Program {
         })
     }
 
-    /// A hash of the commands; equal for equal programs.
+    /// A hash of the commands. Equal programs have equal hashes.
     pub(super) fn hash(&self) -> u64 {
         self.words.iter().fold(self.words.len() as u64, |h, &word| foretoken_sim::luck::mix(h ^ word))
     }

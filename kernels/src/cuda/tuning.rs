@@ -1,21 +1,24 @@
-//! Settings of how the GPU is used. They change speed, and results only by rounding.
+//! Settings of how the GPU is used. They change the speed; they change results only by rounding.
 
 /// Settings of how the GPU is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Replays passes as CUDA graphs.
+    /// Whether passes are replayed as CUDA graphs.
     pub graphs: bool,
-    /// The numbers of rows to which passes are padded, in rising order. Passes with more rows are not padded.
+    /// The sizes of CUDA graphs: numbers of rows to which passes are padded, in rising order. Passes with more rows are
+    /// not padded.
     pub graph_sizes: Vec<usize>,
-    /// Matrix products with up to this number of rows (at most 32) use our own kernel, others use cuBLASLt.
+    /// Matrix products with up to this number of rows (at most 32) use a kernel of this crate. Larger products use
+    /// cuBLASLt.
     pub few_rows: usize,
-    /// A kernel may start before the kernel before it has ended (CUDA's programmatic dependent launch). Used from
-    /// compute capability 9.0 on.
+    /// Whether a kernel may start before the previous kernel has ended (CUDA's programmatic dependent launch). It takes
+    /// effect from compute capability 9.0 on.
     pub dependent_launches: bool,
 }
 
 impl Default for Tuning {
-    /// vLLM's sizes of CUDA graphs: 1, 2, 4, then multiples of 8 to 256, then of 16 to 512.
+    /// The default graph sizes are vLLM's sizes: 1, 2, 4, then multiples of 8 up to 256, then multiples of 16 up to
+    /// 512.
     fn default() -> Tuning {
         let graph_sizes = [1, 2, 4].into_iter().chain((8..256).step_by(8)).chain((256..=512).step_by(16)).collect();
         Tuning { graphs: true, graph_sizes, few_rows: 32, dependent_launches: true }
@@ -23,8 +26,9 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// The default, changed by the variables `FORETOKEN_CUDA_GRAPHS`, `FORETOKEN_CUDA_DEPENDENT_LAUNCHES` (0 turns off)
-    /// and `FORETOKEN_CUDA_FEW_ROWS` (0 leaves all products to cuBLASLt).
+    /// The default settings, changed by three environment variables: `FORETOKEN_CUDA_GRAPHS` and
+    /// `FORETOKEN_CUDA_DEPENDENT_LAUNCHES` (0 turns the feature off) and `FORETOKEN_CUDA_FEW_ROWS` (0 gives all
+    /// products to cuBLASLt).
     pub fn from_environment() -> Tuning {
         let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
         let default = Tuning::default();
@@ -37,8 +41,8 @@ impl Tuning {
         }
     }
 
-    /// The number of rows to which a pass of `rows` rows is padded: the next size, or `rows` if graphs are off or no
-    /// size is as large.
+    /// The number of rows to which a pass of `rows` rows is padded: the smallest graph size that is not below `rows`.
+    /// It is `rows` itself if graphs are off, if `rows` is 0, or if all graph sizes are smaller.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if !self.graphs || rows == 0 {
             return rows;
@@ -47,7 +51,7 @@ impl Tuning {
         self.graph_sizes.get(at).copied().unwrap_or(rows)
     }
 
-    /// True if a pass of `rows` rows is replayed as a graph.
+    /// True if a pass of `rows` rows is replayed as a graph when an equal pass has run before.
     pub(super) fn has_graph(&self, rows: usize) -> bool {
         self.graphs && self.graph_sizes.last().is_some_and(|&most| rows <= most)
     }

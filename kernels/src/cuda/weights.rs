@@ -13,8 +13,7 @@ use rayon::prelude::*;
 const PIECE: usize = 64 << 20;
 
 impl Cuda {
-    /// Writes the weights `data` to the rows `first..first + outputs` of a matrix (a row has the weights of one
-    /// output).
+    /// Writes the weights `data` to the rows `first..first + outputs` of a matrix. A row has the weights of one output.
     pub(super) fn put(
         &mut self,
         matrix: &Matrix,
@@ -26,8 +25,8 @@ impl Cuda {
         let at = matrix.memory.address + 2 * (first * stride) as u64;
         match data {
             TensorData::Random { luck, scale, .. } => {
-                // The device draws and rounds to bf16 whatever type `data` names: rounding f32 to bf16 twice gives the
-                // same bits as once.
+                // The device draws the random weights and rounds them to bf16, whatever type `data` names. Rounding f32
+                // to bf16 twice gives the same bits as rounding once.
                 let arguments = RandomWeightsArgs {
                     out: Out::at(at),
                     base: luck.base(),

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct Drafting {
     pub(super) max_rows: usize,
     pub(super) max_logit_rows: usize,
-    /// For each row of logits: the index in the step's batch of the request that needs it.
+    /// For each row of logits: the request that needs it, as an index in the step's batch.
     pub(super) askers: Vec<u32>,
     pub(super) choices: Vec<Choice>,
     pub(super) entropies: Vec<f64>,
@@ -34,8 +34,8 @@ impl Drafting {
         }
     }
 
-    /// Number of rows that can still be added to the present pass. With `asks`, the last of them needs logits; then the
-    /// number is 0 if all rows of logits are taken.
+    /// Number of rows that can still be added to the present pass. If `asks` is true, the last added row needs logits;
+    /// the number is then 0 if the pass has its most rows of logits already.
     pub(super) fn room(&self, batch: &Batch, asks: bool) -> usize {
         match asks && self.askers.len() == self.max_logit_rows {
             true => 0,
@@ -44,7 +44,7 @@ impl Drafting {
     }
 }
 
-/// A request for which a target pass samples a token: a decode request, or a request whose prompt ends.
+/// A request for which a target pass samples a token: a decode request, or a request whose prompt ends in this pass.
 #[derive(Clone, Debug)]
 pub(super) struct Asker {
     pub(super) request: RequestId,
@@ -62,10 +62,10 @@ pub(super) struct Verifying {
     pub(super) askers: Vec<Asker>,
     pub(super) tokens: Vec<u32>,
     pub(super) parents: Vec<u32>,
-    /// For each entry of `tokens`: its node in the draft tree, or its depth in a chain.
+    /// For each entry of `tokens`: the index of its node in the draft tree. In a chain: its depth, from 0.
     pub(super) nodes: Vec<u32>,
-    /// For each node of the present draft tree: the number of nodes before it that `select` kept, which is a kept
-    /// node's index among the verified tokens.
+    /// For each node of the present draft tree: how many nodes before it were selected for verification. For a selected
+    /// node, this is its index among the request's verified tokens.
     pub(super) kept: Vec<u32>,
     pub(super) pass_tokens: Vec<u32>,
     pub(super) pass_parents: Vec<u32>,

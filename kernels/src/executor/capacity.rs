@@ -1,4 +1,4 @@
-//! The sizes of the memory that a pair of models needs for an engine's settings and a policy.
+//! The sizes of the memory that a target and a draft need for the engine's settings and a policy.
 
 use super::acceptance::Acceptance;
 use super::error::CannotServe;
@@ -6,7 +6,8 @@ use crate::forward::Limits;
 use crate::paged::BLOCK_SIZE;
 use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};
 
-/// Rows of draft logits per request, for the nodes of a tree's level. A wider level may take several passes.
+/// Rows of draft logits per request, for the nodes of one level of a tree. A level with more nodes may need several
+/// device passes.
 const TREE_WIDTH: usize = 32;
 
 /// What a policy and its acceptance need from the models' memory.
@@ -16,16 +17,17 @@ pub struct Needs {
     pub draft: bool,
     /// True if the policy drafts trees.
     pub trees: bool,
-    /// True if whole distributions over the vocabulary are needed, not only the most likely tokens: to sample, or
-    /// because the policy wants entropies or divergences.
+    /// True if whole distributions over the vocabulary are needed, and not only the most likely tokens. Sampling needs
+    /// them, and so does a policy that wants entropies or divergences.
     pub distributions: bool,
 }
 
 impl Needs {
-    /// The needs of a policy (`None`: no speculation) with this acceptance.
+    /// What `policy` needs with this acceptance. Without a policy there is no speculation.
     ///
     /// # Errors
-    /// A temperature that is not above 0 and finite, or a combination that no device can run.
+    /// The temperature is not above 0 and finite. Trees are to be verified by rejection sampling. The acceptance source
+    /// is prompt lookup.
     pub fn of(policy: Option<&dyn SpecPolicy>, acceptance: &Acceptance<'_>) -> Result<Needs, CannotServe> {
         let trees = policy.is_some_and(|p| p.limits().tree_tokens > 0);
         let wants = policy.map(|p| p.wants()).unwrap_or_default();
@@ -42,7 +44,7 @@ impl Needs {
         }
     }
 
-    /// The union of two needs, for models that are loaded once and serve several policies.
+    /// What `self` or `other` needs. It is used for models that are loaded once and serve several policies.
     pub fn and(self, other: Needs) -> Needs {
         Needs {
             draft: self.draft || other.draft,
@@ -55,11 +57,12 @@ impl Needs {
 /// Sizes of the memory with which a pair of models is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// KV blocks of the target. The first is the null block.
+    /// Number of the target's KV blocks. The first is vLLM's null block.
     pub blocks: u32,
-    /// KV blocks of the draft. The first is the null block.
+    /// Number of the draft's KV blocks. The first is vLLM's null block.
     pub draft_blocks: u32,
-    /// How many of `draft_blocks`, the last ones, are scratch blocks for trees. The scheduler never hands them out.
+    /// Number of scratch blocks for trees among `draft_blocks`; they are the last ones. The scheduler never gives them
+    /// to a request.
     pub draft_scratch: u32,
     /// Most new tokens of a pass.
     pub rows: usize,
@@ -67,15 +70,16 @@ pub struct Capacity {
     pub logit_rows: usize,
     /// Most rows of a draft pass with logits.
     pub draft_logit_rows: usize,
-    /// Number of requests whose drafts' distributions are stored until verification; 0 stores none.
+    /// Number of requests for which the draft's distributions are stored until verification. With 0, none are stored.
     pub kept_requests: usize,
-    /// Number of drafted tokens per request whose distributions are stored.
+    /// Number of drafted tokens of a request for which the draft's distributions are stored.
     pub kept_len: usize,
 }
 
 impl Capacity {
-    /// The sizes for an engine with these settings. More nodes of a tree are drafted than verified, so the draft gets
-    /// scratch blocks besides the scheduler's blocks: room for [`MAX_TREE_TOKENS`] tokens per request.
+    /// The sizes for an engine with the settings `config`. With trees, the draft gets scratch blocks besides the
+    /// scheduler's blocks, because more nodes of a tree are drafted than verified. The scratch blocks have room for
+    /// [`MAX_TREE_TOKENS`] tokens per request.
     pub fn of(config: &EngineConfig, needs: Needs) -> Capacity {
         let (seqs, budget) = (config.max_num_seqs as usize, config.max_num_batched_tokens as usize);
         let verified = if needs.trees { MAX_TREE_TOKENS.max(config.max_draft_len) } else { config.max_draft_len };
@@ -103,7 +107,8 @@ impl Capacity {
         }
     }
 
-    /// The larger of each size of `self` and `other`, so that models with the result can serve the runs of both.
+    /// Takes the larger one of each size of `self` and `other`. Models that are loaded with the result can serve the
+    /// runs of both.
     pub fn or(&self, other: &Capacity) -> Capacity {
         let draft_scratch = self.draft_scratch.max(other.draft_scratch);
         Capacity {
@@ -133,12 +138,13 @@ impl Capacity {
         self.kept_requests * self.kept_len
     }
 
-    /// Number of the draft's KV blocks that the scheduler hands out, plus the null block.
+    /// Number of the draft's KV blocks without the scratch blocks: the scheduler's blocks and the null block.
     fn draft_pool(&self) -> usize {
         (self.draft_blocks - self.draft_scratch) as usize
     }
 
-    /// Returns an error that names the first size that is smaller than the same size of `needed`.
+    /// Checks that no size of `self` is smaller than the same size of `needed`. The error names the first size that is
+    /// smaller.
     pub(super) fn covers(&self, needed: &Capacity) -> Result<(), CannotServe> {
         let pairs = [
             ("blocks of KV", self.blocks as usize, needed.blocks as usize),
@@ -185,7 +191,8 @@ mod tests {
         };
         let either = one.or(&other);
         assert!(either.covers(&one).is_ok() && either.covers(&other).is_ok());
-        // Pool and scratch are counted separately: the pool of 12 blocks of `other` and the 20 scratch blocks of `one`.
+        // The scheduler's blocks and the scratch blocks are compared separately: the result has the 12 scheduler's
+        // blocks of `other` and the 20 scratch blocks of `one`.
         assert_eq!((either.draft_blocks, either, one.or(&one)), (32, other.or(&one), one));
         assert!(one.covers(&other).is_err() && other.covers(&one).is_err());
     }

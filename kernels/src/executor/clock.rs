@@ -1,4 +1,5 @@
-//! A wall clock whose time changes only when it is read, so that a run can be replayed exactly from its readings.
+//! A wall clock for the engine. Its time changes only when the engine reads it, so that a run can be replayed exactly
+//! from the recorded readings.
 
 use foretoken_sim::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,23 +8,24 @@ use std::time::{Duration, Instant};
 /// Longest sleep between two checks of the interrupt flag.
 const NAP: Duration = Duration::from_millis(20);
 
-/// The thread spins for the last part of a wait, because a sleep ends some 60 µs late. This is the length of that part.
+/// Length of the last part of a wait, in which the thread spins. It does not sleep in this part, because a sleep ends
+/// about 60 µs late.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// What the thread does while a run waits for the next arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// The thread spins: the core keeps its clock frequency and its caches, and passes after a wait take the usual
-    /// time.
+    /// The thread spins (busy-waits). The core keeps its clock frequency and its caches, so passes after a wait take
+    /// the usual time.
     #[default]
     Spin,
-    /// The thread sleeps, and other threads may use the core. Passes after the sleep are slower, because caches and
-    /// clock frequency have changed.
+    /// The thread sleeps, and other threads may use the core. Passes after the sleep are slower, because the caches
+    /// have other contents and the clock frequency has fallen.
     Sleep,
 }
 
 pub(super) struct WallClock<'a> {
-    /// The instant of the first reading, which is time 0.
+    /// The instant of the first reading, which is engine time 0; `None` before it.
     origin: Option<Instant>,
     now: Time,
     waiting: Waiting,
@@ -35,7 +37,7 @@ impl<'a> WallClock<'a> {
         WallClock { origin: None, now: Time::ZERO, waiting, interrupt }
     }
 
-    /// Returns the last reading.
+    /// Returns the last reading, without reading the clock.
     pub(super) fn now(&self) -> Time {
         self.now
     }
@@ -46,12 +48,12 @@ impl<'a> WallClock<'a> {
         self.now
     }
 
-    /// Returns the present time without setting the reading. The first call starts the clock at 0.
+    /// Returns the present time, but does not make it the last reading. The first call starts the clock at 0.
     pub(super) fn peek(&mut self) -> Time {
         time(self.origin.get_or_insert_with(Instant::now).elapsed())
     }
 
-    /// Waits until `at` or until the interrupt flag is set, then reads the clock.
+    /// Waits until the time `at` or until the interrupt flag is set. Then reads the clock.
     pub(super) fn wait_until(&mut self, at: Time) {
         loop {
             let left = Duration::from_nanos(at.saturating_sub(self.peek()).0 / 1000);
@@ -67,7 +69,7 @@ impl<'a> WallClock<'a> {
     }
 }
 
-/// Converts a duration to engine time.
+/// Converts a duration to engine time, which counts picoseconds.
 pub(super) fn time(span: Duration) -> Time {
     Time(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000))
 }

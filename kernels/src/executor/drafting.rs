@@ -1,5 +1,5 @@
-//! A draft pass: drafts the next token of each chain or the next level of each tree. The first pass of a step also runs
-//! the draft over prompt chunks and over draft gaps (context tokens that the draft has not run over).
+//! A draft pass: drafts the next token of each chain, or the next level of each tree. The first pass of a step also
+//! runs the draft over prompt chunks, and over draft gaps (context tokens that the draft has not run over yet).
 
 use super::acceptance::Acceptance;
 use super::buffers::Drafting;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// What a draft pass must compute.
 #[derive(Clone, Copy)]
 struct Question {
-    /// Number of the pass in the step, from 1; 0 for a pass without guesses, which only fills the draft's KV.
+    /// Number of the draft pass in the step, from 1. 0 for a pass that drafts nothing and only fills the draft's KV.
     pass: u32,
     /// Number of guesses (most likely tokens) at each position.
     guesses: usize,
@@ -27,8 +27,9 @@ struct Question {
 }
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs a draft pass, as several passes of the device if its rows do not fit one. Extends the trees in `out`, and
-    /// writes the confidences and entropies of chains there. Returns the time that the device took.
+    /// Runs one draft pass of the step. If its rows do not fit one pass of the device, it takes several. Extends the
+    /// trees in `out`, or writes the confidences and entropies of chains to `out`. Returns the time that the device
+    /// took.
     pub(super) fn draft_pass(
         &mut self,
         step: &StepPlan,
@@ -61,7 +62,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let (id, context) = (batch.ids[i], batch.context[i] as usize);
             let gap = batch.draft_gap[i] as usize;
             match pass.pass {
-                // The context tokens that the draft has not run over, then the newest token.
+                // The rows are the context tokens that the draft has not run over, then the newest token.
                 0 | 1 if asks => {
                     self.feed(step, id, context - gap..context + 1, Some(i as u32), question, &mut device)?;
                 }
@@ -80,8 +81,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(device)
     }
 
-    /// Adds the tokens `range` of a request's text to the pass; runs several passes if they do not fit one. `asker` is
-    /// the index in the step's batch of the request that gets the guesses after the last token.
+    /// Adds the tokens `range` of the text of request `id` to the pass. If they do not fit one pass of the device, it
+    /// runs the full passes. `asker` is the request that gets the guesses after the last token, as an index in the
+    /// step's batch; `None` if no guesses are needed.
     fn feed(
         &mut self,
         step: &StepPlan,
@@ -110,8 +112,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds the token that request `i`, which drafts a chain, drafted in the pass before `pass`. If the device's pass
-    /// is full, runs it first.
+    /// Adds a row for request `i`, which drafts a chain: the token that the pass before `pass` drafted. If the device's
+    /// pass is already full, runs it first.
     fn feed_drafted(
         &mut self,
         step: &StepPlan,
@@ -131,8 +133,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds the frontier of request `i`'s tree: the nodes whose children this pass drafts. Takes scratch blocks for
-    /// their KV; runs several passes if they do not fit one.
+    /// Adds the frontier of request `i`'s tree: the nodes whose children this pass drafts. Takes scratch blocks for the
+    /// KV of these nodes. If they do not fit one pass of the device, it runs the full passes.
     fn feed_level(
         &mut self,
         step: &StepPlan,
@@ -181,8 +183,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Runs the draft over the collected batch, and stores the guesses in the requests that need them (and their
-    /// distributions, if verification needs them). Then empties the batch. Adds the device's time to `spent`.
+    /// Runs the draft model over the collected batch, then empties the batch. Stores the guesses in the requests that
+    /// need them. Stores the draft's distributions too if verification needs them. Adds the device's time to `spent`.
     fn run_draft(
         &mut self,
         step: &StepPlan,
@@ -249,8 +251,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Extends trees by the guesses, and writes the confidences and entropies that the policy wants to `out`. With
-    /// declared acceptance, trees and confidences come from the acceptance source.
+    /// Extends the trees by the guesses, and writes to `out` the confidences and entropies that the policy wants. With
+    /// declared acceptance, the trees and confidences come from the acceptance source and not from the model.
     fn reveal(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) {
         if pass.pass == 0 {
             return;
@@ -264,7 +266,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let slot = self.requests.get(step.batch.ids[i]);
             let Some(growth) = pass.growth else {
                 if declared {
-                    // The recorder gets the confidence that the policy saw, not the model's.
+                    // The recorder gets the confidence that the policy saw (from the acceptance source), not the
+                    // model's.
                     let at = depth as usize;
                     slot.confidence[at] = if out.wants.confidence { out.confidence(i, at) as f32 } else { f32::NAN };
                     slot.entropy.extend(out.wants.entropy.then(|| out.entropy(i, at)));

@@ -21,13 +21,13 @@ pub enum CannotServe {
         /// Number of tokens in the draft's vocabulary.
         draft: u32,
     },
-    /// The policy drafts, but there is no draft model.
+    /// The policy drafts, but no draft model is loaded.
     #[error("the policy drafts, but no draft model is loaded")]
     NoDraft,
     /// The models were loaded with too little memory for this run.
     #[error("the models were loaded with room for {has} {what}, but {needed} are needed")]
     Capacity {
-        /// What there is too little of, in words (a field of [`Capacity`](super::Capacity)).
+        /// The size that is too small (a field of [`Capacity`](super::Capacity)), in words.
         what: &'static str,
         /// The number for which the models have memory.
         has: usize,
@@ -40,7 +40,8 @@ pub enum CannotServe {
     /// The temperature is not above 0 and finite.
     #[error("a temperature of {0} samples nothing: it must be above 0; greedy acceptance is temperature 0")]
     Temperature(f32),
-    /// The acceptance source is prompt lookup, which proposes drafts without a draft model.
+    /// The acceptance source is prompt lookup. It proposes drafts without a draft model, which a device run does not
+    /// support.
     #[error("prompt lookup proposes without a draft model, so no device can run it: declare another acceptance source")]
     PromptLookup,
     /// A prompt does not fit the workload or the target's vocabulary.
@@ -59,18 +60,18 @@ pub enum LiveError<E: std::error::Error + 'static> {
     /// The device failed; this is its error.
     #[error(transparent)]
     Device(#[from] E),
-    /// The draft has too few free KV blocks for a tree.
+    /// There are too few free scratch blocks (blocks of the draft's KV for trees) for a tree.
     #[error("a drafted tree needs {needed} blocks of the draft's KV where {free} are free: draft narrower trees")]
     TreeTooWide {
-        /// Number of scratch blocks that the tree needs in addition.
+        /// Number of further scratch blocks that the tree needs.
         needed: usize,
         /// Number of free scratch blocks.
         free: usize,
     },
-    /// A tree has more children at a node than the vocabulary has tokens.
+    /// A tree asks for more children of a node than the vocabulary has tokens.
     #[error("a tree asks for {asked} guesses at a position, but there are only {vocab} tokens")]
     TooManyGuesses {
-        /// Number of guesses at a position that the tree asks for.
+        /// Number of children of a node that the tree asks for.
         asked: u32,
         /// Number of tokens in the vocabulary.
         vocab: u32,

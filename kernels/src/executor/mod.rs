@@ -1,9 +1,10 @@
 //! The device executor: the simulator's engine, scheduler and policies run on real forward passes and a real clock.
 //!
-//! The engine plans passes; the executor runs them and reports their results. It owns what only a device run has:
-//! tokens, paged KV of both models, the clock. It decides nothing, and no layer above knows which executor runs. Either
-//! the models decide which drafts are accepted ([`Acceptance::Greedy`], [`Acceptance::Sampled`]), or an acceptance
-//! source of the simulator does ([`Acceptance::Declared`]).
+//! The engine plans passes; the executor runs them and reports their results. The executor owns what only a device run
+//! has: the tokens, the paged KV of both models, and the clock. It makes no decisions of the scheduler or the policy,
+//! and no layer above depends on which executor runs. With [`Acceptance::Greedy`] and [`Acceptance::Sampled`] the
+//! models decide which drafts are accepted. With [`Acceptance::Declared`] an acceptance source of the simulator
+//! decides.
 
 mod acceptance;
 mod buffers;
@@ -114,7 +115,7 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
     }
 }
 
-/// When the run is over, hands the marks that came after the last step to the recorder.
+/// At the end of the run, gives the recorder the events that were recorded after the last step.
 impl<D: Device> Drop for DeviceExecutor<'_, D> {
     fn drop(&mut self) {
         if !self.trace.marks.is_empty() {

@@ -15,8 +15,8 @@ pub(super) struct Distributions<D: Device> {
     pub(super) target: D::Buffer,
     /// Distributions of the draft's rows of a pass.
     pub(super) draft: D::Buffer,
-    /// The draft's distributions for all drafted tokens of a step: token `j` of request `i` is in row `i · kept_len +
-    /// j`.
+    /// The draft's distributions for all drafted tokens of a step. Row `i · kept_len + j` belongs to token `j` of
+    /// request `i`.
     pub(super) kept: D::Buffer,
 }
 
@@ -29,10 +29,10 @@ pub struct Pair<D: Device> {
 }
 
 impl<D: Device> Pair<D> {
-    /// Loads both models, with the memory that `capacity` gives.
+    /// Loads both models with the memory sizes that `capacity` gives.
     ///
     /// # Errors
-    /// Too little memory for both models, which is checked before any is allocated; or the device's error.
+    /// There is too little memory for both models; this is checked before any memory is allocated. Or the device fails.
     pub fn load(
         device: &mut D,
         target: (&LlamaShape, &impl Weights),
@@ -61,7 +61,7 @@ impl<D: Device> Pair<D> {
         Ok(Pair { target: loaded_target, draft: loaded_draft, distributions, capacity })
     }
 
-    /// Computes the memory that [`Pair::load`] needs for models of these shapes and weight types.
+    /// Computes the bytes that [`Pair::load`] needs for models of these shapes and weight types.
     pub fn memory_needed(
         device: &D,
         target: (&LlamaShape, Dtype),
@@ -82,10 +82,11 @@ impl<D: Device> Pair<D> {
         needed
     }
 
-    /// Checks, before models are loaded, whether a pair of these shapes can serve with these settings.
+    /// Checks whether a target and a draft of these shapes can serve with the settings `config`. It can be called
+    /// before the models are loaded.
     ///
     /// # Errors
-    /// The first reason why the pair cannot serve.
+    /// The pair cannot serve; the error is the first reason.
     pub fn check_shapes(
         config: &EngineConfig,
         needs: Needs,
@@ -142,7 +143,8 @@ impl<D: Device> Pair<D> {
         self.capacity
     }
 
-    /// Returns the target and the draft, for passes outside of a run. A later run overwrites the KV of such passes.
+    /// Returns the target and the draft, for passes outside of a run. A later run overwrites the KV that such passes
+    /// write.
     pub fn models(&mut self) -> (&mut Llama<D>, Option<&mut Llama<D>>) {
         (&mut self.target, self.draft.as_mut())
     }
@@ -152,12 +154,12 @@ impl<D: Device> Pair<D> {
         self.target.shape().vocab
     }
 
-    /// Runs each model `times` times over one token and over a pass of up to 64 tokens, so that threads and caches are
-    /// warm and a GPU's kernels are loaded before the first step of a run. The passes write to the null block, whose
-    /// contents do not matter.
+    /// Warms up both models before the first step of a run, so that threads and caches are warm and a GPU's kernels are
+    /// loaded. Runs each model `times` times over one token and over up to 64 tokens. These passes write to the null
+    /// block, whose contents do not matter.
     ///
     /// # Errors
-    /// The device's error.
+    /// The device fails.
     pub fn warm_up(&mut self, device: &mut D, times: usize) -> Result<(), D::Error> {
         let mut batch = Batch::default();
         for model in std::iter::once(&mut self.target).chain(&mut self.draft) {

@@ -1,4 +1,4 @@
-//! Where the tokens of requests' prompts come from, and checks of them.
+//! Where the tokens of prompts come from, and checks of these tokens.
 
 use super::error::CannotServe;
 use foretoken_sim::luck::{Luck, Stream, mix};
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 /// The prompts of a workload.
 pub trait Prompts: Sync {
-    /// Appends the tokens of the prompt of request `id` to `out`. Must append the same tokens at every call.
+    /// Appends the tokens of the prompt of request `id` to `out`. It must append the same tokens at every call.
     fn fill(&self, id: RequestId, out: &mut Vec<u32>);
 }
 
-/// Given prompts: element `id` is the prompt of request `id`; without such an element the prompt is empty.
+/// A list of prompts. Element `id` is the prompt of request `id`. The prompt is empty if there is no such element.
 impl Prompts for Vec<Vec<u32>> {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>) {
         if let Some(prompt) = self.get(id as usize) {
@@ -20,11 +20,11 @@ impl Prompts for Vec<Vec<u32>> {
     }
 }
 
-/// Prompts of random tokens, for random weights, which understand no text. Prompts that share prefix blocks have the
-/// same tokens in them.
+/// Prompts of random tokens. They serve models with random weights, for which text has no meaning. Prompts with the
+/// same prefix blocks have the same tokens in these blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomPrompts<'a> {
-    /// Seed with which the tokens are drawn.
+    /// Seed of the random tokens.
     pub seed: u64,
     /// Size of the vocabulary: tokens are below this number.
     pub vocab: u32,
@@ -46,8 +46,9 @@ impl Prompts for RandomPrompts<'_> {
     }
 }
 
-/// Checks that every prompt has the workload's length, only tokens of the target's vocabulary, and, with prefix
-/// caching, equal tokens in shared blocks. Prompts that the engine will reject for their length are not checked.
+/// Checks that every prompt has the workload's length and only tokens of the target's vocabulary. With prefix caching,
+/// also checks that shared prefix blocks have equal tokens. Prompts of `max_model_len` tokens or more are not checked,
+/// because the engine rejects them.
 pub(super) fn check(
     prompts: &dyn Prompts,
     workload: &Workload,
@@ -76,17 +77,18 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The tokens of the prefix blocks that requests share. The prefix cache assumes that equal block ids mean equal
-/// tokens.
+/// The tokens of the prefix blocks that requests share. The prefix cache relies on the rule that equal block ids mean
+/// equal tokens.
 #[derive(Default)]
 struct SharedBlocks {
-    /// By the hash of a sequence of block ids from the prompt's start: the first request with this sequence, and the
-    /// tokens of the sequence's last block.
+    /// The key is the hash of a sequence of block ids that begins at the prompt's start. The value is the first request
+    /// with this sequence, and the tokens of the last block of the sequence.
     first: HashMap<u64, (RequestId, Vec<u32>)>,
 }
 
 impl SharedBlocks {
-    /// Returns an error text if a prompt's tokens differ from the tokens of another prompt with the same prefix ids.
+    /// Compares the tokens of `prompt` with the prompts before it that have the same prefix ids. Returns an error text
+    /// if the tokens of a shared block differ.
     fn differs(&mut self, request: RequestId, workload: &Workload, prompt: &[u32]) -> Option<String> {
         let mut chain = 0;
         for (&id, block) in workload.prefix(request).iter().zip(prompt.chunks(workload.prefix_block.max(1) as usize)) {

@@ -1,4 +1,4 @@
-//! The executor's state of requests: their tokens, and their drafts of the present step.
+//! What the executor stores for each request: the request's tokens, and its drafts of the present step.
 
 use super::capacity::Capacity;
 use super::prompts::Prompts;
@@ -8,32 +8,34 @@ use foretoken_sim::{RequestId, RequestTruth, Workload};
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// In [`Slot::ran_at`]: the draft has not run over the node.
+/// A value in [`Slot::ran_at`]: the draft has not run over the node.
 pub(super) const NOT_RUN: u32 = u32::MAX;
 
-/// The state of one request that has started. When a request ends, a later one reuses its slot and memory.
+/// The state of one request that has started. When the request ends, a later request reuses the slot and its memory.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     output_len: u32,
     prompt_len: u32,
     /// The tokens of prompt and output.
     pub(super) tokens: Vec<u32>,
-    /// Block table of the draft's KV while a tree is drafted: the scheduler's blocks, then scratch blocks.
+    /// Block table of the draft's KV while a tree is drafted. It has the scheduler's blocks first, then the scratch
+    /// blocks.
     pub(super) tree_table: Vec<u32>,
     /// The tokens drafted in this step: one per depth of a chain, or one per node of a tree.
     pub(super) drafted: Vec<u32>,
-    /// The confidence of each token of a chain: the draft's probability of it. With declared acceptance: what the
-    /// source showed the policy, or NaN if the policy does not want confidences.
+    /// The confidence of each drafted token of a chain: the probability that the draft gave it. With declared
+    /// acceptance: the confidence that the source showed to the policy, or NaN if the policy does not want confidences.
     pub(super) confidence: Vec<f32>,
-    /// The entropy in nats of the draft's distribution at each drafted token of a chain, if the policy wants it. With
-    /// declared acceptance it comes from the source.
+    /// The entropy in nats of the draft's distribution at each drafted token of a chain. Empty if the policy does not
+    /// want entropies. With declared acceptance the entropy comes from the acceptance source.
     pub(super) entropy: Vec<f64>,
-    /// KL(target ‖ draft) in nats at each verified token of a chain up to the first rejected one, if the policy wants
-    /// it.
+    /// KL(target ‖ draft) in nats at each verified token of a chain up to the first rejected token. Empty if the policy
+    /// does not want divergences.
     pub(super) divergence: Vec<f64>,
     /// For each node of the tree: the context index at which the draft's KV of the node is stored, or [`NOT_RUN`].
     pub(super) ran_at: Vec<u32>,
-    /// The draft's guesses of the present pass, for one frontier node of the tree after the other.
+    /// The draft's guesses of the present pass: the guesses of the tree's first frontier node, then of the second, and
+    /// so on.
     pub(super) guesses: Vec<Choice>,
 }
 
@@ -53,8 +55,8 @@ impl Slot {
     }
 }
 
-/// The free scratch blocks: blocks of the draft's KV that the scheduler does not hand out. They are needed because more
-/// nodes of a tree are drafted than verified.
+/// The free scratch blocks: blocks of the draft's KV that the scheduler does not give to requests. Trees need them,
+/// because more nodes of a tree are drafted than verified.
 #[derive(Debug)]
 pub(super) struct Scratch(Vec<u32>);
 
@@ -80,7 +82,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Returns the blocks of a table after the first `keep` to the free ones.
+    /// Removes all blocks of `table` after the first `keep`, and makes them free again.
     pub(super) fn take_back(&mut self, table: &mut Vec<u32>, keep: usize) {
         self.0.extend(table.drain(keep.min(table.len())..).rev());
     }
@@ -128,7 +130,7 @@ impl Requests {
         slot.output_len = request.output_len;
     }
 
-    /// Removes a request. Returns its output, cut to the requested length, or `None` if the request never started.
+    /// Removes the request `id`. Returns its output, cut to the requested length. `None` if the request never started.
     pub(super) fn end(&mut self, id: RequestId) -> Option<&[u32]> {
         if self.slot_of[id as usize] == NO_SLOT {
             return None;
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
     use foretoken_sim::{EngineConfig, Request, Time};
 
-    /// Slots and scratch blocks are reused: a thousand requests, one at a time, need a single slot.
+    /// Slots and scratch blocks are reused: a thousand requests that run one after the other need a single slot.
     #[test]
     fn slots_and_scratch_blocks_are_used_again() {
         let workload: Workload = (0..1000).map(|_| Request::new(Time::ZERO, 20, 5)).collect();

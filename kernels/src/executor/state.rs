@@ -30,7 +30,7 @@ pub struct Live<'a> {
     pub recorder: &'a mut dyn Recorder,
     /// What the thread does while it waits for an arrival.
     pub waiting: Waiting,
-    /// Set by another thread to end the run early; a wait for an arrival then ends at once.
+    /// Another thread sets this flag to end the run early. A wait for an arrival then ends at once.
     pub interrupt: &'a AtomicBool,
 }
 
@@ -48,16 +48,16 @@ pub struct DeviceExecutor<'a, D: Device> {
     pub(super) verifying: Verifying,
     pub(super) batch: Batch,
     pub(super) trace: StepTrace,
-    /// The step to which the drafts stored in `requests` belong.
+    /// The step whose drafts are stored in `requests`.
     pub(super) drafted_step: Option<u64>,
 }
 
 impl<'a, D: Device> DeviceExecutor<'a, D> {
-    /// Makes an executor whose clock starts when the engine first reads it. `policy` is the policy that will run with
-    /// it; `None`: no speculation.
+    /// Makes an executor. Its clock starts when the engine first reads it. `policy` must be the policy that will run
+    /// with this executor. `None`: no speculation.
     ///
     /// # Errors
-    /// The reason why the run cannot be served with these models or on this device.
+    /// The run cannot be served with these models or on this device.
     pub fn new(
         device: &'a mut D,
         pair: &'a mut Pair<D>,
@@ -90,7 +90,7 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
         })
     }
 
-    /// Removes the drafts of the step before, at the first pass of a step.
+    /// At the first pass of a step, removes the drafts of the step before. Does nothing at later passes.
     pub(super) fn open_step(&mut self, step: &StepPlan) {
         if self.drafted_step != Some(step.batch.step) {
             self.drafted_step = Some(step.batch.step);

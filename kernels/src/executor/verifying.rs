@@ -14,7 +14,7 @@ use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Drafts, MAX_SPEC_LEN};
 use std::time::{Duration, Instant};
 
-/// The parents of a chain's tokens: [`ROOT`], 0, 1, and so on.
+/// The parents of the tokens of a chain: [`ROOT`], 0, 1, and so on.
 const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
     let mut parents = [ROOT; MAX_SPEC_LEN as usize];
     let mut i = 1;
@@ -26,8 +26,8 @@ const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
 };
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs the target pass over the decode requests, with their drafts, and the prefill chunks. Writes the number of
-    /// accepted drafts of each decode request to `accepted`, and appends the emitted tokens to the requests' texts.
+    /// Runs the target pass over the decode requests with their drafts, and over the prefill chunks. Writes the number
+    /// of accepted drafts of each decode request to `accepted`. Appends the emitted tokens to the requests' texts.
     /// Returns the time that the device took.
     pub(super) fn verify_pass(
         &mut self,
@@ -49,7 +49,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(spent)
     }
 
-    /// Fills the batch: the decode requests with their drafts to verify, in the step's order, then the prefill chunks.
+    /// Fills the batch: first the decode requests with the drafts to verify, in the step's order, then the prefill
+    /// chunks.
     fn fill(&mut self, step: &StepPlan, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let batch = &step.batch;
         let v = &mut self.verifying;
@@ -72,7 +73,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
                 for (at, node) in drafts.trees[i].nodes().iter().enumerate() {
                     v.kept.push((v.nodes.len() - checked) as u32);
                     if node.kept {
-                        // In the pass the newest token is node 0, so the tree's nodes move by one.
+                        // In the pass the newest token is node 0, so the index of each tree node rises by one.
                         let parent = if node.parent == ROOT { ROOT } else { v.kept[node.parent as usize] };
                         v.nodes.push(at as u32);
                         v.parents.push(parent);
@@ -96,7 +97,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         }
         for chunk in step.chunks {
             let (state, table) = (self.requests.get(chunk.request), step.block_tables.target(chunk.request));
-            // The padding that the scheduler adds to an admitted request is not computed.
+            // A chunk may be longer than the request's text, because the scheduler pads an admitted request. The
+            // padding is not computed.
             let to = state.tokens.len().min((chunk.computed + chunk.tokens) as usize);
             let from = chunk.computed as usize;
             let logits = if chunk.last { Logits::Last } else { Logits::Skip };
@@ -109,9 +111,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Decides by the models which drafts are accepted, one result for each request for which the pass samples a token.
-    /// With declared acceptance only the next token of each result is used. Also computes divergences of chains if the
-    /// policy wants them.
+    /// Verifies the drafts by the models' outputs. There is one result for each request for which the pass samples a
+    /// token. With declared acceptance, only the next token of each result is used. If the policy wants divergences,
+    /// also computes the divergences of chains.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();
@@ -157,9 +159,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Appends the accepted tokens and the next token to the requests' texts, and moves the KV of accepted tree nodes,
-    /// of target and draft, to its place in the context. Unless acceptance is declared, writes the accepted counts,
-    /// paths and divergences to `accepted` and `drafts`. Frees the scratch blocks of trees.
+    /// Appends the accepted tokens and the next token to the requests' texts. Moves the KV of accepted tree nodes to
+    /// its place in the context, for the target and the draft. Unless acceptance is declared, writes the accepted
+    /// counts to `accepted`, and the accepted paths and the divergences to `drafts`. Frees the scratch blocks of trees.
     fn commit(
         &mut self,
         step: &StepPlan,

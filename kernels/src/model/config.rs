@@ -1,6 +1,7 @@
-//! Reads a Hugging Face `config.json`.
+//! Reads a Hugging Face `config.json` for a model that runs on a device.
 //!
-//! The reader must refuse models that the forward pass does not compute: wrong output is worse than an error.
+//! The reader must refuse every model whose forward pass this crate does not compute: an error is better than wrong
+//! output.
 
 use super::{BadShape, LlamaShape, RopeScaling};
 use serde::Deserialize;
@@ -9,7 +10,8 @@ use serde_json::Value;
 use serde_json::error::Category;
 use std::path::{Path, PathBuf};
 
-/// A `config.json` that cannot be read, or describes a model that is not Llama-shaped.
+/// Why a `config.json` is refused: it cannot be read, or it describes a model that this crate's forward pass does not
+/// compute.
 #[derive(Debug, thiserror::Error)]
 pub enum BadConfigFile {
     /// The file cannot be opened or read.
@@ -20,7 +22,7 @@ pub enum BadConfigFile {
         /// The system's error.
         why: std::io::Error,
     },
-    /// The file is not JSON, or no JSON object.
+    /// The file is not JSON, or its value is not a JSON object.
     #[error("{}: {why}", file.display())]
     NotJson {
         /// The path of the file.
@@ -28,42 +30,43 @@ pub enum BadConfigFile {
         /// The parser's error, with line and column.
         why: serde_json::Error,
     },
-    /// A key is missing, has the wrong type, or asks for something that the forward pass does not compute.
+    /// A key is missing, has the wrong type, or has a value that the forward pass does not support.
     #[error("{}: `{key}`: {why}", file.display())]
     Key {
         /// The path of the file.
         file: PathBuf,
-        /// The key, with the keys of the objects around it.
+        /// The key's path: its name after the names of the objects that contain it.
         key: String,
         /// What is wrong with the key.
         why: String,
     },
 }
 
-/// Reads `config.json`: `model_type` `llama`, `mistral` or `qwen3`, without biases, sliding window or quantisation,
-/// with SiLU, and with no scaling of rotary frequencies or Llama 3's.
+/// Reads a `config.json`. It accepts `model_type` `llama`, `mistral` or `qwen3` with SiLU. It refuses biases, a sliding
+/// window and quantisation. The rotary frequencies may be unscaled, or scaled as in Llama 3.
 ///
 /// # Errors
-/// The file, the key and what is wrong with it.
+/// The file cannot be read, or a key is wrong. The error names the file, the key and what is wrong with it.
 pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
     let text = std::fs::read(file).map_err(|why| BadConfigFile::Unreadable { file: file.into(), why })?;
     parse_config(file, &text)
 }
 
-/// Parses the text of a `config.json`; errors name the file `file`.
+/// Parses the text of a `config.json`. `file` is the name that errors give.
 ///
 /// # Errors
-/// As [`read_config`], apart from files that cannot be opened.
+/// The errors of [`read_config`], except that the file cannot be opened.
 pub fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
     let named = |BadKey { key, why }| BadConfigFile::Key { file: file.into(), key, why };
-    // The architecture is checked first: in another architecture the other keys may have other meanings.
+    // The architecture is checked first, because the other keys may have other meanings in another architecture.
     parse::<Architecture>(file, text)?.check().map_err(named)?;
     let shape = parse::<Config>(file, text)?.shape().map_err(named)?;
     shape.check().map_err(|BadShape { key, why }| named(BadKey::new(key, why)))?;
     Ok(shape)
 }
 
-/// Parses the keys that `T` has. An error names the key with the keys of the objects around it.
+/// Parses the keys that `T` has. An error gives the key's path: its name after the names of the objects that contain
+/// it.
 fn parse<T: DeserializeOwned>(file: &Path, text: &[u8]) -> Result<T, BadConfigFile> {
     let not_json = |why| BadConfigFile::NotJson { file: file.into(), why };
     let mut json = serde_json::Deserializer::from_slice(text);
@@ -114,7 +117,7 @@ impl Architecture {
     }
 }
 
-/// The keys that decide sizes or arithmetic. Hugging Face omits unset keys, or writes null.
+/// The keys that decide sizes or arithmetic. Hugging Face omits a key that is not set, or writes null.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Config {
@@ -131,7 +134,7 @@ struct Config {
     tie_word_embeddings: Option<bool>,
     rope_theta: Option<f64>,
     rope_scaling: Option<Rope>,
-    /// The name of `rope_scaling` since Transformers 5; the object then has `rope_theta` too.
+    /// The name that Transformers 5 gives to `rope_scaling`. This object also contains `rope_theta`.
     rope_parameters: Option<Rope>,
     hidden_act: Option<String>,
     attention_bias: Option<bool>,
@@ -139,7 +142,7 @@ struct Config {
     quantization_config: Option<Value>,
     sliding_window: Option<Value>,
     use_sliding_window: Option<bool>,
-    /// The attention type of each layer, since Transformers 5; it says which layers have a sliding window.
+    /// The attention type of each layer, in files of Transformers 5. It says which layers have a sliding window.
     layer_types: Option<Vec<String>>,
 }
 
@@ -198,7 +201,7 @@ impl Config {
                 return Err(BadKey::new(key, "biases are not computed"));
             }
         }
-        // Qwen's files may give a window and set `use_sliding_window` to false.
+        // Qwen's files may give a `sliding_window` but set `use_sliding_window` to false: the model then has no window.
         let window = self.sliding_window.as_ref().filter(|_| self.use_sliding_window != Some(false));
         for (key, value) in [("quantization_config", self.quantization_config.as_ref()), ("sliding_window", window)] {
             if let Some(value) = value {
@@ -230,7 +233,7 @@ impl Config {
 }
 
 impl Rope {
-    /// The scaling of Llama 3.1. `key` is the object's key in `config.json`, for errors.
+    /// Reads the scaling of Llama 3.1. `key` is the name of the object in `config.json`, for error messages.
     fn llama3(&self, key: &str) -> Result<RopeScaling, BadKey> {
         let number = |name: &str, value: Option<f64>| needed(&format!("{key}.{name}"), value);
         let original = format!("{key}.original_max_position_embeddings");
@@ -272,7 +275,8 @@ mod tests {
     #[test]
     fn a_config_is_the_preset_of_its_name() {
         assert_eq!(read(&llama_3_2_1b()), Ok(preset("llama-3.2-1b").unwrap()));
-        // Transformers 5 has `rope_theta` within the rope object; older files omit keys with a default.
+        // Files of Transformers 5 have `rope_theta` within the rope object. Older files omit keys that have their
+        // default value.
         let mut newer = llama_3_2_1b();
         let mut nested = newer["rope_scaling"].take();
         nested["rope_theta"] = newer["rope_theta"].take();
@@ -311,7 +315,8 @@ mod tests {
             let found = with(key, value);
             assert!(found.starts_with(why), "{found}");
         }
-        // For another architecture no other key is read, so the wrong `intermediate_size` is not reported.
+        // For another architecture, no other key is read. The error is therefore not about the wrong
+        // `intermediate_size`.
         let mut other = llama_3_2_1b();
         (other["model_type"], other["intermediate_size"]) = (json!("nemotron"), json!([1, 2]));
         assert!(read(&other).unwrap_err().contains("`model_type`"));
@@ -327,7 +332,7 @@ mod tests {
         assert_eq!(with("layer_types", layers), "`layer_types`: \"sliding_attention\" is not computed");
     }
 
-    /// The file has the keys of Qwen/Qwen3-0.6B's `config.json` that decide sizes or arithmetic.
+    /// The test's file has the keys of Qwen/Qwen3-0.6B's `config.json` that decide sizes or arithmetic.
     #[test]
     fn qwen3_normalises_queries_and_keys() {
         let mut json = json!({

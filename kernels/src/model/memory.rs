@@ -35,9 +35,9 @@ fn mib(bytes: u64) -> u64 {
 }
 
 impl MemoryNeeded {
-    /// The memory of a model of this `shape` with weights of type `weights`, `kv_blocks` KV blocks, and passes of up to
-    /// `max_rows` tokens, of which up to `max_logit_rows` have logits. A number of KV has `kv_bytes` bytes; activations
-    /// are f32.
+    /// The memory that a model of this `shape` needs, with weights of type `weights` and `kv_blocks` KV blocks. A pass
+    /// has up to `max_rows` tokens, and up to `max_logit_rows` of them have logits. A number in KV has `kv_bytes`
+    /// bytes. Activations are f32.
     pub fn of(
         shape: &LlamaShape,
         weights: Dtype,
@@ -66,7 +66,7 @@ impl MemoryNeeded {
     /// Checks that `available` bytes are enough.
     ///
     /// # Errors
-    /// The needed and the available memory.
+    /// They are not. The error gives the needed and the available memory.
     pub fn fits(&self, available: u64) -> Result<(), TooLittleMemory> {
         if self.total() <= available { Ok(()) } else { Err(TooLittleMemory { needed: *self, available }) }
     }
@@ -81,7 +81,7 @@ mod tests {
     fn a_model_too_large_is_refused_with_its_numbers() {
         let shape = preset("vicuna-7b").unwrap();
         let needed = MemoryNeeded::of(&shape, Dtype::Bf16, 2, 128, 16, 16);
-        // 128 blocks of 16 tokens need half a MiB of KV per token.
+        // 128 blocks have 16 tokens each. A token has half a MiB of KV.
         assert_eq!(needed.kv, 1 << 30);
         assert!((needed.weights as f64 / 13.476e9 - 1.0).abs() < 0.01, "{}", needed.weights);
         assert_eq!(needed.fits(needed.total()), Ok(()));

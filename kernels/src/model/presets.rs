@@ -1,5 +1,5 @@
-//! Model shapes by name. Sizes are from the presets of `foretoken-hardware`; values that these do not have are from the
-//! published `config.json` files. The shapes of the shipped pair are from the pair's own files.
+//! Model shapes by name. The sizes come from the presets of `foretoken-hardware`. Values that these presets do not have
+//! come from the published `config.json` files. The shapes of the shipped target and draft come from their own files.
 
 use super::config::parse_config;
 use super::{LlamaShape, RopeScaling};
@@ -11,13 +11,13 @@ pub use foretoken_hardware::models::SHIPPED;
 const CONFIGS: [&[u8]; 2] =
     [include_bytes!("../../pair/target/config.json"), include_bytes!("../../pair/draft/config.json")];
 
-/// `rope_scaling` of Llama 3.1 and 3.2, which differ only in the factor.
+/// The `rope_scaling` of Llama 3.1 and 3.2. The two models differ only in `factor`.
 const fn llama3(factor: f64) -> RopeScaling {
     RopeScaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 }
 }
 
-/// The shape of the model `name`: one of the shipped pair, or a preset that the forward pass can run (no mixture of
-/// experts). `None` for other names.
+/// The shape of the model `name`. `name` is the shipped target or draft, or a preset that the forward pass can run (no
+/// mixture of experts). `None` for other names.
 pub fn preset(name: &str) -> Option<LlamaShape> {
     if let Some(at) = SHIPPED.iter().position(|shipped| *shipped == name) {
         return Some(parse_config(Path::new(name), CONFIGS[at]).expect("what is shipped can be read"));

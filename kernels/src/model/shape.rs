@@ -1,9 +1,9 @@
-//! The shape of a Llama decoder, or of Qwen3, which is a Llama with normalised queries and keys: everything that
-//! decides sizes and arithmetic, without weights.
+//! The shape of a Llama decoder: everything that decides sizes and arithmetic, without weights. Qwen3 is a Llama with
+//! normalised queries and keys.
 
 /// Llama 3's scaling of the rotary frequencies (`rope_type = "llama3"`; Hugging Face transformers,
-/// `modeling_rope_utils.py`): frequencies of long wavelengths are divided by `factor`, frequencies of short wavelengths
-/// stay, and between both the two values are blended.
+/// `modeling_rope_utils.py`). Frequencies of long wavelengths are divided by `factor`. Frequencies of short wavelengths
+/// stay as they are. Between these, the scaled and the unscaled frequency are blended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeScaling {
     /// Factor by which the frequencies of long wavelengths are divided.
@@ -16,8 +16,8 @@ pub struct RopeScaling {
     pub original_max_position_embeddings: u32,
 }
 
-/// A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU; no biases. Qwen3 has `qk_norm`
-/// in addition.
+/// The shape of a Llama-like decoder: RMSNorm, rotary positions, grouped-query attention and SwiGLU, without biases.
+/// With `qk_norm` it is a Qwen3.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaShape {
     /// Number of decoder layers.
@@ -39,7 +39,7 @@ pub struct LlamaShape {
     /// True if each head's query and key are normalised (RMSNorm over the head) before they are rotated. Qwen3 does
     /// this (Qwen3 Technical Report, arXiv 2505.09388, section 2).
     pub qk_norm: bool,
-    /// A small number that RMSNorm adds to the mean square.
+    /// A small number that RMSNorm adds to the mean square, so that it does not divide by 0.
     pub rms_norm_eps: f32,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
@@ -63,7 +63,7 @@ impl LlamaShape {
     /// Checks that the forward pass can run the shape.
     ///
     /// # Errors
-    /// The first key that is wrong, and why.
+    /// It cannot. The error names the first key that is wrong, and why.
     pub fn check(&self) -> Result<(), BadShape> {
         let bad = |key, why: String| Err(BadShape { key, why });
         let sizes = [
@@ -76,7 +76,7 @@ impl LlamaShape {
             ("vocab_size", self.vocab),
             ("max_position_embeddings", self.max_positions),
         ];
-        // The bound keeps every product of two sizes within 64 bits, and an index within 32.
+        // Each size is at most 2²⁴. Every product of two sizes then fits into 64 bits, and an index fits into 32 bits.
         if let Some((key, size)) = sizes.into_iter().find(|&(_, size)| size == 0 || size > 1 << 24) {
             return bad(key, format!("{size} is not a size between 1 and {}", 1 << 24));
         }

@@ -1,8 +1,8 @@
-//! A checkpoint: a Hugging Face folder with `model.safetensors`, or with `model.safetensors.index.json` and the files
-//! that the index names; or a file that is part of this crate.
+//! A checkpoint, in one of three forms: a Hugging Face folder with `model.safetensors`; a folder with
+//! `model.safetensors.index.json` and the files that this index names; or a file that is part of this crate.
 //!
 //! Files are mapped into memory, not read. The names, sizes and types of all tensors are checked against the model's
-//! shape before a weight is used.
+//! shape before any weight is used.
 
 use super::{Dtype, TensorData, Weights, shipped, tensors};
 use crate::model::LlamaShape;
@@ -25,7 +25,7 @@ pub enum BadCheckpoint {
         /// The system's error.
         why: std::io::Error,
     },
-    /// A file does not have the format that its name says.
+    /// A file's contents do not have the format that the file's name states.
     #[error("{}: {why}", file.display())]
     Malformed {
         /// The path of the file.
@@ -36,7 +36,7 @@ pub enum BadCheckpoint {
     /// A tensor that the shape needs is missing.
     #[error("{}: tensor `{tensor}` is missing", file.display())]
     Missing {
-        /// The path of the file, or of the index, that does not list the tensor.
+        /// The path of the file or index that should list the tensor.
         file: PathBuf,
         /// The name of the tensor.
         tensor: String,
@@ -98,17 +98,18 @@ pub struct Checkpoint {
 /// A file with its parsed header.
 struct Header {
     path: PathBuf,
-    /// Byte offset in the file at which tensors begin.
+    /// Byte offset in the file at which the tensors' data begin.
     data: usize,
     metadata: safetensors::tensor::Metadata,
 }
 
 impl Checkpoint {
-    /// Maps the folder's files and finds every tensor of `shape` in them. Tensors that the shape does not need are
+    /// Maps the files of `folder` and finds every tensor of `shape` in them. Tensors that the shape does not need are
     /// ignored.
     ///
     /// # Errors
-    /// The file, the tensor, and what was expected and found.
+    /// A file cannot be read or is malformed, or a tensor is missing or does not fit the shape. The error names the
+    /// file and the tensor, and says what was expected and what was found.
     pub fn open(folder: &Path, shape: &LlamaShape) -> Result<Checkpoint, BadCheckpoint> {
         let listing = Listing::of(folder)?;
         let mut files = Vec::new();
@@ -119,7 +120,7 @@ impl Checkpoint {
         Checkpoint::of(listing, files, shape)
     }
 
-    /// The weights of a shipped model ([`crate::model::SHIPPED`]), whose shape [`crate::model::preset`] returns. `None`
+    /// The weights of a shipped model ([`crate::model::SHIPPED`]). [`crate::model::preset`] returns its shape. `None`
     /// for any other name.
     pub fn shipped(name: &str) -> Option<Checkpoint> {
         let file = Bytes::Embedded(shipped::file(name)?);
@@ -176,7 +177,7 @@ impl Weights for Checkpoint {
     }
 }
 
-/// The files of a checkpoint, and which file has which tensor.
+/// The files of a checkpoint, and the file of each tensor.
 enum Listing {
     Single(PathBuf),
     Sharded { index: PathBuf, files: Vec<PathBuf>, places: HashMap<String, usize> },
@@ -195,7 +196,7 @@ impl Listing {
         let map = map.ok_or_else(|| malformed("`weight_map` is not an object".into()))?;
         let (mut names, mut places) = (Vec::<&str>::new(), HashMap::new());
         for (tensor, file) in map {
-            // A name with a path in it could point to any file of the machine, so it is refused.
+            // A name that contains a path is refused, because it could point to any file of the machine.
             let name = file.as_str().filter(|f| Path::new(f).file_name().is_some_and(|n| n == *f));
             let name = name.ok_or_else(|| malformed(format!("`{tensor}`: {file} is not the name of a file")))?;
             let at = names.iter().position(|n| *n == name).unwrap_or_else(|| {
@@ -222,7 +223,7 @@ impl Listing {
         }
     }
 
-    /// The path that an error names if a tensor is missing: the file, or the index.
+    /// The path that an error names if a tensor is missing: the file, or the index if there is one.
     fn path(&self) -> &Path {
         match self {
             Listing::Single(file) => file,
@@ -234,14 +235,14 @@ impl Listing {
 fn header(path: &Path, file: &[u8]) -> Result<Header, BadCheckpoint> {
     let (length, metadata) = SafeTensors::read_metadata(file)
         .map_err(|e| BadCheckpoint::Malformed { file: path.into(), why: e.to_string() })?;
-    // The header is preceded by its length, eight bytes.
+    // Eight bytes before the header give the header's length.
     Ok(Header { path: path.into(), data: 8 + length, metadata })
 }
 
 #[expect(unsafe_code, reason = "a mapped file is memory that others can change; no safe call exists")]
 fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: only numbers are read from the file, and any bits are valid numbers; the header is copied before it is
-    // used. If another process truncates the file, this process is killed, which no check could prevent.
+    // SAFETY: only numbers are read from the file, and any bits are valid numbers. The header is copied before it is
+    // used. If another process truncates the file, the system kills this process; no check could prevent this.
     unsafe { Mmap::map(file) }
 }
 

@@ -1,4 +1,4 @@
-//! Weights: the tensors that a shape needs, and where they come from: a Hugging Face folder, this crate, or a seed.
+//! Weights: the tensors that a shape needs, and their source: a Hugging Face folder, a file of this crate, or a seed.
 
 mod checkpoint;
 mod manifest;
@@ -32,7 +32,7 @@ impl Dtype {
     }
 }
 
-/// Where the numbers of one tensor come from, row-major: bytes stored on the host, or random numbers that the device
+/// The source of the numbers of one tensor (row-major): bytes stored on the host, or random numbers that the device
 /// draws itself.
 #[derive(Clone, Copy, Debug)]
 pub enum TensorData<'a> {
@@ -43,13 +43,13 @@ pub enum TensorData<'a> {
         /// The bytes of the numbers.
         bytes: &'a [u8],
     },
-    /// Number `i` is `scale` times a uniform random number in [−1, 1), the draw at position `i` of `luck`.
+    /// Number `i` is `scale` times a uniform random number in [−1, 1). The random number is draw `i` of `luck`.
     Random {
-        /// The random draws, one per position.
+        /// The sequence of random draws, one for each number.
         luck: Luck,
         /// Largest absolute value of the numbers.
         scale: f32,
-        /// f32: the numbers are not rounded. Another type: they are rounded to bf16.
+        /// With f32, the numbers are not rounded. With any other type, they are rounded to bf16.
         dtype: Dtype,
     },
     /// All ones: the gains of a random model's norms.
@@ -61,8 +61,8 @@ pub trait Weights {
     /// Returns the numbers of the tensor `name`, which must be one of the model's [`tensors`].
     fn tensor(&self, name: &str) -> TensorData<'_>;
 
-    /// The type in which a device stores the matrices: bf16 only if all are bf16 in the source; else f32, because bf16
-    /// cannot represent all f16 and f32 numbers.
+    /// The type in which a device stores the matrices. It is bf16 if all matrices of the source are bf16, else f32,
+    /// because bf16 cannot represent all numbers of f16 and f32.
     fn dtype(&self) -> Dtype;
 }
 

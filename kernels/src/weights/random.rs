@@ -1,10 +1,11 @@
-//! Random weights from a seed. They are enough to time a model: pass times depend on its shape, not on its weights.
+//! Random weights from a seed. They are good enough to time a model, because pass times depend on its shape and not on
+//! its weights.
 
 use super::{Dtype, TensorData, Weights};
 use foretoken_sim::{Luck, Stream};
 
-/// Random weights; the same seed and dtype give the same weights on every device. Matrices have a standard deviation of
-/// 0.02, Hugging Face's `initializer_range` for Llama, so that activations have a realistic range. The gains of norms
+/// Random weights. The same seed and dtype give the same weights on every device. Matrices have a standard deviation of
+/// 0.02 (Hugging Face's `initializer_range` for Llama), so that activations have a realistic range. The gains of norms
 /// are 1.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomWeights {
@@ -22,7 +23,7 @@ impl Weights for RandomWeights {
         if name.ends_with("norm.weight") {
             return TensorData::Ones;
         }
-        // A tensor's random sequence depends on its name only, not on which other tensors the model has.
+        // The random sequence of a tensor depends only on the seed and its name, not on the other tensors of the model.
         let luck = name.bytes().fold(Luck::new(self.seed, Stream::Weights, 0), |l, byte| l.narrow(byte.into()));
         TensorData::Random { luck, scale: SCALE, dtype: self.dtype }
     }

@@ -1,8 +1,9 @@
-//! The files of the pair that ships with the crate (`kernels/pair/` says how they were made).
+//! The files of the target and draft that ship with this crate (`kernels/pair/` says how they were made).
 
 use crate::model::SHIPPED;
 
-/// Aligns a file so that its tensors, whose offsets are multiples of eight, can be read in place.
+/// Aligns the bytes of a file. The offsets of its tensors are multiples of eight, so the tensors can then be read in
+/// place.
 #[repr(C, align(64))]
 struct Aligned<B: ?Sized>(B);
 

@@ -1,4 +1,4 @@
-//! A small Llama with random weights, and functions that run it directly, without an engine.
+//! A small Llama with random weights, and functions that run it directly, without the engine.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -30,7 +30,7 @@ pub fn shape() -> LlamaShape {
     }
 }
 
-/// Random weights ten times as large as usual, so that attention weights and logits are far from uniform.
+/// Random weights that are ten times as large as usual, so that attention weights and logits are far from uniform.
 pub struct Strong(pub RandomWeights);
 
 impl Weights for Strong {
@@ -64,7 +64,7 @@ pub fn bits(llama: &Llama<Cpu>) -> Vec<Vec<u32>> {
     (0..llama.logits().rows()).map(|r| llama.logits().row(r).iter().map(|x| x.to_bits()).collect()).collect()
 }
 
-/// Runs new tokens of one request as one chain. Returns the bits of the logits of each new token.
+/// Runs the new tokens `tokens` of one request as a chain. Returns the bits of the logits of each new token.
 pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<Vec<u32>> {
     let mut batch = Batch::default();
     batch.push_chain(tokens, computed, table, Logits::All);
@@ -72,7 +72,7 @@ pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usiz
     bits(llama)
 }
 
-/// The most likely token by row `row` of the last pass's logits.
+/// The most likely token, according to row `row` of the last pass's logits.
 pub fn chosen(llama: &Llama<Cpu>, cpu: &mut Cpu, row: usize) -> u32 {
     let mut out: Vec<Choice> = Vec::new();
     cpu.top_k(llama.logits(), 1, &mut out).unwrap();

@@ -1,4 +1,5 @@
-//! The shipped pair on the CPU, one request at a time: plain decoding, speculation, and how often the models agree.
+//! The shipped target and draft on the CPU, one request at a time: plain decoding, speculation, and how often the draft
+//! predicts the target's token.
 
 #![allow(dead_code, reason = "tests and the benchmark use their part")]
 
@@ -19,13 +20,13 @@ pub const CONTEXT: usize = 768;
 /// Bytes (tokens) of a prompt, which is a question with some worked examples.
 pub const PROMPT: usize = 256;
 
-/// Most tokens of an answer. The answers of all families are shorter.
+/// Most tokens of an answer. In all families the answers are shorter.
 pub const ANSWER: usize = 256;
 
 /// Seed of the generated documents. The pair was trained on documents of other seeds.
 pub const HELD_OUT: u64 = 2;
 
-/// Prompt `index` of a family (a kind of text) from the documents of seed [`HELD_OUT`], as tokens.
+/// Prompt `index` of a family (a kind of text) as tokens. It is from the documents of the seed [`HELD_OUT`].
 pub fn prompt(family: Family, index: u64) -> Vec<u32> {
     prompt_of_len(family, HELD_OUT, index, PROMPT).into_iter().map(u32::from).collect()
 }
@@ -33,7 +34,7 @@ pub fn prompt(family: Family, index: u64) -> Vec<u32> {
 /// Counts of rounds of speculation, by depth of the draft (index 0 is the first draft).
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
-    /// Number of rounds that drafted to this depth and accepted all drafts before it.
+    /// Number of rounds that drafted to this depth and accepted all drafts of smaller depths.
     pub reached: Vec<u64>,
     /// Number of rounds that accepted the draft of this depth.
     pub accepted: Vec<u64>,
@@ -71,8 +72,8 @@ impl Pair {
         Pair { target, draft, table: (0..blocks).collect(), batch, choices, accepted }
     }
 
-    /// Plain greedy decoding until the answer ends: with [`END`], or after [`ANSWER`] tokens. Returns the tokens, an
-    /// [`END`] included, and the time from the end of the prompt's pass.
+    /// Decodes greedily without drafts. The answer ends with the token [`END`] or after [`ANSWER`] tokens. Returns its
+    /// tokens, including [`END`], and the time since the end of the prompt's pass.
     pub fn plain(&mut self, cpu: &mut Cpu, prompt: &[u32]) -> (Vec<u32>, Duration) {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -85,7 +86,7 @@ impl Pair {
         (all.split_off(prompt.len()), start.elapsed())
     }
 
-    /// Returns `count` greedy tokens of the target, also beyond the end of the answer.
+    /// Returns `count` greedy tokens of the target. It does not stop at the end of the answer.
     pub fn tokens(&mut self, cpu: &mut Cpu, prompt: &[u32], count: usize) -> Vec<u32> {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -97,8 +98,8 @@ impl Pair {
         all.split_off(prompt.len())
     }
 
-    /// Greedy speculation with chains of `k` drafts per round; adds the counts of each round to `rounds`. Returns
-    /// tokens and time as [`Pair::plain`] does.
+    /// Decodes greedily with chains of `k` drafts per round. Adds the counts of each round to `rounds`. Returns the
+    /// tokens and the time as [`Pair::plain`] does.
     pub fn speculative(
         &mut self,
         cpu: &mut Cpu,
@@ -130,7 +131,7 @@ impl Pair {
             all.truncate(context + 1 + kept);
             all.push(accepted[0].next);
             drafted = drafted.min(all.len() - 1);
-            // Tokens after `END` were drafted and verified but are not part of the answer.
+            // Tokens after `END` were drafted and verified, but they are not part of the answer.
             if let Some(end) = all[context + 1..].iter().position(|&t| t == u32::from(END)) {
                 all.truncate(context + 2 + end);
             }
@@ -140,7 +141,7 @@ impl Pair {
         (all.split_off(prompt.len()), time)
     }
 
-    /// For each position of an answer: true if the token is the draft's most likely one, given all tokens before it.
+    /// For each position of `answer`: true if the token is the draft's most likely token, given all tokens before it.
     pub fn agreement(&mut self, cpu: &mut Cpu, prompt: &[u32], answer: &[u32]) -> Vec<bool> {
         let all: Vec<u32> = prompt.iter().chain(answer).copied().collect();
         let Pair { draft, table, batch, choices, .. } = self;
@@ -148,7 +149,7 @@ impl Pair {
         batch.push_chain(&all, 0, table, Logits::All);
         draft.forward(cpu, batch).unwrap();
         cpu.top_k(draft.logits(), 1, choices).unwrap();
-        // The draft's guess after the answer's last token is not compared.
+        // The draft's guess for the position after the answer is not compared.
         let guesses = &choices[prompt.len() - 1..all.len() - 1];
         zip_eq(guesses, answer).map(|(choice, &token)| choice.token == token).collect()
     }

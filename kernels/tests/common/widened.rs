@@ -1,5 +1,5 @@
-//! A checkpoint that a device stores as f32, weights and KV, so that the device rounds nothing to bf16 and its results
-//! can be compared closely with another implementation's.
+//! A checkpoint whose weights a device stores as f32; the device then also stores KV as f32. The device then rounds
+//! nothing to bf16, so its results can be compared closely with another implementation's results.
 
 use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights};
 

@@ -1,6 +1,6 @@
-//! A backend that emulates a GPU: the kernels are compiled for the processor and run thread by thread. Tests on it show
-//! that kernels and host agree on what is computed. They show nothing about a GPU's timing, caches and memory order, or
-//! about NVRTC and the driver.
+//! A backend that emulates a GPU: the kernels are compiled for the CPU and run thread by thread. Tests with it show
+//! that kernels and host agree on what is computed. They show nothing about a GPU's timing, caches and memory order,
+//! and nothing about NVRTC and the driver.
 
 #![expect(unsafe_code, reason = "calls into the compiled kernels, which are given addresses of emulated memory")]
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 type Emulate = unsafe extern "C" fn(u32, *const u32, *const u32, u32, *const c_void) -> *const c_char;
 type EmulateMatmul = unsafe extern "C" fn(*const c_void, *const c_void, *mut c_void, *const u32, u32);
 
-/// The library of compiled kernels; `None` without a C++ compiler. The lock lets one launch run at a time.
+/// The library of compiled kernels; `None` if there is no C++ compiler. Its lock allows one launch at a time.
 static LIBRARY: OnceLock<Option<Mutex<Library>>> = OnceLock::new();
 
 /// Makes a CUDA device on the emulation. Prints a skip message and returns `None` if there is no C++ compiler.
@@ -61,7 +61,7 @@ fn build() -> Option<Mutex<Library>> {
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // SAFETY: the library was just compiled; its initialisers do nothing.
+    // SAFETY: the library was just compiled, and its initialisers do nothing.
     Some(Mutex::new(unsafe { Library::new(&library) }.expect("the library that was just compiled")))
 }
 
@@ -93,7 +93,8 @@ fn run(command: &Command<'_>) -> Result<(), CudaError> {
     let library = library();
     match command {
         Command::Launch(launch) => {
-            // SAFETY: the name and type of `emulate` are as in `build`; kernels get the words of their struct.
+            // SAFETY: the name and type of `emulate` are those in `build`. Each kernel gets the words of its struct of
+            // arguments.
             let why = unsafe {
                 let emulate: Symbol<'_, Emulate> = library.get(b"emulate").expect("its name");
                 let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
@@ -108,7 +109,7 @@ fn run(command: &Command<'_>) -> Result<(), CudaError> {
         }
         Command::Matmul(Matmul { x, weights, out, shape: s }) => {
             let sizes = [s.rows, s.inputs, s.outputs, s.x_stride, s.weight_stride, s.out_stride];
-            // SAFETY: as above.
+            // SAFETY: the function's name and type are those in the library's source.
             unsafe {
                 let multiply: Symbol<'_, EmulateMatmul> = library.get(b"emulate_matmul").expect("its name");
                 multiply(*x as *const _, *weights as *const _, *out as *mut _, sizes.as_ptr(), s.wide.into());
@@ -133,7 +134,7 @@ impl Backend for Emulated {
         if bytes > free {
             return Err(CudaError::OutOfMemory { asked: bytes >> 20, free: free >> 20, total: TOTAL >> 20 });
         }
-        // SAFETY: the name and type are as in the source.
+        // SAFETY: the function's name and type are those in the library's source.
         let at = unsafe {
             let library = library();
             let allocate: Symbol<'_, unsafe extern "C" fn(u64) -> *mut c_void> =
@@ -147,7 +148,7 @@ impl Backend for Emulated {
 
     fn free(&self, address: u64) {
         let bytes = self.memories().sizes.remove(&address).expect("allocated before");
-        // SAFETY: the name and type are as in the source; the memory is freed once.
+        // SAFETY: the function's name and type are those in the library's source. The memory is freed once.
         unsafe {
             let library = library();
             let free: Symbol<'_, unsafe extern "C" fn(*mut c_void, u64)> =
@@ -157,19 +158,21 @@ impl Backend for Emulated {
     }
 
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError> {
-        // SAFETY: it is emulated memory; the page beyond its end may not be touched.
+        // SAFETY: the destination is emulated memory. The page after its end is protected, so that a write beyond it
+        // stops the test.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
         Ok(())
     }
 
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
-        // SAFETY: as above.
+        // SAFETY: the source is emulated memory. The page after its end is protected, so that a read beyond it stops
+        // the test.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 
     fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError> {
-        // SAFETY: as above.
+        // SAFETY: both addresses are of emulated memory; the page after its end is protected.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) };
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Compares the CUDA device with the CPU: on a GPU (`gpu_device::…`; skipped with a message if there is none) and, at
-//! small sizes, on an emulated GPU (`emulated::…`).
+//! Compares the CUDA device with the CPU device. The tests `gpu_device::…` use a GPU, and are skipped with a message if
+//! there is none. The tests `emulated::…` use an emulated GPU, at small sizes.
 //!
 //! The CPU computes in f32; the GPU stores activations and KV as bf16. Results therefore differ by roundings, each up
 //! to 2⁻⁹ of a number. Every check states the difference that it allows.
@@ -14,7 +14,7 @@ mod whole;
 use foretoken_kernels::cuda::{Cuda, CudaError, Tuning};
 use foretoken_tests::Part;
 
-/// Opens the GPU. Prints a skip message and returns `None` if there is no GPU; panics if there is one that cannot be
+/// Opens the GPU. If there is no GPU, prints a skip message and returns `None`. Panics if there is a GPU that cannot be
 /// used.
 fn gpu() -> Option<Cuda> {
     match Cuda::new(0) {

@@ -1,4 +1,4 @@
-//! Compares each operation of the CUDA device with the CPU's, on random inputs.
+//! Compares each operation of the CUDA device with the same operation of the CPU, on random inputs.
 
 use crate::support::{Scale, both, close, downloaded, empty, gains, luck, matrices, numbers, same};
 use foretoken_kernels::cpu::Cpu;
@@ -10,7 +10,8 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 use foretoken_sim::tree::ROOT;
 use half::{bf16, f16};
 
-/// Tolerance of [`close`] for sums that the devices make in different orders and the GPU rounds to bf16 once.
+/// Tolerance of [`close`] for sums that the two devices compute in different orders and that the GPU rounds to bf16
+/// once.
 const ONE_ROUNDING: f32 = 0.006;
 
 fn cpu() -> Cpu {
@@ -64,7 +65,7 @@ pub fn products_of_all_sizes(cuda: &mut Cuda, scale: Scale) {
                 cpu.matmul(&x, &weights, &mut out).unwrap();
                 cuda.matmul(&cuda_x, &cuda_weights, &mut cuda_out).unwrap();
                 let what = format!("{rows} rows of {inputs} times {outputs}");
-                // The devices make f32 sums in different orders; a narrow result is also rounded to bf16.
+                // The two devices compute f32 sums in different orders. The GPU also rounds a narrow result to bf16.
                 same(&what, cuda, &cuda_out, &out, if wide { 1e-4 } else { ONE_ROUNDING });
             }
         }
@@ -119,7 +120,7 @@ fn shape(heads: u32, kv_heads: u32, head_dim: u32) -> LlamaShape {
     LlamaShape { layers: 2, heads, kv_heads, head_dim, max_positions: 100_000, ..preset("llama-3.1-8b").unwrap() }
 }
 
-/// A block table for `tokens` tokens, in which no two blocks are neighbours: `first`, `first + 5`, ….
+/// A block table for `tokens` tokens: `first`, `first + 5`, and so on. No two of its blocks are neighbours.
 fn table(first: u32, tokens: usize) -> Vec<u32> {
     (0..tokens.div_ceil(16) as u32).map(|b| first + 5 * b).collect()
 }
@@ -140,7 +141,7 @@ pub fn attention_sees_what_it_should(cuda: &mut Cuda, scale: Scale) {
         let blocks = 5 * (context as u32 + 200).div_ceil(16) + 5;
         let (mut kv, mut cuda_kv) =
             (cpu.kv(&shape, Dtype::F32, blocks).unwrap(), cuda.kv(&shape, Dtype::Bf16, blocks).unwrap());
-        // Context lengths of the requests; the shortest has a single token. All prompts run whole first.
+        // Context lengths of the four requests. The shortest context is a single token. All prompts first run whole.
         let contexts = [context, context / 2 + 3, 17, 1];
         let mut check = |batch: &Batch, what: &str| {
             let rows = batch.rows();
@@ -151,7 +152,7 @@ pub fn attention_sees_what_it_should(cuda: &mut Cuda, scale: Scale) {
             cuda.rope_and_store(&mut cuda_qkv, batch, &mut cuda_kv, layer).unwrap();
             cpu.attention(&qkv, batch, &kv, layer, &mut out).unwrap();
             cuda.attention(&cuda_qkv, batch, &cuda_kv, layer, &mut cuda_out).unwrap();
-            // The GPU rounds queries, keys and attention weights to bf16, the CPU does not.
+            // The GPU rounds queries, keys and attention weights to bf16. The CPU does not.
             same(&format!("{what} with {heads}/{kv_heads} heads of {head_dim}"), cuda, &cuda_out, &out, 0.03);
         };
         let mut batch = Batch::default();

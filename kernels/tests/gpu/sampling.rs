@@ -1,4 +1,4 @@
-//! Compares the CUDA device's probabilities, draws and accepted tokens with the CPU's.
+//! Compares probabilities, draws and accepted tokens of the CUDA device with the CPU's.
 
 use crate::support::{Scale, both, close, empty, luck, numbers, same};
 use foretoken_kernels::accept::{self, Accepted, Chain, Tree};
@@ -12,7 +12,7 @@ use itertools::Itertools;
 pub fn probabilities_and_the_likeliest(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     for (rows, vocab) in scale.sizes(&[(1, 97), (4, 1500), (3, 7)], &[(64, 32_000), (5, 128_256)]) {
-        // `numbers` gives numbers that bf16 can represent, so some logits of a large vocabulary are equal.
+        // `numbers` returns numbers that bf16 can represent, so a large vocabulary has some equal logits.
         let logits: Vec<f32> = numbers(rows * vocab).into_iter().map(|x| 8.0 * x).collect();
         let (logits, cuda_logits) = both(cpu, cuda, &logits, vocab, true);
         let (mut out, mut cuda_out) = empty(cpu, cuda, rows, vocab, true);
@@ -35,7 +35,7 @@ pub fn probabilities_and_the_likeliest(cuda: &mut Cuda, scale: Scale) {
 
 pub fn greedy_acceptance_is_the_hosts(cuda: &mut Cuda, _: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
-    // The vocabulary is small, so that guesses are often right.
+    // The vocabulary has only 3 tokens, so that random guesses are often right.
     let (trees, nodes, vocab) = (20, 6, 3);
     let (logits, cuda_logits) = both(cpu, cuda, &numbers(trees * (nodes + 1) * vocab), vocab, true);
     let luck = luck();
@@ -103,7 +103,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let (mut expected, mut got): (Vec<Accepted>, Vec<Accepted>) = (Vec::new(), Vec::new());
         cpu.accept_sampled(&target, &draft, &chains, &mut expected).unwrap();
         cuda.accept_sampled(&cuda_target, &cuda_draft, &chains, &mut got).unwrap();
-        // The devices make f64 sums in different orders, so about one draw in 10¹² chooses another token.
+        // The two devices compute f64 sums in different orders, so about one draw in 10¹² chooses another token.
         assert_eq!(got, expected);
         several_kept += got.iter().filter(|a| a.nodes.len() > 1).count();
     }
@@ -144,7 +144,7 @@ pub fn draws_entropies_and_divergences_are_the_hosts(cuda: &mut Cuda, scale: Sca
     }
 }
 
-/// χ² test: the first emitted tokens have the target's distribution.
+/// A χ² test: the first emitted tokens must have the target's distribution.
 pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     let (vocab, at_once) = (8, 1000);
@@ -155,7 +155,7 @@ pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     let (_, draft) = both(cpu, cuda, &q, vocab, true);
     let mut seen = vec![0u64; vocab];
     let mut out: Vec<Accepted> = Vec::new();
-    // The seed is fixed, because a test at 0.1 % would otherwise fail once in a thousand runs.
+    // The seed is fixed, because the test would fail by chance in a small share of runs with random seeds.
     for batch in 0..draws / at_once {
         let luck = Luck::new(7, Stream::Policy, batch as u64);
         let tokens: Vec<u32> = (0..at_once).map(|i| accept::sample(&q, luck.unit(i as u64))).collect();

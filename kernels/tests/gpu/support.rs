@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The device under test: a GPU, or an emulated one, which is slow and gets only small sizes.
+/// The device under test: a GPU, or an emulated GPU. The emulation is slow and gets only small sizes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Gpu,
@@ -18,7 +18,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Returns the small sizes, and on a GPU the large ones too.
+    /// Returns the sizes to test: `small`, and on a GPU `large` too.
     pub fn sizes<T: Clone>(self, small: &[T], large: &[T]) -> Vec<T> {
         let large = if self == Scale::Gpu { large } else { &[] };
         [small, large].concat()
@@ -26,19 +26,20 @@ impl Scale {
 }
 
 thread_local! {
-    /// The seed of this thread's test, if [`repeat`] fixed it.
+    /// The seed of this thread's test if [`repeat`] has fixed it, else `None`.
     static FIXED: Cell<Option<u64>> = const { Cell::new(None) };
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Fixes the seed of this test. Tests on the emulation must fail only if the code changed, not because another run drew
-/// other numbers.
+/// Fixes the seed of this test. A test on the emulation must fail only if the code changed, and not because a run drew
+/// other random numbers.
 pub fn repeat() {
     FIXED.set(Some(1));
 }
 
-/// A random sequence, a different one at every call of a test. It also differs between runs, unless [`repeat`] was
-/// called. The environment variable `FORETOKEN_SEED` repeats a run whose printed seed it has.
+/// Returns a sequence of random numbers, a different one at every call in a test. Unless [`repeat`] was called, the
+/// sequences also differ from run to run. To repeat a run, set the environment variable `FORETOKEN_SEED` to the seed
+/// that the run printed.
 pub fn luck() -> Luck {
     static FRESH: LazyLock<u64> = LazyLock::new(|| {
         let given = std::env::var("FORETOKEN_SEED").ok().and_then(|s| s.parse().ok());
@@ -57,7 +58,7 @@ pub fn numbers(count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| bf16::from_f32((2.0 * luck.unit(i) - 1.0) as f32).to_f32()).collect()
 }
 
-/// Makes a buffer with these rows on each device; on the GPU f32 if `wide`, else bf16.
+/// Makes a buffer with these rows on each device. The GPU's buffer is f32 if `wide`, else bf16.
 pub fn both(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -74,7 +75,7 @@ pub fn both(
     (one, other)
 }
 
-/// Makes an empty buffer on each device; on the GPU f32 if `wide`, else bf16.
+/// Makes an empty buffer on each device. The GPU's buffer is f32 if `wide`, else bf16.
 pub fn empty(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -90,7 +91,7 @@ fn stored(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect()
 }
 
-/// Makes a bf16 matrix with these weights on each device.
+/// Makes a bf16 matrix with the weights `weights` on each device.
 pub fn matrices(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -116,8 +117,8 @@ pub fn downloaded(cuda: &mut Cuda, buffer: &Buffer) -> Vec<f32> {
     out
 }
 
-/// Checks that each number of `got` differs from the expected number e by at most `tolerance` · (|e| + root mean square
-/// of e's row).
+/// Checks each number of `got` against the expected number e. They may differ by at most `tolerance` · (|e| + root mean
+/// square of e's row).
 pub fn close(what: &str, got: &[f32], expected: &[f32], width: usize, tolerance: f32) {
     assert_eq!(got.len(), expected.len(), "{what}: how many");
     for (row, (got, expected)) in got.chunks(width).zip(expected.chunks(width)).enumerate() {

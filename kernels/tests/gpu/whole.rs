@@ -1,4 +1,5 @@
-//! Compares whole passes on the CUDA device with the CPU's, and with passes over the same tokens in other batches.
+//! Compares whole passes on the CUDA device with passes on the CPU, and with passes over the same tokens in other
+//! batches.
 
 use crate::support::{Scale, close, downloaded, luck};
 use foretoken_kernels::accept::{Accepted, Tree};
@@ -14,8 +15,8 @@ use itertools::Itertools;
 
 const LIMITS: Limits = Limits { kv_blocks: 40, max_rows: 700, max_logit_rows: 128 };
 
-/// Allowed difference between two computations of logits, relative to their size plus their root mean square. Each of
-/// some ten roundings to bf16 per layer changes a number by up to 2⁻⁹, with random sign.
+/// Allowed difference between two computations of logits, relative to the logit's size plus the logits' root mean
+/// square. There are about ten roundings to bf16 per layer, each of up to 2⁻⁹ of a number with random sign.
 const TOLERANCE: f32 = 0.06;
 
 fn shapes(scale: Scale) -> Vec<LlamaShape> {
@@ -45,12 +46,12 @@ fn prompt(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|i| (i * i * 31 + i * 17 + salt * 53) % 97).collect()
 }
 
-/// A request's block table of eight blocks, of which no two are neighbours.
+/// A request's block table of eight blocks. No two of them are neighbours.
 fn table(first: u32) -> Vec<u32> {
     (0..8).map(|b| first + 5 * b).collect()
 }
 
-/// Runs one chain and returns the logits of all its tokens.
+/// Runs `tokens` as one chain and returns the logits of all its tokens.
 fn run(llama: &mut Llama<Cuda>, cuda: &mut Cuda, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<f32> {
     let mut batch = Batch::default();
     batch.push_chain(tokens, computed, table, Logits::All);
@@ -65,8 +66,8 @@ pub fn logits_are_the_cpus(cuda: &mut Cuda, scale: Scale) {
         let mut one = Llama::load(&mut cpu, &shape, &weights, LIMITS).unwrap();
         let mut other = Llama::load(cuda, &shape, &weights, LIMITS).unwrap();
         let mut batch = Batch::default();
-        // A prompt with a tree, then two decodes after the prompt. They use split and tiled attention, and products
-        // with few and with many rows.
+        // The first batch has a prompt and a tree. In two later passes, one token is decoded after the prompt. These
+        // passes use split and tiled attention, and matrix products with few and with many rows.
         batch.push_chain(&prompt(60, 1), 0, &table(0), Logits::All);
         batch.push_tree(&prompt(5, 2), &[ROOT, 0, 0, 1, ROOT], 0, &table(1), Logits::All);
         for step in 0..3 {
@@ -142,20 +143,20 @@ pub fn moved_paths_become_context(cuda: &mut Cuda, scale: Scale) {
     }
 }
 
-/// The most likely token of a row, and how far its logit is above the second largest.
+/// (the most likely token of a row, the difference between its logit and the second largest logit)
 fn leader(row: &[f32]) -> (u32, f32) {
     let first = (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
     let second = (0..row.len()).filter(|&i| i != first).map(|i| row[i]).fold(f32::NEG_INFINITY, f32::max);
     (first as u32, row[first] - second)
 }
 
-/// A token emitted with speculation differs from plain decoding's only if the two largest logits differ by no more than
-/// roundings can.
+/// Checks the tokens emitted with speculation against plain decoding. A token may differ only if the two largest logits
+/// are so close that roundings can exchange them.
 pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale: Scale) {
     for shape in shapes(scale) {
         let same = weights();
         let mut target = Llama::load(cuda, &shape, &same, LIMITS).unwrap();
-        // The draft is the target without its last layer, so it is often right, but not always.
+        // The draft is the target without its last layer, so it is right often but not always.
         let shallow = LlamaShape { layers: shape.layers - 1, ..shape.clone() };
         let mut draft = Llama::load(cuda, &shallow, &same, LIMITS).unwrap();
         let (output, width) = (if scale == Scale::Gpu { 100 } else { 12 }, shape.vocab as usize);
@@ -186,7 +187,8 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
                 next = out[0].next;
                 kept += out[0].nodes.len();
             }
-            // Compares with plain decoding: runs the emitted tokens one by one and looks at the most likely next token.
+            // The comparison with plain decoding runs the emitted tokens one by one, and compares each with the most
+            // likely next token before it.
             run(&mut target, cuda, &tokens[..20], 0, &table(2));
             for t in 20..tokens.len() - 1 {
                 let logits = run(&mut target, cuda, &tokens[t..=t], t, &table(2));
@@ -207,7 +209,7 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
     }
 }
 
-/// Passes that are replayed as CUDA graphs, with other tokens and blocks, give the results of passes without graphs.
+/// Passes that are replayed as CUDA graphs with other tokens and blocks give the same results as passes without graphs.
 pub fn graphs_change_nothing(cuda: &mut Cuda, scale: Scale) {
     let shape = shapes(scale).swap_remove(0);
     let weights = weights();

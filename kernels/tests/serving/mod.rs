@@ -1,4 +1,5 @@
-//! A small scenario for tests: eight requests, a pair that often agrees, policies of fixed lengths and trees.
+//! A small scenario for tests: eight requests, a target and a draft that often agree, and policies with drafts of fixed
+//! lengths or with trees.
 
 use crate::common::{Strong, prompt, shape};
 use foretoken_kernels::cpu::Cpu;
@@ -29,16 +30,17 @@ impl Recorder for Recorded {
     }
 }
 
-/// A policy that drafts chains of `k` tokens, or trees of depth `k` that grow by `growth`. It drafts only in steps
-/// whose number is a multiple of `every`.
+/// A policy that drafts chains of `k` tokens; with a `growth`, it drafts trees of depth `k` that grow in this way. It
+/// drafts only in steps whose number is a multiple of `every`.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     pub k: u32,
     pub growth: Option<Growth>,
-    /// Most tree tokens to verify; 0 for a policy of chains.
+    /// Most tree tokens to verify; 0 for a policy that drafts chains.
     pub tokens: u32,
     pub every: u64,
-    /// Before this step the policy drafts chains even if it has a `growth`.
+    /// Number of the first step in which the policy drafts trees. In earlier steps it drafts chains, even if it has a
+    /// `growth`.
     pub from_step: u64,
 }
 
@@ -191,8 +193,8 @@ impl Scenario {
     }
 }
 
-/// The joint distribution of the first three tokens that a model samples after a prompt, computed by running every
-/// possible prefix of them.
+/// The joint distribution of the first three tokens that a model samples after `prompt`. It is computed by running
+/// every possible prefix of these tokens.
 pub fn joint(shape: &LlamaShape, weights: &Strong, prompt: &[u32], temperature: f32) -> Vec<f64> {
     let mut cpu = Cpu::new(1).unwrap();
     let limits = Limits { kv_blocks: 2, max_rows: 32, max_logit_rows: 32 };

@@ -16,25 +16,26 @@ use std::sync::atomic::AtomicBool;
 
 /// The inputs of a live run, without its policy.
 pub struct Bench<'a> {
-    /// The device with both models, which serves.
+    /// The device with both models loaded, which runs the passes.
     pub machine: &'a mut dyn Machine,
-    /// Workload, engine settings, and the costs that policies believe.
+    /// The workload, the engine's settings, and the pass costs that policies believe.
     pub setting: &'a Setting,
-    /// What decides which drafts are accepted.
+    /// Who decides which drafts are accepted: the models, or `declared`.
     pub acceptance: LiveAcceptance,
-    /// The acceptance source that decides which drafts are accepted if `acceptance` is declared.
+    /// An acceptance source of the simulator. It decides which drafts are accepted if `acceptance` is declared, and is
+    /// not used otherwise.
     pub declared: &'a dyn AcceptanceSource,
     /// The prompt tokens of each request.
     pub prompts: &'a Vec<Vec<u32>>,
     /// The seed of the run's random draws.
     pub seed: u64,
-    /// Set by another thread to end the run early.
+    /// Another thread sets this flag to end the run early.
     pub interrupt: &'a AtomicBool,
 }
 
 /// A finished live run whose tape was written.
 pub struct Recorded {
-    /// The results of the run; of the part before its end, if it ended early.
+    /// The results of the run. If the run ended early: of the part before its end.
     pub run: Run,
     /// How the run ended.
     pub ending: TapeEnding,
@@ -43,9 +44,9 @@ pub struct Recorded {
 }
 
 impl Bench<'_> {
-    /// Serves the workload with a policy and records the run in the file `tape`. `slo_tpot_s` is the TPOT bound that
-    /// the policy sees, in seconds. `which` is the run's number in the plan as text, for the terminal. A failure of the
-    /// device during the run is no error: it is the run's ending.
+    /// Serves the workload with the policy `spec`, and records the run in the file `tape`. `slo_tpot_s` is the TPOT
+    /// bound that the policy sees, in seconds. `which` is the run's number in the plan, as text for the progress line.
+    /// If the device fails during the run, the result is not an error: it says how the run ended.
     ///
     /// # Errors
     /// The device cannot serve the policy, or the tape cannot be written.
@@ -81,8 +82,8 @@ impl Bench<'_> {
         Ok(Recorded { run: served.run, ending, host })
     }
 
-    /// Warms up: runs both models a few times, then serves the first `requests` requests in a closed loop of
-    /// `max_num_seqs` clients, so that caches are warm and the clock frequency has risen. The run is recorded in the
+    /// Warms up the device, so that caches are warm and the clock frequency has risen. Runs both models a few times.
+    /// Then serves the first `requests` requests in a closed loop of `max_num_seqs` clients. The run is recorded in the
     /// file `tape`, so that recording has its usual cost.
     ///
     /// # Errors
@@ -154,18 +155,20 @@ struct Requests<'a> {
 /// What was measured while warming up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Warm {
-    /// Mean host time of a step, with the time for recording it, in seconds; 0 if not measured.
+    /// Mean host time of a step in seconds, including the time for recording the step; 0 if not measured.
     pub overhead_s: f64,
-    /// Requests per second: all warm-up requests, over the time until the last one finished.
+    /// Warm-up requests per second: their number divided by the time until the last one finished; 0 if none finished.
     pub rate: f64,
 }
 
-/// The file name of a cell's tape in the results folder, from the indices of variant, seed and policy.
+/// The file name of a cell's tape in the results folder. It is made of the indices of the cell's variant, seed and
+/// policy.
 pub fn tape_name(variant: usize, seed: usize, policy: usize) -> String {
     format!("v{variant}-s{seed}-p{policy}.tape")
 }
 
-/// The cell of a tape, from the tape's file name: the indices (variant, seed, policy). `None` for other files.
+/// The cell of a tape: its indices (variant, seed, policy), read from the tape's file name. `None` for other file
+/// names.
 pub fn cell_of_tape(name: &str) -> Option<(usize, usize, usize)> {
     let mut parts = name.strip_suffix(".tape")?.split('-');
     let mut number = |letter: char| parts.next()?.strip_prefix(letter)?.parse().ok();

@@ -1,4 +1,5 @@
-//! A device runs out of memory in the middle of a run: the steps before are recorded, and the failure is reported.
+//! A device runs out of memory in the middle of a run. The steps before the failure must be recorded, and the failure
+//! must be reported.
 
 use super::machine::{Job, Machine, Models, Served, acceptance};
 use super::refuse;
@@ -61,7 +62,7 @@ where
     }
 }
 
-/// A CPU device that fails in a policy's run after `passes` target passes.
+/// A CPU device that fails after `passes` target passes of a run that speculates.
 struct SmallDevice {
     cpu: Cpu,
     pair: Pair<Cpu>,
@@ -84,7 +85,7 @@ impl Machine for SmallDevice {
             waiting: Waiting::default(),
             interrupt: serving.interrupt,
         };
-        // Warm-up runs (which have no TPOT bound) and runs without speculation do not fail.
+        // The device does not fail in warm-up runs (which have no TPOT bound) and in runs without speculation.
         let enough = policy.is_none() || serving.slo_tpot_s.is_infinite();
         let left = if enough { u64::MAX } else { self.passes };
         let inner = DeviceExecutor::new(&mut self.cpu, &mut self.pair, policy.as_deref(), live)?;

@@ -1,5 +1,5 @@
-//! Statistics of the host time of steps: of all steps, of steps with large batches, and of the scheduler's and the
-//! policy's part. Uses constant memory.
+//! Statistics of the host time of steps: of all steps, of steps with large batches, and of the parts of the scheduler
+//! and the policy. The memory does not grow with the number of steps.
 
 use super::tape::passes;
 use foretoken_compare::live_runs::{HostTime, HostTimes, LARGE_BATCH};
@@ -19,10 +19,11 @@ pub struct HostClock {
 }
 
 impl HostClock {
-    /// Adds the host times of a step; of the first step only its end is kept.
+    /// Adds the host times of a step. The first step adds no times; only its end is stored, as the start of the next
+    /// step's host time.
     pub fn add(&mut self, step: &StepTrace) {
         let Some(passes) = passes(step, self.last_end) else { return };
-        // The first step is not counted: the time before it belongs to the start of the run.
+        // The first step is not counted, because the time before it belongs to the start of the run.
         if self.last_end > Time::ZERO {
             self.all.record(passes.host, 1);
             if step.rounds.len() >= LARGE_BATCH {

@@ -1,4 +1,4 @@
-//! A device with both models loaded, which serves one run after the other.
+//! A device with the target and the draft loaded. It serves one run after the other.
 
 use crate::models::Model;
 use crate::processor;
@@ -20,11 +20,11 @@ pub struct Models {
     pub draft: Model,
 }
 
-/// Seed of random weights of the target; the draft has the next one. Pass times do not depend on it.
+/// Seed of the target's random weights; the draft has the next seed. Pass times do not depend on the seed.
 const WEIGHT_SEED: u64 = 1;
 
 impl Models {
-    /// Finds the models that the `[live]` table names.
+    /// Finds the models that the `[live]` table of an experiment names.
     ///
     /// # Errors
     /// A model is not found or is damaged.
@@ -45,9 +45,10 @@ pub struct Job<'a> {
     pub policy: Option<Box<dyn SpecPolicy>>,
     /// The tokens of the requests' prompts.
     pub prompts: &'a dyn Prompts,
-    /// What decides which drafts are accepted.
+    /// Who decides which drafts are accepted: the models, or `declared`.
     pub acceptance: LiveAcceptance,
-    /// The acceptance source that decides which drafts are accepted if `acceptance` is declared.
+    /// An acceptance source of the simulator. It decides which drafts are accepted if `acceptance` is declared, and is
+    /// not used otherwise.
     pub declared: &'a dyn AcceptanceSource,
     /// Seed of the random draws of sampled acceptance.
     pub seed: u64,
@@ -57,7 +58,7 @@ pub struct Job<'a> {
 
 /// The result of serving a job.
 pub struct Served {
-    /// The results of the run; of the part before the failure, if it failed.
+    /// The results of the run. If the device failed: of the part before the failure.
     pub run: Run,
     /// The device's error as text, if the run failed.
     pub error: Option<String>,
@@ -71,13 +72,13 @@ pub trait Machine {
     /// Serves one run.
     ///
     /// # Errors
-    /// The reason why the run cannot be served on this device.
+    /// The run cannot be served on this device.
     fn serve(&mut self, job: Job) -> std::result::Result<Served, CannotServe>;
 
     /// Runs both models a few times, so that threads and caches are warm before the first step.
     ///
     /// # Errors
-    /// The device's error as text.
+    /// The device fails; the text is its error.
     fn warm_up(&mut self) -> std::result::Result<(), String>;
 }
 
@@ -93,7 +94,7 @@ pub fn acceptance<'a>(setting: LiveAcceptance, declared: &'a dyn AcceptanceSourc
 /// Loads the models onto the device that the `[live]` table names.
 ///
 /// # Errors
-/// The name is no device, the device cannot be opened, or the models do not fit into its memory.
+/// No device has this name, the device cannot be opened, or the models do not fit into its memory.
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
         Device::Cpu => Ok(Box::new(Loaded::load(cpu(live)?, models, capacity, waiting(live))?)),
@@ -101,7 +102,7 @@ pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<
     }
 }
 
-/// Opens the CPU as the `[live]` table says. Returns the device and its name.
+/// Opens the CPU with the settings of the `[live]` table. Returns the device and its name.
 pub(super) fn cpu(live: &LiveSpec) -> Result<(Cpu, String)> {
     let cpu = processor::open(live.threads, live.instructions)?;
     let name = format!("cpu, {} threads, {}", cpu.threads(), cpu.level().name());
@@ -134,7 +135,7 @@ pub(super) struct Loaded<D: device::Device> {
 }
 
 impl<D: device::Device> Loaded<D> {
-    /// Loads the models onto a device, given with its name.
+    /// Loads the target and the draft onto `device`. `name` is the device's name.
     pub(super) fn load(
         (mut device, name): (D, String),
         models: &Models,

@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 /// Time between two updates of the progress line: 0.2 s.
 const EVERY: Time = Time(200_000_000_000);
 
-/// Shows a run's progress line. Shows nothing if stderr is no terminal.
+/// Shows the progress line of a run. Shows nothing if stderr is not a terminal.
 pub struct Monitor {
     bar: ProgressBar,
     label: String,

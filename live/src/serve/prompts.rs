@@ -9,11 +9,11 @@ use foretoken_traces::text::{Family, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Makes the prompt of each request, as tokens of the target. Texts from a file are used in turn, and replace the
-/// workload's prompt lengths by their own.
+/// Makes the prompt of each request, as tokens of the target. If the prompts come from a file, its texts are used in
+/// turn. The lengths of these texts then replace the prompt lengths of `workload`.
 ///
 /// # Errors
-/// The prompts cannot be read, or do not fit the workload.
+/// The prompts cannot be read, or their tokens do not fit the target's vocabulary.
 pub fn prompts(of: &Prompts, workload: &mut Workload, seed: u64, models: &Models) -> Result<Vec<Vec<u32>>> {
     let (target, vocab) = (&models.target.name, models.target.shape.vocab);
     match of {
@@ -40,8 +40,8 @@ pub fn prompts(of: &Prompts, workload: &mut Workload, seed: u64, models: &Models
 /// Size of a vocabulary in which each token is a byte.
 const BYTES: u32 = 256;
 
-/// Returns the target's tokenizer. Refuses a target that has none although its tokens are not bytes, and a draft whose
-/// tokenizer has another vocabulary.
+/// Returns the target's tokenizer. It is an error if the target has no tokenizer and its tokens are not bytes, or if
+/// the draft's tokenizer has another vocabulary.
 fn tokens(models: &Models) -> Result<Tokens> {
     let (target, draft) = (&models.target, &models.draft);
     let (tokens, drafts) = (Tokens::of("live.target", target)?, Tokens::of("live.draft", draft)?);
@@ -98,7 +98,7 @@ fn read_jsonl(path: &Path) -> Result<Vec<String>> {
 /// Returns the prompts of a JSON-lines text. Error messages name the file `path`.
 ///
 /// # Errors
-/// A line is no JSON object or has no prompt or an empty one, or there is no line.
+/// A line is not a JSON object, a prompt is missing or empty, or the text has no lines that are not blank.
 pub fn parse_jsonl(path: &Path, text: &str) -> Result<Vec<String>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let texts = lines.map(|(n, line)| {

@@ -1,4 +1,4 @@
-//! Receives a run's steps: writes them to the tape, updates the progress line, and counts host time.
+//! Receives the steps of a live run: writes them to the tape, updates the progress line, and collects host times.
 
 use super::host_clock::HostClock;
 use super::monitor::Monitor;
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 pub struct LiveRecorder {
     tape: TapeWriter,
     path: PathBuf,
-    /// The first write error. The run then continues without the tape, and the error is reported at the end.
+    /// The first error of writing the tape; `None` without one. After such an error the run continues without the tape,
+    /// and [`finish`](Self::finish) reports the error.
     failed: Option<std::io::Error>,
     monitor: Monitor,
     host: HostClock,
@@ -31,7 +32,7 @@ impl LiveRecorder {
     /// Removes the progress line, writes the end of the tape and returns the statistics of host times.
     ///
     /// # Errors
-    /// The end, or an earlier step, could not be written to the tape.
+    /// The end of the tape or an earlier step could not be written.
     pub fn finish(self, tail: &Tail) -> Result<HostTimes> {
         self.monitor.clear();
         if let Some(e) = self.failed {

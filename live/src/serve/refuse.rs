@@ -1,5 +1,5 @@
-//! Checks, before models are loaded, whether the settings and each policy of a plan can run on a device. Errors name
-//! the setting or the policy.
+//! Checks whether the settings and each policy of a plan can run on a device. It runs before the models are loaded. An
+//! error names the setting or the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;
@@ -12,10 +12,10 @@ use foretoken_spec::document::Path;
 use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 
-/// Computes the capacity with which the models must be loaded, so that all policies of the plan can run.
+/// Computes the capacity with which the models must be loaded so that all policies of the plan can run.
 ///
 /// # Errors
-/// A policy or a setting cannot run live. The message names it.
+/// A policy or a setting cannot run live. The error names it.
 pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
     let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     if variant.experiment.hardware.drafting == Drafting::Parallel {
@@ -79,7 +79,7 @@ fn said(plan: &Plan, variant: usize) -> String {
     all.collect::<Vec<_>>().join(", ")
 }
 
-/// Converts an error of the executor to a message that points to the setting in the experiment file that causes it.
+/// Converts the executor's error `error` to a message about the setting of the experiment file that causes it.
 pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<Problem> {
     let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     match error {

@@ -30,7 +30,7 @@ pub struct LiveReport {
     pub cells: Vec<LiveCell>,
 }
 
-/// The facts of a cell that only a live run has.
+/// The facts of one cell that only live runs have.
 #[derive(Debug, Serialize)]
 pub struct LiveCell {
     /// The policy's label.
@@ -41,7 +41,7 @@ pub struct LiveCell {
     pub ended: String,
     /// Statistics of the host time of steps.
     pub host: HostTimes,
-    /// Present if the queue grew as long as requests arrived.
+    /// Present if the run was overloaded: the queue grew as long as requests arrived.
     pub overload: Option<Overload>,
 }
 
@@ -51,16 +51,17 @@ const ORDER: &str = "seed by seed; the baseline first, then the policies in the 
 pub struct Ran {
     /// The content of `live.json`.
     pub report: LiveReport,
-    /// Number of cells, sum over steps of the requests that decode, and wall time, for the last line on the terminal.
+    /// Totals for the last line on the terminal: number of cells, number of decoding requests summed over the steps,
+    /// and wall time.
     pub speed: Speed,
-    /// Number of cells whose results were stored; they are the first cells of the plan.
+    /// Number of cells whose results were stored. These are the first cells of the plan.
     pub cells: usize,
     /// Why the plan ended early; `None` if all cells ran.
     pub ended: Option<Box<Problem>>,
 }
 
-/// Finds the models, checks the plan, opens the device and runs every cell on it. A device that fails in a run, and an
-/// interrupt, are no errors: they are in [`Ran::ended`].
+/// Finds the models, checks the plan, opens the device and runs every cell of the plan on it. A device that fails
+/// during a run, and an interrupt by the user, are not errors: [`Ran::ended`] reports them.
 ///
 /// # Errors
 /// The plan cannot run live, the device cannot be opened or warmed up, or a file cannot be written.
@@ -72,7 +73,8 @@ pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &Atomi
     run_on(plan, live, folder, interrupt, &models, &mut *machine)
 }
 
-/// Runs every cell on `machine`. If a failure or an interrupt ends the plan early, finished cells stay stored.
+/// Runs every cell of the plan on `machine`. If a failure or an interrupt ends the plan early, the results of the
+/// finished cells stay stored.
 pub(super) fn run_on(
     plan: &Plan,
     live: &LiveSpec,
@@ -106,12 +108,13 @@ struct Runner<'a> {
     interrupt: &'a AtomicBool,
     store: Store,
     ran: Ran,
-    /// P90 TPOT of the baseline in seconds, by (variant, seed). SLO bounds may be multiples of it.
+    /// P90 TPOT of the baseline in seconds, by (variant, seed); `None` without a TPOT. The SLO bounds of an experiment
+    /// may be multiples of it.
     p90: HashMap<(usize, usize), Option<f64>>,
 }
 
 impl Runner<'_> {
-    /// Runs all policies with one variant and seed. Returns false if the plan must end early.
+    /// Runs all policies with one variant and one seed. Returns false if the plan must end early.
     fn comparison(&mut self, machine: &mut dyn Machine, models: &Models, variant: usize, seed: usize) -> Result<bool> {
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
         let mut setting = Setting::new(&self.plan.variants[variant], number)?;
@@ -148,8 +151,9 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// Adds a cell to the report, and stores its results if any request finished. The first cell of a comparison, the
-    /// baseline, sets `slo`. Returns false if the plan must end: the cell ended early, or no request finished.
+    /// Adds a cell to the report, and stores its results if any request finished. The first cell of a comparison is the
+    /// baseline; it sets `slo`. Returns false if the plan must end, because the cell ended early or no request
+    /// finished.
     fn keep(&mut self, id: CellId, setting: &Setting, recorded: Recorded, slo: &mut Option<Slo>) -> Result<bool> {
         let spec = &self.plan.policies[id.policy].spec;
         let (label, run) = (spec.label(), recorded.run);
@@ -206,7 +210,7 @@ impl Runner<'_> {
     }
 }
 
-/// The last time at which a request of a run was first scheduled, got its first token, or finished.
+/// The last time in a run at which a request was first scheduled, got its first token, or finished.
 fn seen(r: &RequestRecords) -> Time {
     let times = [&r.first_scheduled, &r.first_token, &r.finish].into_iter().flatten();
     times.filter(|at| **at != Time::MAX).max().copied().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! A device that serves, and times passes between runs with the same loaded models. A change of the machine's speed
-//! then affects runs and timed passes equally, and so does the place of the weights in memory.
+//! A device that serves runs, and times single passes between the runs with the same loaded models. A change of the
+//! machine's speed, and the place of the weights in memory, then affect runs and timed passes equally.
 
 use super::machine::{Job, Loaded, Machine, Models, Served, cpu, cuda, waiting};
 use crate::pair::{self, PairPasses, Timer};
@@ -11,16 +11,16 @@ use foretoken_spec::live::{Device as Named, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 use std::time::Duration;
 
-/// A machine that serves runs and, between runs, times single passes.
+/// A device that serves runs and, between the runs, times single passes.
 pub trait Timed: Machine {
     /// Returns the settings with which the machine's profile is measured.
     fn setup(&self) -> &Setup;
 
-    /// Calls `work` with an object that times the machine's passes, within one session of the device.
+    /// Calls `work` within one session of the device. `work` gets an object that times the machine's passes.
     fn time(&mut self, work: &mut Work);
 }
 
-/// A function that times passes with the given object.
+/// A function that gets an object which times passes, and uses it.
 pub type Work<'a> = dyn FnMut(&mut dyn Passes<Error = Failed>) + Send + 'a;
 
 /// The error of a pass that failed; the text is the device's error.
@@ -28,10 +28,10 @@ pub type Work<'a> = dyn FnMut(&mut dyn Passes<Error = Failed>) + Send + 'a;
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Loads the models once, with enough memory to serve runs of `capacity` and to time all passes of a profile.
+/// Loads the models once. There is enough memory to serve runs of `capacity` and to time all passes of a profile.
 ///
 /// # Errors
-/// The name is no device, the device cannot be opened, a pass fails, or the models do not fit into its memory.
+/// No device has this name, the device cannot be opened, a pass fails, or the models do not fit into its memory.
 pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &Asked) -> Result<Box<dyn Timed>> {
     match Named::parse(&live.device).map_err(Problem::bad_input)? {
         Named::Cpu => {
@@ -95,7 +95,7 @@ impl<D: Device + Send> Timed for TimedMachine<D> {
     }
 }
 
-/// Times passes of any device, and returns the device's errors as text.
+/// Times passes of any device. It converts the device's errors to text.
 struct WithTextErrors<'a, D: Device>(PairPasses<'a, D>);
 
 impl<D: Device> Passes for WithTextErrors<'_, D> {

@@ -1,4 +1,4 @@
-//! Compares the live runs of a folder with simulations of them. Needs only recordings, no device.
+//! Compares the live runs of a folder with simulations of these runs. It needs only the recordings, and no device.
 
 use super::costs_of_other_cells::CostsOfOtherCells;
 use super::machine_speed::{Pace, drift, paces, typical, usual_of};
@@ -30,25 +30,28 @@ use foretoken_spec::validate::ValidateSpec;
 pub struct PassCosts {
     /// The latency model of each model's passes.
     pub models: Pair<LatencySpec>,
-    /// How the target's costs count the context of a verify pass.
+    /// How the target's costs count the context of a verification pass: once per request, or once per new token.
     pub reads: ContextReads,
-    /// Fixed passes that show how fast the machine was to which the costs were fitted; empty for a measured profile.
+    /// Passes of fixed shapes with their usual times. They show the speed that the machine had when the costs were
+    /// fitted. Empty for a measured profile.
     pub probes: Vec<ProbedPass>,
 }
 
 /// The input of a comparison.
 pub struct Compared<'a> {
-    /// The plan of the experiment, in which the baseline is the first policy.
+    /// The plan of the experiment. Its first policy is the baseline.
     pub plan: &'a Plan,
     /// The tapes of the runs.
     pub tapes: Tapes<'a>,
-    /// The cells of the folder, with their pieces and probes.
+    /// The cells (a policy at a load) of the folder. A cell has pieces (a live run and its repeat) and probes of the
+    /// machine's speed.
     pub runs: &'a Runs,
-    /// Costs with which the runs are predicted; `None`: the experiment's costs.
+    /// Costs that predict the runs; `None`: the experiment's costs do.
     pub profile: Option<&'a PassCosts>,
-    /// Where the costs that predict the runs come from, as text.
+    /// A text that says where the costs that predict the runs come from.
     pub costs: String,
-    /// Sentences that limit the verdict, for example about changed files. Sentences about partial runs are added.
+    /// Sentences that limit the verdict, for example about changed files. The comparison adds sentences about partial
+    /// runs.
     pub caveats: Vec<String>,
 }
 
@@ -56,7 +59,7 @@ impl Compared<'_> {
     /// Compares every run with its simulations. Returns the validation, and the data of the figures.
     ///
     /// # Errors
-    /// A tape is missing or damaged, no tape holds a step, or the tapes do not belong to the experiment.
+    /// A tape is missing or damaged, no tape has a step, or the tapes do not belong to the experiment.
     pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let spec = self.plan.variants[0].experiment.validate.clone().unwrap_or_default();
         let ComparedCells { cells: found, undecided, figures, device, mut notes } = self.compare_cells(&spec)?;
@@ -102,8 +105,8 @@ impl Compared<'_> {
         Ok((validation, figures))
     }
 
-    /// Simulates each cell (a policy at a load) that has a piece that counts, and compares it with its live runs. The
-    /// others become undecided.
+    /// Simulates each cell (a policy at a load) and compares it with its live runs. A cell whose pieces (live runs with
+    /// repeats) do not count, for example because the machine changed its speed, is not simulated: it is undecided.
     fn compare_cells(&self, spec: &ValidateSpec) -> Result<ComparedCells<'_>> {
         let mut found = ComparedCells::default();
         let typical = typical(self.runs.probes());
@@ -146,8 +149,8 @@ impl Compared<'_> {
         Ok(found)
     }
 
-    /// The rule that decides which pieces count, and the list of the probed passes, as text; `None` if nothing was
-    /// probed.
+    /// A text for the report: the rule that decides which pieces (a live run and its repeat) count, and the list of the
+    /// probed passes. `None` if nothing was probed.
     fn rule(&self, steady: f64) -> Option<String> {
         let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
         (!probed.is_empty()).then(|| {
@@ -160,15 +163,15 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell in which no piece counts: each was unfinished or has no step, or the machine changed its
-    /// speed in it. `None` if no piece was begun or nothing was probed.
+    /// The report of a cell without a piece (a live run and its repeat) that counts: each piece was unfinished, has no
+    /// step, or had a change of the machine's speed. `None` if no piece was begun or nothing was probed.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
         Some(Undecided { policy, load: self.load(entry), share: self.share(entry), pieces })
     }
 
-    /// A sentence that says which runs are missing or partial; `None` if all runs are complete.
+    /// A sentence that lists the runs that are missing or partial; `None` if all runs are complete.
     fn partial(&self, cells: &[CellReport]) -> Option<String> {
         let mut parts = Vec::new();
         let (manifest, recorded) = (self.tapes.manifest, self.runs.entries.len());
@@ -189,7 +192,8 @@ impl Compared<'_> {
         })
     }
 
-    /// Simulates the pieces of a cell that count, and predicts their passes.
+    /// Simulates those pieces (a live run and its repeat) of a cell that count, and predicts the time of each of their
+    /// passes.
     fn cell(&self, entry: &RunEntry, pieces: Vec<PieceReport>, tapes: CellTapes, by: Predict) -> Result<CellRuns> {
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
@@ -208,7 +212,8 @@ impl Compared<'_> {
             Ok::<Setting, Box<Problem>>(setting)
         };
         let mut setting = with_costs(None)?;
-        // Passes are predicted with the given costs; policies believe the costs that they believed in the live runs.
+        // The pass times are predicted with the given costs. The policies believe the costs that they believed in the
+        // live runs.
         let costs = with_costs(self.profile.map(|p| (p.models.as_ref(), p.reads)))?;
         let learned = by.learned.as_ref().map(|models| with_costs(Some((models.as_ref(), ContextReads::Once))));
         let learned = learned.transpose()?;
@@ -246,8 +251,9 @@ impl Compared<'_> {
         })
     }
 
-    /// The speedups of policies over the baseline at the common load, or at the load as run. Cells with equal seed and
-    /// swept values are one group; the result has for each group (its seed and swept values as text, the speedups).
+    /// The speedups of policies over the baseline at the common load. In a folder of `foretoken live`, the load is that
+    /// of the run. Cells with an equal seed and equal swept values form a group. The result has (seed and swept values
+    /// as text, speedups) for each group.
     fn speedups(&self, found: &[ComparedCell], spec: &ValidateSpec) -> Vec<(String, Vec<PolicyValue>)> {
         let mut groups: Vec<(&RunEntry, Vec<&ComparedCell>)> = Vec::new();
         for cell in found {
@@ -271,8 +277,8 @@ impl Compared<'_> {
         groups.into_iter().filter_map(speedup).filter(|(_, values)| !values.is_empty()).collect()
     }
 
-    /// The load of a run as a share of the policy's own service rate, given the service rates that were measured before
-    /// the loads were set; `None` if the run has no set rate, or if no rates were measured.
+    /// The load of a run as a share of the policy's own service rate. The service rates are those that were measured
+    /// before the loads were set. `None` if the run's rate was not set, or if no rates were measured.
     fn share(&self, entry: &RunEntry) -> Option<f64> {
         let rate = |policy: usize| self.runs.rates.get(policy).copied();
         match entry.load {
@@ -282,7 +288,8 @@ impl Compared<'_> {
         }
     }
 
-    /// The load as text, with the seed and swept values if there are several.
+    /// The load as text. If the plan has several seeds or swept values, the text also has the seed and the swept
+    /// values.
     fn load(&self, entry: &RunEntry) -> String {
         match self.group(entry) {
             name if name.is_empty() => entry.load.to_string(),
@@ -300,11 +307,12 @@ impl Compared<'_> {
     }
 }
 
-/// The inputs of a cell's prediction that other cells do not share.
+/// The inputs of one cell's prediction. They differ from cell to cell.
 struct Predict<'a> {
-    /// The machine's pace (how much slower than usual it was) during each piece.
+    /// For each piece (a live run and its repeat): how many times longer than usual passes took on the machine.
     paces: &'a [Pace],
-    /// Costs learned from the live runs of other cells; `None` if these lack passes that this cell ran.
+    /// Costs fitted to the live runs of all other cells. `None` if the other cells lack a kind of pass that this cell
+    /// ran.
     learned: Option<Pair<LatencySpec>>,
 }
 
@@ -318,12 +326,13 @@ struct ComparedCells<'a> {
     notes: Vec<String>,
 }
 
-/// The comparison of a cell with at least one piece that counts.
+/// The comparison of a cell that has at least one piece (a live run and its repeat) that counts.
 struct ComparedCell<'a> {
     /// The cell's entry in the list of runs.
     entry: &'a RunEntry,
     report: CellReport,
-    /// The measured and the predicted service rate of a closed loop; `None` for other loads.
+    /// The measured and the predicted service rate of a closed loop. `None` for other loads, and for a closed loop that
+    /// is too short.
     rate: Option<PolicyValue>,
 }
 
@@ -334,10 +343,11 @@ fn host_times(tape: &Tape) -> HostTimes {
     clock.times()
 }
 
-/// Most partial runs, or undecided cells, that a sentence names one by one.
+/// Most partial runs or undecided cells that a sentence names. It only counts the further ones.
 const MOST_PARTS: usize = 5;
 
-/// A sentence that names the undecided cells (no piece counts); `None` if there are none.
+/// A sentence that names the undecided cells, which have no piece (a live run and its repeat) that counts. `None` if
+/// there are no such cells.
 fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
     let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
     let (n, all) = (names.len(), names.len() + cells.len());
@@ -349,7 +359,8 @@ fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> 
     })
 }
 
-/// Notes for the reader about a cell: partial live runs, and acceptance that differs from the recorded one.
+/// Notes for the reader about a cell: that a live run is partial, and where the simulation's acceptance differs from
+/// the recorded acceptance.
 fn remarks(cell: &CellReport) -> Vec<String> {
     let mut all = Vec::new();
     if !cell.parts.is_empty() {

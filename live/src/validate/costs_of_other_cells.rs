@@ -1,4 +1,5 @@
-//! Predicts a cell with costs that are learned from the live runs of all other cells, and never from its own.
+//! Predicts a cell (a policy at a load) with costs that are fitted to the live runs of all other cells, and never to
+//! its own.
 
 use super::machine_speed::Pace;
 use super::read_tapes::{TapeReader, Tapes};
@@ -8,17 +9,17 @@ use foretoken_hardware::LatencySpec;
 use foretoken_sim::Pair;
 use foretoken_spec::problem::Result;
 
-/// For each cell: the timed passes of its pieces that count.
+/// For each cell: the timed passes of its pieces (live runs with repeats) that count.
 pub struct CostsOfOtherCells(Vec<Learned>);
 
 impl CostsOfOtherCells {
-    /// Collects the passes of all cells. `paces` has for each piece of each cell how much slower than usual the machine
-    /// was; pass times are divided by it.
+    /// Collects the timed passes of all cells. `paces` has, for each piece (a live run and its repeat) of each cell,
+    /// how many times longer than usual passes took. Pass times are divided by this factor.
     ///
     /// # Errors
     /// A tape is damaged.
     pub fn of(tapes: &Tapes, cells: &[Vec<PieceReport>], paces: &[Vec<Pace>]) -> Result<CostsOfOtherCells> {
-        // This reader's notes about tapes are not used: the comparison reads the tapes too, and reports the notes.
+        // The notes of this reader are dropped, because the comparison reads the same tapes and reports the same notes.
         let mut reader = TapeReader::new(tapes);
         let mut by_cell = Vec::new();
         for (pieces, paces) in cells.iter().zip(paces) {
@@ -32,8 +33,8 @@ impl CostsOfOtherCells {
         Ok(CostsOfOtherCells(by_cell))
     }
 
-    /// The costs of passes fitted to all cells except `cell`. `None` if the other cells have no passes, or no draft
-    /// passes although `cell` drafted.
+    /// The pass costs fitted to all cells except `cell`. `None` if the other cells have no passes, or if they have no
+    /// draft passes but `cell` drafted.
     pub fn for_cell(&self, cell: usize) -> Option<Pair<LatencySpec>> {
         let mut others = Learned::default();
         self.0.iter().enumerate().filter(|(at, _)| *at != cell).for_each(|(_, learned)| others.extend(learned));

@@ -1,6 +1,7 @@
-//! The machine's speed while a piece (a live run and its repeat) ran, from the piece's probes. A profile's costs are
-//! means over a longer time; during a piece the machine may be slower or faster. Other users of a shared cache slow
-//! down passes of few tokens, and hardly passes of many tokens, so the factor (the pace) depends on tokens.
+//! The machine's speed during a piece (a live run and its repeat), computed from the piece's probes. A profile's costs
+//! are means over a longer time; during a piece the machine may be slower or faster. Other users of a shared cache slow
+//! down passes of few tokens, and hardly slow down passes of many tokens. The factor (the pace) therefore depends on
+//! the number of tokens.
 //!
 //! The pace is computed from probes only, never from the passes of the live runs.
 
@@ -9,52 +10,52 @@ use super::runs::{Piece, Runs};
 use foretoken_profiler::{ProbedPass, Role, median, uninterrupted_mean};
 use foretoken_sim::{LatencyModel, Pair, PassShape, Time};
 
-/// How much slower than usual passes were during a piece.
+/// How many times longer than usual passes took during a piece (a live run and its repeat).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// The probed passes of each model, with rising tokens.
+    /// The probed passes of each model, in rising order of their tokens.
     by_tokens: Pair<Vec<PacePoint>>,
 }
 
-/// How much slower than usual one probed pass was.
+/// How many times longer than usual one probed pass took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PacePoint {
     /// Natural logarithm of the pass's number of new tokens.
     ln_tokens: f64,
-    /// The pass's time during the piece over its usual time.
+    /// The pass's time during the piece, divided by its usual time.
     factor: f64,
 }
 
-/// The usual time of each probed pass in seconds: the mean over all probes, without interrupted ones. A mean is used
-/// because a profile's costs are means too.
+/// The usual time of each probed pass in seconds: the mean of its times in all probes, without times that were
+/// interrupted. It is a mean because a profile's costs are means too.
 pub fn usual<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).iter().map(|all| uninterrupted_mean(all)).collect()
 }
 
-/// The usual time of each probed pass in seconds: from `given`, the probes that came with fitted costs, if they have
-/// all passes; otherwise from the probes of these runs. With given probes, the prediction accounts for a change of the
-/// machine's speed since the costs were fitted.
+/// The usual time of each probed pass in seconds. If `given`, the probes that came with fitted costs, has all passes,
+/// its times are taken. The prediction then accounts for a change of the machine's speed since the costs were fitted.
+/// Otherwise the times come from the probes of these runs.
 pub fn usual_of(runs: &Runs, given: &[ProbedPass]) -> Vec<f64> {
     let found = |p: &Probed| given.iter().find(|g| (g.role, g.shape) == (p.role, p.shape)).map(|g| g.seconds);
     let all: Option<Vec<f64>> = runs.probed.iter().map(found).collect();
     all.filter(|all| !all.is_empty()).unwrap_or_else(|| usual(runs.probes()))
 }
 
-/// The usual time of each probed pass over these runs, with the pass's role and shape.
+/// The usual time of each probed pass over these runs, together with the pass's role and shape.
 pub fn usual_passes(runs: &Runs) -> Vec<ProbedPass> {
     let pass = |(p, seconds): (&Probed, f64)| ProbedPass { role: p.role, shape: p.shape, seconds };
     runs.probed.iter().zip(usual(runs.probes())).map(pass).collect()
 }
 
-/// The pace of each piece of each cell, given the usual times of the probed passes.
+/// The pace of each piece of each cell. `usual` are the usual times of the probed passes.
 pub fn paces(runs: &Runs, usual: &[f64]) -> Vec<Vec<Pace>> {
     let pace = |piece: &Piece| Pace::of(&runs.probed, &piece.probes, usual);
     runs.entries.iter().map(|entry| entry.pieces.iter().map(pace).collect()).collect()
 }
 
 impl Pace {
-    /// The pace of a piece with these probes, given the usual times of the passes `probed`. Without probes all factors
-    /// are 1.
+    /// The pace of the piece whose probes are `probes`. `usual` are the usual times of the passes `probed`. Without
+    /// probes, all factors are 1.
     pub fn of(probed: &[Probed], probes: &[Probe], usual: &[f64]) -> Pace {
         let mut pace = Pace::default();
         for ((probed, here), usual) in probed.iter().zip(self::usual(probes)).zip(usual) {
@@ -68,8 +69,9 @@ impl Pace {
         pace
     }
 
-    /// The factor by which passes of `tokens` tokens took longer than usual. It is interpolated between the probed
-    /// passes, on a logarithmic scale; outside of their range it is the factor of the nearest probed pass.
+    /// How many times longer than usual passes of `tokens` new tokens took. The factor is interpolated between the
+    /// probed passes, on a logarithmic scale of tokens. Outside of their range it is the factor of the nearest probed
+    /// pass. Without probed passes it is 1.
     pub fn factor(&self, role: Role, tokens: u64) -> f64 {
         let points = match role {
             Role::Target => &self.by_tokens.target,
@@ -86,7 +88,7 @@ impl Pace {
     }
 }
 
-/// A latency model whose times are multiplied by the pace of a piece.
+/// A latency model whose times are multiplied by the pace of a piece: how many times longer than usual passes took.
 pub struct Paced<'a> {
     /// The latency model of the machine at its usual speed.
     pub model: &'a dyn LatencyModel,
@@ -94,7 +96,7 @@ pub struct Paced<'a> {
     pub role: Role,
     /// The pace of the piece.
     pub pace: &'a Pace,
-    /// A further factor on the times of all passes.
+    /// A further factor on the times of all passes; 1 changes nothing.
     pub slower: f64,
 }
 
@@ -108,13 +110,14 @@ impl LatencyModel for Paced<'_> {
     }
 }
 
-/// The typical time of each probed pass in seconds: the median over all probes.
+/// The typical time of each probed pass in seconds: the median of its times in all probes.
 pub fn typical<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).into_iter().map(median).collect()
 }
 
-/// How much slower than typical the machine was during a piece (0.05: 5 %): the relative difference between the median
-/// over the piece's probes and the typical time, as the mean over the probed passes. `None` for a piece without probes.
+/// How much slower than typical the machine was during a piece (0.05: 5 %; negative: faster). For each probed pass, it
+/// compares the median of the piece's probes with the typical time. The result is the mean of the relative differences.
+/// `None` for a piece without probes.
 pub fn drift(probes: &[Probe], typical: &[f64]) -> Option<f64> {
     let own = self::typical(probes);
     let changes: Vec<f64> = own.iter().zip(typical).map(|(now, usual)| now / usual - 1.0).collect();
@@ -162,10 +165,10 @@ mod tests {
         // 16 tokens are halfway between 8 and 32 on the logarithmic scale.
         close(16, (1.6 / 1.3 + 2.2 / 2.1) / 2.0);
         assert_eq!(slow.factor(Role::Draft, 3), 1.0);
-        // An interrupted sample is left out.
+        // An interrupted time of a probe is left out.
         let wild = self::usual(all.iter().chain([&probe(1e9, 1.3, 0.1)]));
         assert!((wild[0] - 2.1).abs() < 1e-12, "{wild:?}");
-        // The factor is 1 for all probes together, and for a piece without probes.
+        // The factor is 1 for all probes together, which define the usual time, and for a piece without probes.
         assert!((Pace::of(&probed, &all, &usual).factor(Role::Target, 8) - 1.0).abs() < 1e-12);
         assert_eq!(Pace::of(&[], &[], &[]).factor(Role::Target, 8), 1.0);
     }
@@ -179,7 +182,7 @@ mod tests {
         runs.entries.push(entry);
         let own = usual_passes(&runs);
         assert_eq!((own[0].seconds, usual_of(&runs, &[])), (1.2, vec![1.2]));
-        // The costs were fitted to runs on a machine that was faster then.
+        // The given costs were fitted to runs in which the machine was faster than now.
         let given = ProbedPass { seconds: 1.0, ..own[0] };
         let usual = usual_of(&runs, &[given]);
         assert!((paces(&runs, &usual)[0][0].factor(Role::Target, 8) - 1.2).abs() < 1e-12);

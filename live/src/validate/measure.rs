@@ -1,6 +1,6 @@
-//! Makes the live runs of a validation. A cell is a policy at a load; it runs in pieces. A piece consists of a probe of
-//! the machine's speed, a live run, a probe, the same run again, and a probe. In each round every cell makes one piece.
-//! Nothing is predicted here.
+//! Makes the live runs of a validation. A cell is a policy at a load, and runs in pieces. A piece is: a probe of the
+//! machine's speed, a live run, a probe, the same run again, a probe. In each round, every cell makes one piece. This
+//! file predicts nothing.
 
 use super::piece::{Measuring, Pieces};
 use super::piece_requests::no_arrivals;
@@ -12,12 +12,12 @@ use foretoken_sim::{Arrivals, Workload};
 use foretoken_spec::problem::{Problem, Result};
 
 impl Measuring<'_> {
-    /// Makes all pieces. The closed loops come first in the first round, because the other loads are set from the
-    /// service rates that they measure. Every second round runs the cells in reverse order, so that no cell is always
-    /// early. After each piece a part of the profile is measured, unless a profile is given.
+    /// Makes all pieces. In the first round the closed loops run first, because they measure the service rates from
+    /// which the other loads are set. Every second round runs the cells in reverse order, so that no cell always runs
+    /// early. After each piece, a part of the profile is measured, unless a profile is given.
     ///
     /// # Errors
-    /// The workload does not fit the loads, the device or a file fails, or the user interrupts.
+    /// The workload does not fit the loads, the device or a file fails, or the user interrupts the validation.
     pub fn run(self) -> Result<Runs> {
         if self.setting.arrivals() != Arrivals::Open {
             return Err(no_arrivals());
@@ -45,13 +45,14 @@ impl Measuring<'_> {
         Ok(pieces.runs)
     }
 
-    /// The cells with set arrival rates: each policy at each share of its own service rate, and, unless `common_load`
-    /// is 0, all policies at a common rate, so that they can be compared.
+    /// The cells with set arrival rates. Each policy runs at each share of its own service rate. Unless `common_load`
+    /// is 0, all policies also run at a common rate, so that they can be compared.
     fn open_loads(&self) -> Vec<RunEntry> {
         let common = (self.spec.common_load > 0.0).then_some(Load::Common(self.spec.common_load));
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);
         let all = (0..self.policies.len()).flat_map(|policy| loads().map(move |load| (policy, load)));
-        // The common rate is a share of the baseline's service rate, so the baseline may have this cell already.
+        // The common rate is a share of the baseline's service rate. If this share is also one of the baseline's own
+        // loads, the baseline already has this cell.
         let repeated = |&(policy, load): &(usize, Load)| match load {
             Load::Common(share) => policy == 0 && self.spec.loads.contains(&share),
             _ => false,
@@ -65,11 +66,11 @@ fn usual_prompt(workload: &Workload) -> u32 {
     median(workload.prompt_len.iter().map(|&p| f64::from(p)).collect()) as u32
 }
 
-/// Median over the requests of the context length in the middle of the output, in tokens.
+/// The context length in the middle of a request's output, in tokens: the median over the requests, rounded down.
 fn usual_context(workload: &Workload) -> u32 {
     let halfway =
         workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| f64::from(*p) + f64::from(*o) / 2.0);
-    // The workload is not empty: an empty one was refused before.
+    // The workload is not empty, because an empty workload was refused earlier.
     median(halfway.collect()) as u32
 }
 

@@ -1,12 +1,12 @@
-//! Measures the simulator's errors: live runs of a device are simulated on the event clock, and all numbers of both are
+//! Measures the simulator's errors. Live runs of a device are simulated on the event clock, and all numbers of both are
 //! compared.
 //!
-//! [`run_and_compare`] runs the whole validation. [`Measuring`] makes the live runs in pieces ([`piece`]), between
-//! probes of the machine's speed ([`probe`]), and [`runs`] lists them. [`compare_runs`] simulates each piece with the
-//! recorded acceptance, where tokens must be equal and only times may differ, and with the modelled acceptance. Further
-//! simulations have 3 % longer passes, or costs learned from other cells. The numbers, bounds and pages are in
-//! `foretoken-compare`. A piece in which the machine changed its speed is left out of all numbers. A run must never be
-//! predicted with measurements of that run.
+//! [`run_and_compare`] runs the whole validation. [`Measuring`] makes the live runs in pieces ([`piece`]: a live run
+//! and its repeat), with probes of the machine's speed in between ([`probe`]). [`runs`] lists the live runs.
+//! [`compare_runs`] simulates each piece twice: with the recorded acceptance, where tokens must be equal and only times
+//! may differ, and with the modelled acceptance. Further simulations have 3 % longer passes, or costs fitted to other
+//! cells (a policy at a load). The numbers, bounds and pages are in `foretoken-compare`. A piece in which the machine
+//! changed its speed is left out of all numbers. No run may be predicted with measurements of the same run.
 
 mod compare_runs;
 mod costs_of_other_cells;

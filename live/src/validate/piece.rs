@@ -1,5 +1,5 @@
-//! Makes one piece of a cell on the device: a warm-up, a probe of the machine's speed, the live run, a probe, the same
-//! run again, a probe. Then measures a part of the profile, unless a profile is given.
+//! Makes one piece of a cell (a policy at a load) on the device: a warm-up, a probe of the machine's speed, the live
+//! run, a probe, the same run again, a probe. Then measures a part of the profile, unless a profile is given.
 
 use super::piece_requests::{PieceRequests, arriving, counted};
 use super::probe::probe;
@@ -33,47 +33,51 @@ pub struct Measuring<'a> {
     pub spec: &'a ValidateSpec,
     /// The policies, the baseline first.
     pub policies: &'a [PolicySpec],
-    /// Engine settings, the costs that policies believe, and the whole workload, of which each piece serves a part.
+    /// The engine's settings, the pass costs that policies believe, and the whole workload. Each piece serves a part of
+    /// the workload.
     pub setting: Setting,
     /// The prompt tokens of all requests of the workload.
     pub prompts: Vec<Vec<u32>>,
-    /// The profile that is measured in slices between the pieces; `None` if a profile is given.
+    /// The profile, which is measured in slices between the pieces (live runs with repeats). `None` if a profile is
+    /// given.
     pub slices: Option<&'a mut Slices>,
-    /// The results folder, for the tapes and the list of runs.
+    /// The results folder, which gets the tapes and the list of runs.
     pub folder: &'a Folder,
-    /// Set by another thread to end the measurement early.
+    /// Another thread sets this flag to end the measurement early.
     pub interrupt: &'a AtomicBool,
 }
 
-/// Share of the profile's time that its first slice takes. The first slice is measured before the live runs, and
-/// policies believe its costs. The rest is measured between the pieces; each round of pieces takes the same share.
+/// The share of the profile's time budget that is spent before the live runs. Policies believe the costs measured in
+/// this first slice. The rest of the budget is spent between the pieces: each round of pieces gets a share equal to the
+/// first slice.
 pub fn first_slice(spec: &ValidateSpec) -> f64 {
     1.0 / (f64::from(spec.pieces) + 1.0)
 }
 
-/// The pieces of a validation while they are made.
+/// The pieces (live runs with repeats) of a validation, while they are made.
 pub struct Pieces<'a> {
-    /// The content of `runs.json`: the cells, with the pieces made so far.
+    /// The content of `runs.json`: the cells (a policy at a load), with the pieces made so far.
     pub runs: Runs,
     measuring: Measuring<'a>,
-    /// The whole workload.
+    /// The whole workload, of which each piece serves a part.
     own: Workload,
-    /// The SLO bounds, once the baseline's first run with set arrivals has determined them.
+    /// The SLO bounds. `None` until the baseline's first run with set arrivals has determined them.
     bound: Option<Slo>,
     made: usize,
     all: usize,
 }
 
 impl<'a> Pieces<'a> {
-    /// Starts with no piece made; `all` is the number of pieces to make, and `own` the whole workload.
+    /// Starts without any piece made. `own` is the whole workload, and `all` is the number of pieces to make.
     pub fn new(measuring: Measuring<'a>, own: Workload, runs: Runs, all: usize) -> Pieces<'a> {
         Pieces { runs, measuring, own, bound: None, made: 0, all }
     }
 
-    /// Makes the next piece of the cell with index `at` in the list of runs, then measures a part of the profile.
+    /// Makes the next piece of the cell with index `at` in the list of runs. Then measures a part of the profile,
+    /// unless a profile is given.
     ///
     /// # Errors
-    /// The device or a file fails, the workload has too few requests, or the user interrupts.
+    /// The device or a file fails, the workload has too few requests, or the user interrupts the validation.
     pub fn make(&mut self, at: usize) -> Result<()> {
         self.piece(at)?;
         self.made += 1;
@@ -109,7 +113,7 @@ impl<'a> Pieces<'a> {
         self.write_list()
     }
 
-    /// Warms up with the first requests of the workload, once per piece, before both of its live runs.
+    /// Warms up with the first requests of the workload. It runs once per piece, before both of the piece's live runs.
     fn warm_up(&mut self, policy: usize, load: Load, tape: &Path) -> Result<Warm> {
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
         let requests = match load {
@@ -121,7 +125,7 @@ impl<'a> Pieces<'a> {
         bench(*machine, live, setting, declared, prompts, interrupt).warm_up(&policies[policy], requests, tape)
     }
 
-    /// Chooses the requests of a cell's `nth` piece (from 0), and their arrivals.
+    /// Chooses the requests of the `nth` piece (from 0) of a cell, and their arrivals.
     fn requests(&self, policy: usize, load: Load, nth: usize, warm: Warm) -> Result<PieceRequests> {
         let (spec, rates) = (self.measuring.spec, &self.runs.rates);
         match load {
@@ -135,7 +139,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Serves these requests once, records the run in the file `tape`, and lists the tape in the manifest. The
+    /// Serves these requests once and records the run in the file `tape`. Then lists the tape in the manifest. The
     /// baseline's first run with set arrivals determines the SLO bounds.
     fn live(&mut self, policy: usize, load: Load, requests: &PieceRequests, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);
@@ -157,11 +161,12 @@ impl<'a> Pieces<'a> {
             &which,
         )?;
         let file = tape.file_name().unwrap_or_default().to_string_lossy();
-        // The manifest gets the digest of the finished tape, so that later damage is found.
+        // The manifest gets the digest of the finished tape, so that a later damage of the tape is found.
         self.measuring.folder.enter(&[&format!("{TAPES}/{file}")])?;
         let recorded = whole(spec, recorded)?;
         if arrivals == Arrivals::Open {
-            // The first run with set arrivals is the baseline's. It determines the bound that later runs see.
+            // The first run with set arrivals is a run of the baseline. It determines the SLO bound that later runs
+            // see.
             let p90 = || self.measuring.setting.summary(&recorded.run, Slo::default()).tpot.map(|q| q.p90);
             self.bound.get_or_insert_with(|| self.measuring.setting.slo(p90()));
         }
@@ -176,8 +181,8 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Computes each policy's service rate from its closed loops, in requests per second. The loads of the other cells
-    /// are shares of these rates.
+    /// Computes the service rate of each policy from its closed loops, in requests per second. The loads of the other
+    /// cells are shares of these rates.
     ///
     /// # Errors
     /// A tape cannot be read, or a closed loop is too short.
@@ -229,7 +234,7 @@ fn bench<'b>(
     Bench { machine, setting, acceptance: live.acceptance, declared, prompts, seed: setting.seed(), interrupt }
 }
 
-/// Returns the run if it reached its end; otherwise an error that says why it ended.
+/// Returns the run if all its requests ended. Otherwise returns an error that says why the run ended early.
 fn whole(spec: &PolicySpec, recorded: Recorded) -> Result<Recorded> {
     match &recorded.ending {
         TapeEnding::Done => Ok(recorded),

@@ -1,21 +1,21 @@
-//! Chooses the requests of a piece. Successive pieces of a cell serve successive parts of the workload, so that
-//! together they serve what one longer run would.
+//! Chooses the requests of a piece (a live run and its repeat). The pieces of a cell serve one part of the workload
+//! after the other, so that together they serve the requests of one longer run.
 
 use foretoken_run::workload::stretch;
 use foretoken_sim::{Time, Workload};
 use foretoken_spec::problem::{Problem, Result};
 
-/// Successive requests of a workload, with new ids from 0.
+/// Neighbouring requests of a workload, with new ids from 0.
 #[derive(Clone, Debug)]
 pub struct PieceRequests {
-    /// The id in the whole workload of the first request.
+    /// The first request's id in the whole workload.
     pub first: u32,
-    /// The requests. With set arrivals, the first one arrives at time 0.
+    /// The requests. If arrivals are set, the first request arrives at time 0.
     pub workload: Workload,
 }
 
-/// Scales the workload's arrivals to a mean of `rate` requests per second, and returns the requests that arrive in the
-/// `nth` interval (from 0) of `run_s` seconds, but at least two.
+/// Scales the workload's arrival times to a mean of `rate` requests per second. Returns the requests that arrive in the
+/// `nth` interval (from 0) of `run_s` seconds, but at least two requests.
 ///
 /// # Errors
 /// The workload has no arrivals to scale, or too few requests.
@@ -43,13 +43,14 @@ pub fn arriving(own: &Workload, rate: f64, run_s: f64, nth: usize) -> Result<Pie
     Ok(PieceRequests { first: from as u32, workload })
 }
 
-/// The error for a workload without arrivals whose rate can be set, such as a closed loop.
+/// The error for a workload without arrival times that can be scaled to a rate, such as a closed loop.
 pub fn no_arrivals() -> Box<Problem> {
     Problem::bad_input("validate: the workload has no arrivals whose rate could be set")
         .help("take arrivals = { poisson = { rate = 1.0 } } with requests = 2000; the rate is set by the loads")
 }
 
-/// The `nth` group (from 0) of `requests` requests. If the workload has too few, the last `requests` requests, or all.
+/// The `nth` group (from 0) of `requests` requests. If the workload ends before the group's end, it is the last
+/// `requests` requests, or all requests if there are fewer.
 pub fn counted(own: &Workload, requests: usize, nth: usize) -> PieceRequests {
     let first = (nth * requests).min(own.len().saturating_sub(requests));
     PieceRequests { first: first as u32, workload: stretch(own, first..first + requests) }
@@ -100,7 +101,8 @@ mod tests {
             assert_eq!(part.workload.prompt_len, own.prompt_len[at..at + part.workload.len()]);
             next += part.workload.len() as u32;
         }
-        // Hardly any request arrives in an interval of 1 s, but a piece has at least two.
+        // At a rate of 0.01 per second, hardly any request arrives in an interval of 1 s. A piece still has at least
+        // two requests.
         assert_eq!(arriving(&own, 0.01, 1.0, 3).unwrap().workload.len(), 2);
     }
 

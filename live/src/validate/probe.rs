@@ -1,12 +1,12 @@
-//! Probes: a few fixed passes of both models, which are timed before, between and after the live runs of a piece. Only
-//! probes decide whether the machine kept its speed during the piece.
+//! Probes: timings of a few passes of fixed shapes of both models, made before, between and after the live runs of a
+//! piece. Only probes decide whether the machine kept its speed during the piece.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, uninterrupted_mean};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// A fixed pass that every probe times.
+/// A pass of fixed shape that every probe times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
     /// The model that runs the pass.
@@ -22,8 +22,8 @@ impl std::fmt::Display for Probed {
     }
 }
 
-/// The result of a probe: the mean time of each probed pass, without interrupted samples, as in a profile. It is a mean
-/// and not a median, because the time of serving is a sum of pass times.
+/// The result of a probe: the mean time of each probed pass, without interrupted times, as in a profile. It is a mean
+/// and not a median, because serving takes the sum of its pass times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// Mean seconds of each pass, in the order of the probed passes.
@@ -32,26 +32,29 @@ pub struct Probe {
 
 /// Number of probes in a piece: before, between and after its live runs.
 pub const PROBES: usize = 3;
-/// How long a probe times each pass that has its fewest samples, including the passes that run before the samples. If
-/// other virtual machines share a cache, the median over 20 ms of passes differs by 6 % from the median over the
-/// seconds around it; the median over a quarter of a second differs by 4 %.
+/// How long a probe times each pass, if it already has the fewest samples. The time includes the passes before the
+/// samples, which are not counted. If other virtual machines share a cache, the median over 20 ms of passes differs by
+/// 6 % from the median over the seconds around it. The median over a quarter of a second differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
-/// (fewest, most) samples of each pass in a probe. With fewer samples, interrupted ones cannot be recognised.
+/// (fewest, most) samples of each pass in a probe. With fewer samples, interrupted samples cannot be recognised.
 const TIMES: (usize, usize) = (5, 400);
-/// A probe stops timing a pass when it has spent this long on it, even with fewer samples: with a large model, a pass
-/// may take seconds.
+/// After this time, a probe stops timing a pass even if it has fewer samples than wanted, because a pass of a large
+/// model may take seconds.
 const LONG: Duration = Duration::from_secs(1);
-/// Number of samples of a pass in a row, after a first pass that is not counted, as in a profile.
+/// Number of samples of a pass in a row. One pass that is not counted runs before them, as in a profile.
 const IN_A_ROW: usize = 3;
-/// New tokens per request in the probed verify pass: the newest token and three drafts.
+/// New tokens per request in the probed verification pass: the newest token and three drafts.
 const VERIFIED: u32 = 4;
 
-/// Chooses the passes to probe. They are shapes of the profile's grid, the nearest ones to these: the target's decode
-/// pass over one request with `context` tokens, its decode and its verify pass over `requests` such requests, its
-/// prefill pass over a prompt of `prompt` tokens, and the draft's decode pass over `requests` requests.
+/// Chooses the passes to probe. Each is the shape of the profile's grid that is nearest to one of these five:
+/// - the target's decode pass over one request with `context` tokens;
+/// - the target's decode pass over `requests` such requests;
+/// - the target's verification pass over `requests` such requests;
+/// - the target's prefill pass over a prompt of `prompt` tokens;
+/// - the draft's decode pass over `requests` requests.
 ///
-/// A prefill pass is included because prompts may take most of the time of a run, and other users of the machine slow
-/// down prefill passes differently from decode passes.
+/// A prefill pass is included because prompts may take most of the time of a run. Other users of the machine slow down
+/// prefill passes differently from decode passes.
 pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Probed> {
     let nearest = |role: Role, wanted: Shape| {
         let room = if role == Role::Target { &setup.target_room } else { &setup.draft_room };
@@ -79,18 +82,18 @@ pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Pr
     once
 }
 
-/// Makes a probe: times the passes `probed` on the machine.
+/// Makes a probe: times each of the passes `probed` on the machine.
 ///
 /// # Errors
-/// A pass failed.
+/// A pass fails.
 pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut found = Ok(Probe { seconds: Vec::new() });
     machine.time(&mut |passes| found = timed(passes, probed));
     found
 }
 
-/// Times the passes alternately, so that a change of the machine's speed affects all of them: the next pass is always
-/// the one on which the least time was spent so far.
+/// Times the passes in turns, so that a change of the machine's speed affects all of them. The next pass is always the
+/// one on which the least time was spent so far.
 fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut all = vec![(Duration::ZERO, Vec::new()); probed.len()];
     let wanted = |(spent, seconds): &(Duration, Vec<f64>)| {
@@ -99,12 +102,13 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     };
     while let Some((_, at)) = (0..all.len()).filter(|&at| wanted(&all[at])).map(|at| (all[at].0, at)).min() {
         let (begun, Probed { role, shape }) = (Instant::now(), probed[at]);
-        // The first pass in a row is not counted, because caches have the data of another pass.
+        // The first pass in a row is not counted, because the caches hold the data of another pass.
         let mut spent = passes.time(role, &shape)?;
         for _ in 0..IN_A_ROW {
             let took = passes.time(role, &shape)?;
             spent += took;
-            // A coarse clock may measure 0 s. Times are divided by each other, so the least time is 1 ns.
+            // A coarse clock may measure 0 s. Each time is therefore at least 1 ns, because times are divided by each
+            // other.
             all[at].1.push(took.as_secs_f64().max(1e-9));
             if spent > LONG {
                 break;
@@ -115,7 +119,7 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     Ok(Probe { seconds: all.iter().map(|(_, seconds)| uninterrupted_mean(seconds)).collect() })
 }
 
-/// For each probed pass: its times in all probes, in seconds.
+/// For each probed pass: the list of its times in all probes, in seconds.
 pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>> {
     let mut times: Vec<Vec<f64>> = Vec::new();
     for probe in probes {
@@ -125,8 +129,9 @@ pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>>
     times
 }
 
-/// How much the machine's speed changed within a piece: for each probed pass the longest of the probes' mean times over
-/// the shortest, minus 1; returns the largest over the passes. `None` if a probe is missing.
+/// How much the machine's speed changed within a piece. For each probed pass, it divides the longest time of the
+/// piece's probes by the shortest, and subtracts 1. Returns the largest of these numbers. `None` if a probe is missing
+/// or nothing is probed.
 pub fn spread(probes: &[Probe]) -> Option<f64> {
     let passes = probes.first().map_or(0, |p| p.seconds.len());
     if probes.len() < PROBES || passes == 0 || probes.iter().any(|p| p.seconds.len() != passes) {
@@ -154,7 +159,7 @@ mod tests {
         let spread_of = |seconds: &[[f64; 2]]| spread(&probes(seconds)).map(|s| (s * 1e6).round() / 1e6);
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]), Some(0.0));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.04, 2.0], [1.02, 2.2]]), Some(0.1));
-        // A change counts in either direction, even if the machine returned to its speed.
+        // A change counts in both directions. It also counts if the machine returned to its earlier speed.
         assert_eq!(spread_of(&[[1.0, 2.0], [1.2, 2.0], [1.0, 2.0]]), Some(0.2));
         assert_eq!(spread_of(&[[1.2, 2.0], [1.0, 2.0], [1.2, 2.0]]), Some(0.2));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0]]), None);
@@ -201,14 +206,14 @@ mod tests {
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
         let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");
         assert_eq!(said, [&decodes[..], &[verify, "target 1 x 128 at 0", "draft 8 x 1 at 256"]].concat());
-        // The probed prefill pass is at most as long as the largest pass, even if prompts are longer.
+        // The probed prefill pass has at most as many tokens as a pass may have, even if prompts are longer.
         let few = probed(&setup(), 3, 10, 5000);
         assert_eq!((few[1].shape.requests, few[1].shape.context, few[3].shape.new), (2, 16, 256));
-        // With one request, both decode passes have the same shape, which is probed once.
+        // With one request, the two decode passes have the same shape. This shape is probed once.
         assert_eq!(probed(&setup(), 1, 200, 150).len(), 4);
     }
 
-    /// A machine on which each pass takes 2 s. The number counts the passes.
+    /// A machine on which each pass takes 2 s. Its field is the number of passes so far.
     struct Slow(u32);
 
     impl Passes for Slow {
@@ -225,11 +230,11 @@ mod tests {
         let mut machine = Slow(0);
         let all = probed(&setup(), 8, 200, 150);
         assert_eq!(timed(&mut machine, &all).unwrap().seconds, [2.0; 5]);
-        // Five samples, each after a pass that is not counted.
+        // There are five samples. One pass that is not counted runs before each sample.
         assert_eq!(machine.0, 10);
     }
 
-    /// A machine of constant speed, on which a quarter of the passes is interrupted and takes five times as long.
+    /// A machine of constant speed. A quarter of its passes are interrupted and take five times as long.
     struct Interrupted {
         passes: usize,
         luck: Luck,

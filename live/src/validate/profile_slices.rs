@@ -1,5 +1,5 @@
 //! The profile of a validation. It is measured in slices between the live runs, so that changes of the machine's speed
-//! affect profile and runs equally.
+//! affect the profile and the runs equally.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{CpuTime, MeasureError, Profile, Setup, Stop, Until, Visit, measure};
@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A profile that is measured in slices: the visits made so far (a visit times a few passes of one shape).
+/// A profile that is measured in slices. It holds the visits made so far; a visit times a few passes of one shape.
 pub struct Slices {
     setup: Setup,
     stops: Vec<Stop>,
@@ -19,15 +19,15 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Begins a profile with these settings. Measures nothing yet.
+    /// Begins a profile with the settings `setup`. It does not measure anything yet.
     pub fn new(setup: Setup) -> Slices {
         Slices { stops: setup.stops(), setup, visits: Vec::new(), wall: Duration::ZERO, begun: CpuTime::now() }
     }
 
-    /// Measures the next slice: makes visits until the condition `until` holds.
+    /// Measures the next slice: makes visits (a few timed passes of one shape) until the condition `until` holds.
     ///
     /// # Errors
-    /// A pass fails, or the measurement is interrupted.
+    /// A pass fails, or the user interrupts the measurement.
     pub fn go_on(&mut self, machine: &mut dyn Timed, until: Until, interrupt: &AtomicBool) -> Result<()> {
         let (effort, begun) = ((self.setup.effort(), until), Instant::now());
         let mut result: std::result::Result<(), MeasureError<Failed, Infallible>> = Ok(());
@@ -41,7 +41,7 @@ impl Slices {
         })
     }
 
-    /// Fits the profile to all visits made so far.
+    /// Fits the profile to all visits (timed passes) made so far.
     ///
     /// # Errors
     /// Costs cannot be fitted to the visits.

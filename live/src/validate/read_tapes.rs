@@ -1,4 +1,4 @@
-//! Reads tapes for a comparison. A tape is complete, partial because the run was killed, or damaged.
+//! Reads tapes for a comparison. A tape may be complete, partial because its run was killed, or damaged.
 //!
 //! A tape without an end comes from a process that was killed, or from a file that was cut later. The manifest tells
 //! which: it lists a tape, with its digest, as soon as the run has ended. A listed tape must be complete.
@@ -18,7 +18,7 @@ pub struct Tapes<'a> {
     pub folder: &'a Path,
     /// The folder's manifest, which lists the finished files with their digests.
     pub manifest: &'a Manifest,
-    /// If true, a damaged tape is read up to the damage; if false, it is an error.
+    /// True: a damaged tape is read up to the damage. False: a damaged tape is an error.
     pub intact: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct Tapes<'a> {
 pub enum Recording {
     /// The tape, complete or partial.
     Of(Box<Tape>),
-    /// The file has nothing of the run itself (only its warm-up, for example); the text says why.
+    /// The file has nothing of the run itself, for example only its warm-up. The text says why.
     Nothing(&'static str),
 }
 
@@ -34,8 +34,8 @@ const AGAIN_LIVE: &str = "make it again with `foretoken live` or `foretoken vali
 const RUN_AGAIN: &str = "run it again, or compare what lies before the damage with --intact";
 
 impl Tapes<'_> {
-    /// Reads the tape `name`. If the manifest lists it, it must be complete; otherwise it may end where the run was
-    /// killed.
+    /// Reads the tape `name`. If the manifest lists the tape, the tape must be complete. Otherwise it may end where the
+    /// run was killed.
     ///
     /// # Errors
     /// The tape is missing, damaged, or not the one that the manifest lists.
@@ -77,7 +77,7 @@ impl Tapes<'_> {
         }
     }
 
-    /// True if the manifest lists the tape, so its run had ended.
+    /// True if the manifest lists the tape, which means that its run had ended.
     pub fn finished(&self, name: &str) -> bool {
         self.manifest.has(&format!("{TAPES}/{name}"))
     }
@@ -90,7 +90,7 @@ fn ends(cut: &Cut) -> String {
     }
 }
 
-/// Says how much of a run a partial tape holds, and why it is partial; `None` for a complete run.
+/// Says how much of its run a partial tape has, and why it is partial. `None` for a complete run.
 fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     let why = match &tape.end {
         End::Tail(tail) => match &tail.ending {
@@ -107,30 +107,30 @@ fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     Some(PartialRun { tape: name.to_owned(), ended, requests, seconds, why })
 }
 
-/// The tapes of a piece that counts: a finished piece whose probes show a steady machine or, if nothing is probed, any
-/// piece.
+/// The tapes of a piece (a live run and its repeat) that counts. A piece counts if it is finished and its probes show a
+/// steady machine. If nothing is probed, every piece counts.
 pub struct PieceTapes {
     /// Index of the piece in its cell.
     pub index: usize,
-    /// The tapes of the live run and of its repeat, without tapes that hold no step.
+    /// The tapes of the live run and of its repeat. Tapes without a step are left out.
     pub tapes: Vec<Tape>,
 }
 
-/// The tapes of a cell's pieces that count for the comparison.
+/// The tapes of those pieces of a cell that count for the comparison.
 pub struct CellTapes {
-    /// The pieces with a tape that holds a step.
+    /// The pieces that count and have at least one tape with a step.
     pub pieces: Vec<PieceTapes>,
-    /// For each partial tape of a piece that counts: how much of its run it holds.
+    /// For each partial tape of a piece that counts: how much of its run it has.
     pub parts: Vec<PartialRun>,
 }
 
-/// Reads the tapes of one cell after the other. Reads the tapes of pieces that do not count too, so that all damage is
-/// reported.
+/// Reads the tapes of one cell after the other. It also reads the tapes of pieces that do not count, so that all damage
+/// is reported.
 pub struct TapeReader<'a> {
     /// Notes about tapes for the user, such as tapes without a step.
     pub notes: Vec<String>,
     tapes: &'a Tapes<'a>,
-    /// The first tape without an end. A killed process leaves at most one.
+    /// The name of the first tape without an end, if there is one. A killed process leaves at most one such tape.
     unended: Option<String>,
 }
 
@@ -140,12 +140,13 @@ impl<'a> TapeReader<'a> {
         TapeReader { notes: Vec::new(), tapes, unended: None }
     }
 
-    /// Reads the tapes of a cell's pieces. Returns the tapes of the pieces that count, and which tapes are incomplete.
-    /// Tapes without a step are left out with a note. Incomplete tapes of pieces that do not count are only noted.
+    /// Reads the tapes of a cell's pieces. Returns the tapes of the pieces that count, and says which of these tapes
+    /// are partial. Tapes without a step are left out with a note. Partial tapes of pieces that do not count only get a
+    /// note.
     ///
     /// # Errors
-    /// A tape is missing or damaged, or more than one has no end: a killed process leaves only one such tape. With
-    /// [`Tapes::intact`], neither damage nor a missing end is an error.
+    /// A tape is missing or damaged, or more than one tape has no end (a killed process leaves only one such tape).
+    /// With [`Tapes::intact`], neither damage nor a missing end is an error.
     pub fn read_cell(&mut self, pieces: &[PieceReport]) -> Result<CellTapes> {
         let mut cell = CellTapes { pieces: Vec::new(), parts: Vec::new() };
         for (index, piece) in pieces.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Runs a whole validation: profiles a device, makes the live runs, compares them with simulations, writes the results.
-//! Or compares the live runs of an existing folder.
+//! Runs a whole validation: profiles a device, makes the live runs, compares them with simulations, and writes the
+//! results. It can also compare the live runs of an existing folder.
 
 use super::compare_runs::{Compared, PassCosts};
 use super::measure::check_one_setting;
@@ -28,14 +28,14 @@ use std::time::Instant;
 
 /// File name of the profile whose costs predict the runs.
 pub const PROFILE: &str = "profile.toml";
-/// File name of the profile that policies believed in the live runs: the first slice of the measured profile. Exists
-/// only if the validation measured the profile.
+/// File name of the profile that policies believed in the live runs: the first slice of the measured profile. The file
+/// exists only if the validation measured the profile itself.
 pub const BELIEF: &str = "belief.toml";
-/// File names of the outcome: as JSON, as text, as an HTML page.
+/// File names of the comparison: as JSON, as text, and as an HTML page.
 pub const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
 /// Seed that decides the order in which the profile's shapes are measured, and the cross-validation folds.
 const PROFILE_SEED: u64 = 1;
-/// The word with which the report says that the costs come from a measured profile.
+/// The word of the report for costs that come from a measured profile.
 const PROFILED: &str = "profiled";
 
 /// What to validate, and how.
@@ -46,15 +46,16 @@ pub struct Request<'a> {
     pub sets: &'a [String],
     /// The device; `None`: the device that the experiment names.
     pub device: Option<&'a str>,
-    /// The CPU's vector instructions; `None`: the experiment's, or the best that the CPU has.
+    /// The CPU's vector instructions. `None`: the experiment's, and if it names none, the best that the CPU has.
     pub instructions: Option<foretoken_spec::live::Instructions>,
-    /// The profile whose costs predict the runs; `None`: the experiment's profile, or one that is measured.
+    /// The profile whose costs predict the runs. `None`: the experiment's profile; if it has none, the validation
+    /// measures one.
     pub profile: Option<&'a Path>,
     /// The results folder; `None`: a new folder with the usual name.
     pub output: Option<PathBuf>,
     /// Whether to replace the contents of an existing results folder.
     pub overwrite: bool,
-    /// Handle through which Ctrl-C stops the validation. The message on an interrupt says what was stored.
+    /// Handle through which Ctrl-C stops the validation. The message after an interrupt says which results are stored.
     pub work: &'a Work,
     /// Returns the current time as RFC 3339 text, for the profile.
     pub now: fn() -> String,
@@ -73,7 +74,8 @@ pub struct Outcome {
 /// Runs an experiment on a device and compares the runs with the simulator.
 ///
 /// # Errors
-/// The experiment cannot be validated, the device or a file fails, or the user interrupts. Recordings are kept.
+/// The experiment cannot be validated, the device or a file fails, or the user interrupts the validation. The
+/// recordings made so far stay in the folder.
 pub fn run_and_compare(request: Request) -> Result<Outcome> {
     let begun = Instant::now();
     let mut plan = load_plan(request.experiment, request.sets)?;
@@ -104,7 +106,7 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
     request.work.interrupt.keeps("all runs are kept", "foretoken validate DIR compares them");
     drop(watch);
     let mut manifest = Manifest::read(folder.path())?;
-    // The runs are complete. The file itself says so only when the comparison is written.
+    // The live runs are complete. The manifest's file says so only after the comparison is written.
     manifest.complete = true;
     let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
     let caveats = changes(folder.path(), &manifest, &plan)?;
@@ -116,23 +118,25 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
     Ok(Outcome { validation, folder: folder.path().to_path_buf(), wall_s: speed.wall_s })
 }
 
-/// What to compare: the runs of an existing folder.
+/// What to compare: the live runs of an existing folder with simulations.
 pub struct Comparing<'a> {
     /// The folder of the runs.
     pub folder: &'a Path,
-    /// The profile whose costs predict the runs; `None`: the folder's profile, or the experiment's.
+    /// The profile whose costs predict the runs. `None`: the profile that the folder's validation measured, else the
+    /// experiment's.
     pub profile: Option<PathBuf>,
     /// The folder to which the outcome is written; `None`: the folder of the runs.
     pub output: Option<PathBuf>,
-    /// If true, damaged tapes are read up to the damage; if false, they are errors.
+    /// True: damaged tapes are read up to the damage. False: a damaged tape is an error.
     pub intact: bool,
 }
 
-/// Compares the live runs of an existing folder with simulations, and writes the outcome. Runs nothing on a device.
+/// Compares the live runs of an existing folder with simulations, and writes the comparison. It runs nothing on a
+/// device.
 ///
 /// # Errors
-/// The folder, a tape or the profile is missing, damaged, or does not belong to the runs, or the profile was fitted to
-/// one of the runs.
+/// The folder, a tape or the profile is missing, is damaged, or does not belong to the runs. The profile was fitted to
+/// one of these runs.
 pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     let path = comparing.folder;
     let runs = Runs::of(path)?;
@@ -140,7 +144,7 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     runs.check(path, &manifest)?;
     let mut plan = Plan::load(&path.join("experiment.toml"), &[])?;
     plan.baseline_first();
-    // A folder with both files is a validation that measured its profile: `PROFILE` then has all slices.
+    // If the folder has both files, its validation measured the profile itself. `PROFILE` then has all slices.
     let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
     let given = comparing.profile.or(whole);
     let profile = given.as_deref().map(GivenProfile::read).transpose()?;
@@ -176,10 +180,11 @@ fn prepare(plan: &mut Plan) {
     plan.measured = Some(Measured::Live);
 }
 
-/// The profile of a validation while the live runs are made: given by the user, or measured in slices between the runs.
+/// The profile of a validation while the live runs are made. Either the user gives it, or it is measured in slices
+/// between the runs.
 struct Profiling<'a> {
     given: Option<GivenProfile>,
-    /// The measured profile; `None` if a profile is given, and before the first slice.
+    /// The measured profile. `None` if a profile is given, and before the first slice is measured.
     slices: Option<Slices>,
     spec: &'a ValidateSpec,
     now: fn() -> String,
@@ -187,15 +192,15 @@ struct Profiling<'a> {
 
 /// The costs that predict the runs.
 struct Predicting {
-    /// The costs; `None` if a profile was given, whose costs then stand in the experiment.
+    /// The costs. `None` if a profile was given, because the experiment then already has its costs.
     costs: Option<PassCosts>,
     /// Where the costs come from, as text.
     words: String,
 }
 
 impl Profiling<'_> {
-    /// Writes the file with the profile whose costs policies believe: the given profile, or the first slice of the
-    /// measured profile, which is measured here. Returns the file's name.
+    /// Writes the file with the profile whose costs the policies believe, and returns the file's name. It is the given
+    /// profile. If none is given, this function measures the first slice of the profile and writes this slice.
     fn write_belief(
         &mut self,
         machine: &mut dyn Timed,
@@ -203,7 +208,7 @@ impl Profiling<'_> {
         interrupt: &AtomicBool,
     ) -> Result<&'static str> {
         let (name, text) = match &self.given {
-            // The file is copied byte for byte, so that the seal of an edited profile stays broken.
+            // The text is copied unchanged, so that the seal of an edited profile stays broken.
             Some(given) => (PROFILE, given.text.clone()),
             None => {
                 let (share, whole_s) = (first_slice(self.spec), self.spec.profile_s);
@@ -219,7 +224,7 @@ impl Profiling<'_> {
         Ok(name)
     }
 
-    /// Writes the whole measured profile, if it was measured. Returns the costs that predict the runs.
+    /// If the profile was measured, writes the whole profile. Returns the costs that predict the runs.
     fn finish(self, folder: &Folder) -> Result<Predicting> {
         let Some(slices) = self.slices else {
             let given = self.given.expect("a profile is given or measured");
@@ -255,10 +260,10 @@ fn serve(
     Measuring { machine, live, spec, policies: &policies, setting, prompts, slices, folder, interrupt }.run()
 }
 
-/// Sentences about files that changed since the live runs: experiment, profile and inputs.
+/// Sentences about files that changed since the live runs: the experiment, the profile and the plan's inputs.
 fn changes(folder: &Path, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
     let mut changes = Vec::new();
-    // A given profile is one of the plan's inputs, which are compared below.
+    // A profile that was given is one of the plan's inputs, which are compared below.
     let own_profile = folder.join(BELIEF).exists().then_some(PROFILE);
     for name in [Some(EXPERIMENT), own_profile].into_iter().flatten() {
         let Some(was) = manifest.files.get(name) else { continue };
@@ -280,17 +285,17 @@ fn changed_profile(why: String) -> String {
     format!("CHANGED: the profile {why}")
 }
 
-/// A profile that the user or the experiment gives: measured, or calibrated.
+/// A profile that the user or the experiment gives. It is measured or calibrated.
 pub struct GivenProfile {
     costs: PassCosts,
     text: String,
-    /// How the profile's costs were found: `profiled` (timed passes) or `calibrated` (fitted to runs).
+    /// How the profile's costs were found: `profiled` (passes were timed) or `calibrated` (fitted to runs).
     word: &'static str,
-    /// When the profile was measured, or to which device's runs it was fitted, as text.
+    /// A text that says when the profile was measured, or to which device's runs it was fitted.
     made: String,
-    /// Digests of the tapes to which the profile was fitted. It must not predict the runs of these tapes.
+    /// Digests of the tapes to which the profile was fitted. The profile must not predict the runs of these tapes.
     fitted_to: Vec<String>,
-    /// A warning if the seal of the profile's file is broken, so that the file was edited.
+    /// A warning if the seal of the profile's file is broken, which means that the file was edited.
     changed: Option<String>,
 }
 
@@ -346,7 +351,7 @@ fn made_when(profile: &Profile) -> String {
 fn profile_settings(setting: &Setting, spec: &ValidateSpec) -> Asked {
     let (engine, workload) = (setting.engine(true), &setting.workload);
     let lengths = workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| p.saturating_add(*o));
-    // The last round may draft tokens beyond the end of the output.
+    // The last round may draft tokens beyond the end of the output, hence the added draft length.
     let longest = lengths.max().unwrap_or(0).saturating_add(engine.max_draft_len + 1);
     let limits = Limits {
         max_model_len: Some(longest.min(engine.max_model_len)),

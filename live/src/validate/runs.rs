@@ -1,5 +1,5 @@
-//! The list of live runs to compare (`runs.json`): the list that a validation wrote, or one entry per tape of a folder
-//! that `foretoken live` wrote.
+//! The list of live runs to compare (`runs.json`). A validation writes this list. For a folder that `foretoken live`
+//! wrote, the list is made of its tapes, one entry each.
 
 use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
@@ -13,10 +13,10 @@ use std::path::Path;
 /// Version of the format of the file `runs.json`, the list of a validation's runs.
 const VERSION: u32 = 2;
 
-/// Number of live runs in a piece: the run and its repeat.
+/// Number of live runs in a piece: the first run and its repeat.
 pub const PARTS: usize = 2;
 
-/// A cell of a validation: one policy at one load, run in pieces.
+/// A cell of a validation: one policy at one load. It runs in pieces (live runs with repeats).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEntry {
     /// Index of the variant (combination of swept values) in the plan.
@@ -31,14 +31,15 @@ pub struct RunEntry {
     pub pieces: Vec<Piece>,
 }
 
-/// A piece of a cell: a part of the workload's requests, served once or twice, with the probes around the runs.
+/// A piece of a cell: a part of the workload's requests, which is served twice (once by `foretoken live`), and the
+/// probes around these runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The id in the whole workload of the piece's first request.
+    /// The id of the piece's first request in the whole workload.
     pub first: u32,
     /// File names of the piece's tapes: of the live run, then of its repeat.
     pub tapes: Vec<String>,
-    /// The probes before, between and after the runs; empty if nothing is probed.
+    /// The probes of the machine's speed, before, between and after the runs. Empty if nothing is probed.
     pub probes: Vec<Probe>,
 }
 
@@ -46,11 +47,11 @@ pub struct Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// A closed loop with this number of clients, which measures the policy's service rate.
+    /// A closed loop with this number of clients. It measures the policy's service rate.
     Closed(u32),
     /// Arrivals at this share of the policy's own service rate.
     Own(f64),
-    /// Arrivals at this share of the baseline's service rate, equal for all policies, so that they can be compared.
+    /// Arrivals at this share of the baseline's service rate. All policies get this rate, so that they can be compared.
     Common(f64),
     /// The arrivals of the experiment, unchanged: the load of a run by `foretoken live`.
     AsRun,
@@ -70,19 +71,19 @@ impl std::fmt::Display for Load {
 /// The live runs of a folder: the content of `runs.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
-    /// The version of the format of `runs.json`; another version is refused.
+    /// The version of the format of `runs.json`. A file with another version is refused.
     version: u32,
-    /// The passes that probes time; empty if nothing is probed.
+    /// The passes that each probe times; empty if nothing is probed.
     pub probed: Vec<Probed>,
-    /// The measured service rate of each policy, in requests per second, from which loads are set; empty before it is
-    /// measured.
+    /// The measured service rate of each policy, in requests per second. The loads are set from these rates. Empty
+    /// until they are measured.
     pub rates: Vec<f64>,
-    /// The cells; a folder of `foretoken live` has one per tape, in the plan's order.
+    /// The cells (a policy at a load). A folder of `foretoken live` has one cell for each tape, in the plan's order.
     pub entries: Vec<RunEntry>,
 }
 
 impl RunEntry {
-    /// Makes an entry without pieces, for the first variant and seed.
+    /// Makes a cell without pieces, for the plan's first variant and first seed.
     pub fn new(policy: usize, load: Load) -> RunEntry {
         RunEntry { variant: 0, seed: 0, policy, load, pieces: Vec::new() }
     }
@@ -94,15 +95,15 @@ impl RunEntry {
 }
 
 impl Runs {
-    /// Makes a list without runs; `probed` are the passes that probes will time.
+    /// Makes an empty list. `probed` are the passes that probes will time.
     pub fn new(probed: Vec<Probed>) -> Runs {
         Runs { version: VERSION, probed, rates: Vec::new(), entries: Vec::new() }
     }
 
-    /// Whether a piece counts in the comparison. It counts if both runs and all probes were made, and for each probed
-    /// pass the longest of the probes' mean times is at most `steady` (a share) above the shortest. Results of the runs
-    /// play no part. If nothing is probed, every piece counts. Of the others, a piece without all runs and probes is
-    /// unended, the rest changed.
+    /// Whether a piece (a live run and its repeat) counts in the comparison. If nothing is probed, every piece counts.
+    /// Otherwise a piece must have both runs and all probes; if not, it is [`Unended`](Standing::Unended). For each
+    /// probed pass, its longest time in the piece's probes must be at most `steady` (a share) longer than its shortest;
+    /// if not, the piece is [`Changed`](Standing::Changed). The results of the runs have no influence.
     pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
         match spread(&piece.probes) {
             _ if self.probed.is_empty() => Standing::Counts,
@@ -112,7 +113,7 @@ impl Runs {
         }
     }
 
-    /// Reads the list of a folder's runs; without a list, makes an entry for each tape.
+    /// Reads the list of a folder's runs. If the folder has no list, makes an entry for each tape.
     ///
     /// # Errors
     /// The list is damaged or of another version, or the folder has no tape.

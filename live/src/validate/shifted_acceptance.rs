@@ -1,9 +1,10 @@
-//! An [`AcceptanceSource`] that adds `first` to request ids, for a part of a workload whose requests have ids from 0.
+//! An [`AcceptanceSource`] for a part of a workload. The part's requests have ids from 0; the source adds `first` to
+//! these ids.
 
 use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::{AcceptanceSource, RequestTruth, TruthRow};
 
-/// The acceptance source of a part of a workload: request `i` of the part is request `first + i` of the whole.
+/// The acceptance source of a part of a workload. Request `i` of the part is request `first + i` of the whole workload.
 #[derive(Clone, Copy)]
 pub struct ShiftedAcceptance<'a> {
     /// The source of the whole workload.

@@ -1,4 +1,5 @@
-//! Simulates the live run of a piece on the event clock, with several kinds of acceptance and costs.
+//! Simulates the live run of a piece (a live run and its repeat) on the event clock, with several kinds of acceptance
+//! and of pass costs.
 
 use super::machine_speed::{Pace, Paced};
 use super::shifted_acceptance::ShiftedAcceptance;
@@ -16,14 +17,14 @@ use foretoken_sim::metrics::{Slo, overload_of};
 use foretoken_sim::{AcceptanceSource, Ending, Host, Outcome, Request, Serving, SpecPolicy, Time, Workload};
 use std::sync::atomic::AtomicBool;
 
-/// Factor by which all passes of an additional simulation take longer. The simulation shows how an error of pass times
-/// by 3 % changes latencies.
+/// Factor by which all passes take longer in an additional simulation. This simulation shows how latencies change if
+/// pass times are wrong by 3 %.
 const NUDGE: f64 = 1.03;
 
-/// Simulates a piece: with recorded and with modelled acceptance, with longer passes, and with the costs `learned` from
-/// other runs, if there are any. Also replays the run with its recorded pass times, and compares the tokens of its
-/// steps. `tapes` are the tapes of the piece's live runs; `first` is the id in the workload of the piece's first
-/// request.
+/// Simulates a piece several times: with recorded acceptance, with modelled acceptance, with passes that are 3 %
+/// longer, and, if there are costs `learned` from other runs, with these costs. Also replays the run with its recorded
+/// pass times, and compares the tokens of the steps. `tapes` are the tapes of the piece's live runs. `first` is the id
+/// of the piece's first request in the workload.
 pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape], first: u32, slo: Slo) -> PieceRuns {
     let (setting, tape) = (replay.setting, &tapes[0]);
     let model = ShiftedAcceptance { whole: setting.acceptance(), first };
@@ -56,9 +57,9 @@ pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape]
 pub struct Replay<'a> {
     /// The live run's engine settings and requests, and the costs that its policy believed.
     pub setting: &'a Setting,
-    /// A setting of which only the pass costs are used: they are the simulation's truth.
+    /// A setting of which only the pass costs are used. They are the real pass times of the simulation.
     pub costs: &'a Setting,
-    /// The machine's pace during the live run.
+    /// How many times longer than usual passes took on the machine during the live run.
     pub pace: &'a Pace,
     /// The head of the live run's tape.
     pub head: &'a Head,
@@ -70,13 +71,13 @@ pub struct Replay<'a> {
 struct SimulatedRun {
     /// The steps, in the format of a tape.
     steps: Vec<StepTrace>,
-    /// The records of requests and steps, rebuilt from the steps as for a live run.
+    /// The records of requests and steps. They are rebuilt from the steps, like those from a live run's tape.
     records: Records,
 }
 
 impl Replay<'_> {
-    /// Simulates the run with this acceptance source. All passes take `slower` times as long as the costs say at the
-    /// machine's pace.
+    /// Simulates the run with the acceptance source `acceptance`. A pass takes the time that the costs give, times the
+    /// machine's pace (how many times longer than usual passes took), times `slower`.
     fn run(&self, acceptance: &dyn AcceptanceSource, slower: f64) -> SimulatedRun {
         let (setting, head) = (self.setting, self.head);
         let policy: Option<Box<dyn SpecPolicy>> = setting.policy(self.spec);
@@ -98,7 +99,7 @@ impl Replay<'_> {
             noise_cv,
             seed: setting.seed(),
             max_draft_len: if plain { 0 } else { config.max_draft_len },
-            // A live device runs each step when it is scheduled; no step is queued behind another one.
+            // A live device runs each step as soon as it is scheduled. No step is queued behind another step.
             queues: false,
         };
         let clock = EventClock::new(world, setting.workload.len());
@@ -120,9 +121,9 @@ impl Replay<'_> {
         SimulatedRun { steps, records }
     }
 
-    /// Runs engine and policy again, with the recorded pass times and acceptance. Schedule, decisions and tokens must
-    /// equal the recorded ones in every step. Returns the first difference, or an error, as text; `None` if there is
-    /// none. The early end of a partial tape is no difference.
+    /// Runs the engine and the policy again, with the recorded pass times and acceptance. The schedule, the decisions
+    /// and the tokens must equal the recorded ones in every step. Returns the first difference or an error, as text;
+    /// `None` if there is no difference. The early end of a partial tape is no difference.
     fn parted(&self, tape: &Tape, acceptance: &dyn AcceptanceSource) -> Option<String> {
         let setting = self.setting;
         let policy = setting.policy(self.spec);
@@ -143,7 +144,7 @@ impl Replay<'_> {
         let (ending, error) = (served.run.ending, served.error.map(|e| e.to_string()));
         let flow = token_flow::compare(&tape.steps, &served.executor.into_steps());
         match (flow.parted, ending, error) {
-            // A partial tape ends early, and the replay ends with it. This is no difference.
+            // The replay of a partial tape ends early, where the tape ends. This is no difference.
             (Some(parting), _, _) if parting.what != token_flow::Difference::End => {
                 Some(format!("step {}: {}", parting.step, parting.how))
             }
@@ -155,8 +156,8 @@ impl Replay<'_> {
     }
 }
 
-/// The requests of a live run, from its tape. Fields that a tape does not have are taken from the experiment's workload
-/// `own`, of which the run served the requests from `first` on.
+/// The requests of a live run, read from the head of its tape. A tape does not have all fields of a request. The
+/// missing fields come from `own`, the experiment's workload: the run's request `i` is its request `first + i`.
 pub fn requests_of(head: &Head, own: &Workload, first: u32) -> Workload {
     let number = |i: usize| first as usize + i;
     let request = |i: usize| Request {

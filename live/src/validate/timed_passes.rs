@@ -1,5 +1,5 @@
-//! Predicts the time of each recorded pass from its shape and the machine's speed during its piece, and compares it
-//! with the measured time.
+//! Predicts the time of each recorded pass from its shape and from the machine's speed during the run. Compares the
+//! prediction with the measured time.
 
 use super::machine_speed::{Pace, Paced};
 use crate::serve::tape::{Tape, passes, span};
@@ -14,12 +14,12 @@ use foretoken_sim::{ContextReads, LatencyModel, Pair, PassShape, Time};
 pub struct PredictedPasses {
     /// Errors of the predictions, by kind of pass.
     pub errors: Vec<PassErrors>,
-    /// For each step: measured and predicted time of all its passes together.
+    /// For each step: the measured and the predicted time of all its passes together.
     pub steps: Vec<StepTimes>,
 }
 
-/// Predicts the passes of these tapes with `costs`, each tape at its pace. `reads` says how the target's costs count
-/// the context of a verify pass.
+/// Predicts the passes of these tapes with `costs`. Each tape comes with its pace: how many times longer than usual
+/// passes took during its run. `reads` says how the target's costs count the context of a verification pass.
 pub fn predict_passes<'a>(
     tapes: impl IntoIterator<Item = (&'a Tape, &'a Pace)>,
     costs: Pair<&dyn LatencyModel>,
@@ -52,7 +52,8 @@ pub fn predict_passes<'a>(
     PredictedPasses { errors: times.errors(), steps }
 }
 
-/// The kind of a step's target pass: prefill if it has a prefill chunk, verify if it has drafts, otherwise decode.
+/// The kind of a step's target pass: prefill if it has a prefill chunk, else verification if it has drafts to verify,
+/// else decode.
 fn kind(step: &StepTrace) -> Kind {
     if !step.chunks.is_empty() {
         Kind::Prefill
@@ -63,13 +64,13 @@ fn kind(step: &StepTrace) -> Kind {
     }
 }
 
-/// Converts the recorded shape of a target pass, which counts context once per request, to a shape that counts context
-/// as `reads` says. The shape of a step with draft trees is left as it is.
+/// Converts the recorded shape of a target pass. The tape counts context once per request; the result counts context as
+/// `reads` says. The shape of a step with draft trees is not changed.
 fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape {
     if reads == ContextReads::Once || step.rounds.iter().any(|r| r.nodes > 0) {
         return shape;
     }
-    // Each of the `verified` drafts adds a reading of the context and of the new tokens before the draft.
+    // Each of the `verified` drafts reads the context once more, and the new tokens before the draft.
     let added = |r: &Round| {
         let (v, c) = (u64::from(r.verified), u64::from(r.context));
         v * c + v * (v + 1) / 2
@@ -85,7 +86,7 @@ mod tests {
     use foretoken_sim::live::{Mark, MarkKind};
     use foretoken_sim::{Arrivals, Coefficients, Linear, Workload};
 
-    /// A tape of one step: two draft passes that take 10 µs each, and a verify pass over 3 tokens that takes 100 µs.
+    /// A tape of one step with two draft passes of 10 µs each, and a verification pass over 3 tokens of 100 µs.
     fn tape() -> Tape {
         let mark = |kind, begin_us: u64, end_us: u64, batched| Mark {
             kind,
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn context_can_be_counted_once_per_position() {
-        // The three positions read 10, 11 and 12 tokens of context.
+        // The pass has three positions, which read 10, 11 and 12 tokens of context.
         let errors = predicted(ContextReads::PerPosition).errors;
         assert!(close(errors[0].predicted_s, 93e-6), "{errors:?}");
     }

@@ -1,26 +1,27 @@
-//! Records the steps of a simulated run in the format of a live run's tape, so that both can be compared field by
-//! field.
+//! Records the steps of a simulated run in the format of a live run's tape. The simulated and the live run can then be
+//! compared field by field.
 
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
 use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time};
 
-/// An executor that forwards calls to the executor `inner`, records them as steps, and lets host time pass between
-/// steps.
+/// An executor that forwards all calls to the executor `inner`. It records the calls as steps, and adds host time
+/// between steps.
 pub struct TraceRecorder<E> {
     inner: E,
-    /// True without speculation: target passes then have one token per decode request.
+    /// True if the run has no speculation. A target pass then has one token per decode request.
     plain: bool,
-    /// Host time that is added after each step, because the wrapped executor only has the times of passes.
+    /// Host time that is added after each step, because `inner` only knows the times of passes.
     overhead: Time,
-    /// True if a step has ended and its host time was not yet added.
+    /// True if a step has ended and its host time is not added yet.
     host_time_due: bool,
     step: StepTrace,
     steps: Vec<StepTrace>,
 }
 
 impl<E: Executor> TraceRecorder<E> {
-    /// Makes a recorder of the calls of `inner`, with the host time `overhead` between steps. `plain`: no speculation.
+    /// Makes a recorder of the calls of `inner`. `overhead` is the host time between steps. `plain` is true if there is
+    /// no speculation.
     pub fn new(inner: E, plain: bool, overhead: Time) -> TraceRecorder<E> {
         TraceRecorder { inner, plain, overhead, host_time_due: false, step: StepTrace::default(), steps: Vec::new() }
     }

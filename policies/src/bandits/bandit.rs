@@ -4,16 +4,16 @@
 use crate::definition::{BadParameter, Check};
 use foretoken_sim::{BatchView, MAX_SPEC_LEN, StepOutcome};
 
-/// A step's tokens per second: its accepted drafts (also those beyond an output's end) and one bonus token a request,
-/// over its draft and verify time. `None` if it had no decode requests or took no time.
+/// A step's tokens per second: its accepted drafts (also those beyond an output's end) and one bonus token for each
+/// request, divided by the step's draft and verify time. `None` if the step had no decode requests or took no time.
 pub(crate) fn tokens_per_s(outcome: &StepOutcome) -> Option<f64> {
     let seconds = (outcome.draft_time + outcome.verify_time).as_s();
     let tokens: u64 = outcome.accepted.iter().map(|&a| u64::from(a) + 1).sum();
     (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds)
 }
 
-/// The draft length that the step ran: its longest draft, 0 if it had none. It is shorter than the chosen arm if the
-/// limits of all requests are.
+/// The draft length that the step ran: its longest draft, 0 if it had none. It is less than the chosen arm if the limit
+/// of every request is less.
 pub(crate) fn played(outcome: &StepOutcome) -> u32 {
     outcome.drafted.iter().copied().max().unwrap_or(0)
 }

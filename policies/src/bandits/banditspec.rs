@@ -3,9 +3,9 @@
 //!
 //! Source: BanditSpec (arXiv 2505.15141), section 6.2, and sail-sg/BanditSpec, `ucb_length_spec_generate` in
 //! `generate_utils.py`; restated in docs/model.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of
-//! *all* arms, so it is the same for each arm. After the first rounds the best mean therefore always wins, and a wrong
-//! early mean is never corrected. `banditspec-literal` does just that; `banditspec` divides by the arm's own pulls, as
-//! UCB does.
+//! *all* arms, so it is the same for each arm. After the first rounds the arm with the best mean therefore always wins,
+//! and a mean that is wrong at first is never corrected. `banditspec-literal` has this bonus. `banditspec` divides by
+//! the arm's own pulls, as UCB does.
 
 use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -138,7 +138,7 @@ impl Running {
     }
 
     /// The arm's mean reward plus its bonus. Except with `AllPulls` the mean is divided by the greatest reward so far.
-    /// Infinite without pulls: of the arm, or with `AllPulls` of all arms.
+    /// Returns infinity while the arm has no pulls; with `AllPulls`, while no arm has pulls.
     fn score(&self, arm: usize, all_pulls: u64) -> f64 {
         let p = &self.params;
         let (k, t) = (self.arms.len() as f64, self.round as f64);
@@ -154,7 +154,7 @@ impl Running {
             Bonus::AllPulls => reward.value + (p.exploration * t.ln() / n).sqrt(),
             Bonus::OwnPulls => reward.value / self.greatest + (p.exploration * t.ln() / n).sqrt(),
             Bonus::Ucbspec => {
-                // The paper's t is the number of rounds before this one.
+                // The paper's t does not count the present round.
                 let before = t - 1.0;
                 let spread = 1.0 + 2.0 * (k * before * before * (1.0 + n).sqrt() / p.delta).ln();
                 reward.value / self.greatest + 0.5 * ((1.0 + n) / (n * n) * spread).sqrt()
@@ -162,8 +162,8 @@ impl Running {
         }
     }
 
-    /// Counts the round, and returns the index of its arm: in turns at first, later the arm with the best score. Then
-    /// it also stores all `scores`. On a tie the shorter length wins.
+    /// Counts the round, and returns the index of the arm to run. At first the arms take turns. Later the arm with the
+    /// best score is taken, the shorter length on a tie, and the scores of all arms are stored in `scores`.
     fn choose(&mut self) -> usize {
         self.round += 1;
         self.scores.clear();
@@ -196,8 +196,8 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// Credits the reward to the length that the step ran. If that length is no arm because a limit cut it, nothing is
-    /// learnt.
+    /// Adds the step's reward to the arm whose length the step ran. A limit may have cut the length to one that is no
+    /// arm; then the reward is ignored.
     fn observe(&mut self, outcome: &StepOutcome) {
         let ran = played(outcome);
         if let Some(reward) = tokens_per_s(outcome)

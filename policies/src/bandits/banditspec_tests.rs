@@ -5,8 +5,8 @@ use crate::testing::{Batch, outcome};
 use foretoken_sim::{Drafts, Time};
 use proptest::prelude::*;
 
-/// Plays `rounds` rounds with a batch of one; `reward(length, round)` is in tokens per second. Returns the lengths
-/// chosen.
+/// Plays `rounds` rounds with a batch of one request; `reward(length, round)` is in tokens per second. Returns the
+/// chosen lengths.
 fn play(policy: &mut Running, rounds: u32, reward: impl Fn(u32, u32) -> f64) -> Vec<u32> {
     let batch = Batch::new(&[100], &[8]);
     let drafts = Drafts::default();
@@ -27,7 +27,7 @@ fn play(policy: &mut Running, rounds: u32, reward: impl Fn(u32, u32) -> f64) -> 
 #[test]
 fn the_literal_bandit_is_greedy() {
     let mut p = Running::new(&Banditspec::literal(), 8);
-    // Length 1 has two good rounds; in truth it is the worst.
+    // Length 1 has the best reward in the first seven rounds. Later it has the worst.
     let reward = |k: u32, round: u32| match (round < 8, k) {
         (true, _) => [900.0, 440.0, 400.0, 300.0][k as usize - 1],
         (false, 1) => 450.0,
@@ -35,7 +35,8 @@ fn the_literal_bandit_is_greedy() {
     };
     let lens = play(&mut p, 200, reward);
     assert_eq!(lens[..7], [1, 2, 3, 4, 1, 2, 3]);
-    // The mean of length 1 falls towards 450 but stays above it, and nothing else is ever tried again.
+    // The mean reward of length 1 falls towards 450 but stays above it. The means of the other lengths are lower, so no
+    // other length is tried again.
     assert!(lens[7..].iter().all(|&k| k == 1));
     assert_eq!(p.rewards.iter().map(|r| r.count).collect::<Vec<u64>>(), [195, 2, 2, 1]);
 }

@@ -1,11 +1,12 @@
-//! `cascade-like`: tests lengths from 0 up, each for a few steps, until utility falls. Then it runs the tested length
-//! with the greatest utility for longer. It does not speculate if no length pays.
+//! `cascade-like`: tests draft lengths from 0 up, each for a few steps, until utility falls. Then it runs the tested
+//! length with the greatest utility for longer. It does not speculate if no length pays.
 //!
 //! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675).
-//! Utility is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set
-//! phases long; utility below one disables speculation. Our own, hence "-like" (docs/model.md 7.7), are the constants,
-//! the growing pauses without speculation, and testing from the shortest length up until utility falls. A vLLM fork has
-//! the rule accepted/(1 + 0.1 k), which uses no times; it is another rule.
+//! Utility is the gain in tokens divided by the rise in cost, both against decoding without drafts. Test phases are
+//! short and set phases, which run the best length, are long. Utility below 1 turns speculation off. Three things are
+//! our own, hence "-like" (docs/model.md 7.7): the constants, the growing pauses without speculation, and testing from
+//! the shortest length up until utility falls. A vLLM fork scores lengths by accepted/(1 + 0.1 k), without times. This
+//! policy does not use that score.
 
 use crate::bandits::bandit::{cut, has_room};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -103,18 +104,18 @@ struct Running {
     lengths: Vec<u32>,
     phase: Phase,
     trial: Trial,
-    /// Number of phases begun after the first. It names the current trial: outcomes of earlier trials' steps are
-    /// ignored.
+    /// Number of phases begun after the first. It is the id of the current trial: outcomes of steps of earlier trials
+    /// are ignored.
     trials: u64,
     /// Mean seconds of a step in the newest trial of length 0.
     plain_s: f64,
-    /// Utility of each length tested in the newest round of trials, in the order of `lengths`. Kept during the set
-    /// phase that follows.
+    /// Utility of each length tested in the newest round of trials, in the order of `lengths`. It is cleared at the end
+    /// of the set phase that follows.
     utility: Vec<f64>,
-    /// Number of successive set phases that ran without speculation.
+    /// Number of successive set phases with draft length 0.
     disabled: u32,
-    /// The trial of each step whose outcome has not arrived, oldest first; `None` for a step of a set phase, and for
-    /// one in which no request could draft.
+    /// For each step whose outcome has not arrived, oldest first: the id of its trial. `None` for a step of a set
+    /// phase, and for a step in which no request could draft.
     awaited: VecDeque<Option<u64>>,
 }
 
@@ -142,8 +143,8 @@ impl Running {
         self.trials += 1;
     }
 
-    /// Returns the length of the next step. In a set phase the step is counted, and the last one starts a new round of
-    /// trials.
+    /// Returns the draft length of the next step. A set phase counts its steps down, and its last step starts a new
+    /// round of trials.
     fn next(&mut self) -> u32 {
         match self.phase {
             Phase::Test(i) => self.lengths[i],
@@ -159,9 +160,9 @@ impl Running {
         }
     }
 
-    /// Ends the trial of `lengths[tested]` and stores its utility. Tests the next length if there is one and utility
-    /// still rises, else sets the best length. Each set phase with length 0 is twice as long as the one before, if that
-    /// had length 0 too, up to `most_back_off` times `set_steps`.
+    /// Ends the trial of `lengths[tested]` and stores its utility. If utility still rises and there is a longer length,
+    /// the trial of that length begins. Else a set phase with the best length begins. A set phase with length 0 is
+    /// twice as long as the one before if that had length 0 too, up to `most_back_off` times `set_steps`.
     fn conclude(&mut self, tested: usize) {
         let t = self.trial;
         let step_s = t.seconds / f64::from(t.steps);
@@ -173,7 +174,7 @@ impl Running {
         // Without drafts a request gains one token at a cost of one: utility 1 by definition.
         let now = if tested == 0 { 1.0 } else { gain / (step_s / self.plain_s) };
         self.utility.push(now);
-        // Length 1 may not pay although a longer one does, so a fall at the first length does not end the tests.
+        // The tests go on after the shortest draft length even if utility falls there, because a longer length may pay.
         let rises = tested < 2 || before.is_some_and(|before| now > before);
         if rises && tested + 1 < self.lengths.len() {
             return self.begin(Phase::Test(tested + 1));
@@ -192,7 +193,7 @@ impl SpecPolicy for Running {
         DraftLimits::chain(self.lengths.last().copied().unwrap_or(0))
     }
 
-    /// A step in which no request can draft does not count in any phase.
+    /// A step in which no request can draft counts neither for a test phase nor for a set phase.
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let testing = matches!(self.phase, Phase::Test(_)).then_some(self.trials);
         if !has_room(batch) {
@@ -203,7 +204,7 @@ impl SpecPolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        // A step without decode requests proposed nothing.
+        // A step without decode requests had no call of `propose`, so `awaited` has no entry for it.
         if outcome.accepted.is_empty() {
             return;
         }
@@ -291,7 +292,7 @@ mod tests {
             [3, 6, 12, 12].iter().flat_map(|&rest| with(&[&tests[..], &[(0, rest)]].concat())).collect();
         let lens = play(&mut p, expected.len() as u32, |_| [0, 0], |k| 10.0 + f64::from(k));
         assert_eq!(lens, expected);
-        // Once drafting pays, the next pause has the shortest length again.
+        // Once drafting pays, a set phase has `set_steps` steps (3) again.
         let lens = play(&mut p, 18, |k| [k, k], |_| 10.0);
         assert_eq!(lens, with(&[(0, 2), (1, 2), (2, 2), (2, 3), (0, 2), (1, 2), (2, 2), (2, 3)])[..18]);
         let mut late = running(&[1, 4]);
@@ -299,7 +300,8 @@ mod tests {
         assert_eq!(lens, with(&[(0, 2), (1, 2), (4, 2), (4, 3)]));
     }
 
-    /// Outcomes that arrive three steps late extend the trial and do not count for the next one.
+    /// Outcomes arrive three steps late. A trial then runs three more steps, whose outcomes do not count for the next
+    /// trial.
     #[test]
     fn late_outcomes_belong_to_their_trial() {
         let mut p = running(&[1]);

@@ -1,9 +1,9 @@
 //! `exp3spec`: draws the draft length with exponential weights (EXP3), which assume nothing about the rewards.
 //!
 //! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); no code is published. Arm i is drawn with a
-//! probability proportional to exp(−ηₜ Σ Ẑᵢ). The learning rate of round t with K arms is
-//! ηₜ = `rate` · √(ln K / (t K)). Ẑ is the loss of the drawn arm divided by the probability with which it was drawn.
-//! The loss is 1 − reward / greatest reward so far.
+//! probability proportional to exp(−ηₜ Σ Ẑᵢ), where the sum is over all rounds so far. The learning rate of round t
+//! with K arms is ηₜ = `rate` · √(ln K / (t K)). For the drawn arm, Ẑ is its loss divided by the probability with which
+//! it was drawn; for all other arms Ẑ is 0. The loss is 1 − reward / greatest reward so far.
 
 use crate::bandits::bandit::{check_arms, cut, has_room, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -72,7 +72,7 @@ struct Running {
     rate: f64,
     arms: Vec<u32>,
     luck: Luck,
-    /// By arm: the sum of its Ẑ, that is of its losses, each divided by the probability of the draw.
+    /// By arm: the sum of its Ẑ, that is, of its losses, each divided by the probability with which the arm was drawn.
     losses: Vec<f64>,
     /// Probability of each arm at the last draw.
     chances: Vec<f64>,
@@ -80,7 +80,8 @@ struct Running {
     /// Greatest reward so far, in tokens per second.
     greatest: f64,
     /// The draws of the steps whose outcomes have not arrived, oldest first; `None` if no request could draft. Outcomes
-    /// arrive in order, and the loss of an arm is divided by the arm's probability at the time of the draw.
+    /// arrive in this order. The loss of an arm is divided by the arm's probability at the time of the draw, so it is
+    /// stored.
     awaited: VecDeque<Option<Drawn>>,
 }
 
@@ -99,14 +100,14 @@ impl Running {
         }
     }
 
-    /// Counts the round, stores the probability of each arm in `chances`, and returns the arm that a uniform `u` in
-    /// [0, 1) draws.
+    /// Counts the round and stores the probability of each arm in `chances`. Returns the arm that a uniform `u` in
+    /// [0, 1) draws, with its probability.
     fn draw(&mut self, u: f64) -> Drawn {
         self.round += 1;
         let k = self.arms.len() as f64;
         let eta = self.rate * (k.ln() / (self.round as f64 * k)).sqrt();
-        // The least loss is subtracted from all. This leaves the probabilities as they are and keeps one weight at 1,
-        // so the sum cannot underflow to 0.
+        // The least loss is subtracted from all losses. This does not change the probabilities and keeps one weight at
+        // 1, so the sum of the weights cannot underflow to 0.
         let least = self.losses.iter().copied().fold(f64::INFINITY, f64::min);
         let mut total = 0.0;
         for (chance, loss) in self.chances.iter_mut().zip(&self.losses) {
@@ -146,7 +147,7 @@ impl SpecPolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        // A step without decode requests proposed nothing.
+        // A step without decode requests had no call of `propose`, so `awaited` has no entry for it.
         if outcome.accepted.is_empty() {
             return;
         }
@@ -211,7 +212,7 @@ mod tests {
         }
         assert!(counts[1] > 10_000 && counts[0] < 1000 && counts[3] < 1000, "{counts:?}");
         assert!(p.chances[1] > 0.9, "{:?}", p.chances);
-        // After any number of rounds, with losses far apart, the probabilities are finite.
+        // Losses that are far apart give finite probabilities: the arm with the least loss is drawn.
         p.losses = vec![0.0, 1e9, 1e9, 1e9];
         assert_eq!(p.draw(0.999).0, 0);
     }

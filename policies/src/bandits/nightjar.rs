@@ -1,15 +1,16 @@
-//! `nightjar-like`: one bandit per batch size over the draft lengths from 0 up. Drafting in a step after a step without
-//! drafts has an extra charge.
+//! `nightjar-like`: one bandit per batch size over the draft lengths from 0 up. A step that drafts after a step without
+//! drafts is charged extra.
 //!
-//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. The steps of each
-//! batch size are counted by themselves. They are cut into blocks of doubling length, and each block into bins as long
-//! as the square root of the block. Bin b of a block explores with probability 1/√b: it draws one length evenly and
-//! keeps it for the whole bin. Other bins run the length with the least time per token,
+//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. Each batch size has
+//! its own count of steps. These steps are cut into blocks of doubling length, and each block into bins. The length of
+//! a bin is the square root of the block's length. Bin b of a block explores with probability 1/√b: it draws one
+//! length, all with equal probability, and uses it for the whole bin. The other bins run the length with the least time
+//! per token,
 //!
 //! `1 / (tokens per second and request) + [the last step had no drafts, this one has] · C_switch / k`
 //!
-//! where the bracket is 1 if true, else 0, and C_switch is the time the draft needs for the tokens it has not seen.
-//! Parts that could not be confirmed are our own, hence "-like".
+//! where the bracket is 1 if true, else 0. C_switch is the time in which the draft model processes the context tokens
+//! that it skipped. Parts that could not be confirmed are our own, hence "-like".
 
 use crate::bandits::bandit::{Mean, has_room, played, tokens_per_s};
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
@@ -68,7 +69,7 @@ impl Definition for NightjarLike {
     }
 }
 
-/// The position of one bucket of batch sizes in its sequence of blocks and bins.
+/// Where one bucket of neighbouring batch sizes stands in its sequence of blocks and bins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
     /// Length of the current block, in steps.
@@ -85,7 +86,7 @@ struct Clock {
 struct Running {
     k_max: u32,
     bucket: usize,
-    /// Seconds the draft needs for one token that it has not seen, by the believed cost.
+    /// Seconds in which the draft model processes one context token that it skipped, by the policy's belief about cost.
     catch_up_s: f64,
     luck: Luck,
     /// The clock of each bucket of batch sizes.
@@ -94,8 +95,8 @@ struct Running {
     rewards: Vec<Mean>,
     /// True if length 0 was chosen in the last step in which a request could draft.
     was_off: bool,
-    /// Seconds that a request needs per token with each length at the last decision, the charge for starting to draft
-    /// included; infinite for a length without samples. Empty after exploring.
+    /// By draft length, at the last decision: the seconds that a request needs per token, with the charge for starting
+    /// to draft. Infinite for a length without samples. Empty if the bin explores.
     losses: Vec<f64>,
 }
 
@@ -126,8 +127,8 @@ impl Running {
         &mut self.rewards[bucket * lengths..][..lengths]
     }
 
-    /// Moves the clock of `bucket` on by one step. At the start of a bin it draws whether the bin explores, and with
-    /// which length.
+    /// Moves the clock of `bucket` on by one step. At the start of a bin, `luck` decides whether the bin explores, and
+    /// with which length.
     fn tick(&mut self, bucket: usize, luck: Luck) {
         let lengths = self.k_max + 1;
         let clock = &mut self.clocks[bucket];
@@ -145,8 +146,8 @@ impl Running {
         clock.step += 1;
     }
 
-    /// Computes `losses` for a C_switch of `switch_s`, and returns the length with the least, the shorter on a tie.
-    /// `None` if no length was run in this bucket.
+    /// Computes `losses` for a C_switch of `switch_s` seconds. Returns the length with the least loss, the shorter one
+    /// on a tie; `None` if no length was run in this bucket.
     fn best(&mut self, bucket: usize, switch_s: f64) -> Option<u32> {
         self.losses.clear();
         let lengths = self.k_max as usize + 1;
@@ -174,7 +175,8 @@ impl SpecPolicy for Running {
         }
         let bucket = self.bucket_of(batch.len());
         self.tick(bucket, self.luck.narrow(batch.step));
-        // If the draft runs along in every step, it has nothing to catch up on.
+        // Starting to draft costs time only if the draft model skipped context tokens. If it runs in every step
+        // (`always_extend`), it skips none.
         let switch_s = match self.was_off && !batch.always_extend {
             true => self.catch_up_s * batch.draft_gap.iter().map(|&g| f64::from(g)).sum::<f64>(),
             false => 0.0,
@@ -188,7 +190,7 @@ impl SpecPolicy for Running {
         plan.fill(k);
     }
 
-    /// Credits the reward to the length that the step ran, which a limit may have cut below the chosen one.
+    /// Adds the reward to the length that the step ran. A limit may have cut it below the chosen length.
     fn observe(&mut self, outcome: &StepOutcome) {
         if let Some(reward) = tokens_per_s(outcome) {
             let requests = outcome.accepted.len();
@@ -301,7 +303,7 @@ mod tests {
         assert_eq!(choose(&mut p, &batch), 4, "the draft was kept up");
     }
 
-    /// Each bucket learns by itself. A reward is credited to the length that ran, not to the one chosen.
+    /// Each bucket of batch sizes learns by itself. A reward counts for the length that ran, not for the chosen length.
     #[test]
     fn batch_sizes_are_told_apart() {
         let mut p = running();

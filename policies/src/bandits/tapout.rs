@@ -35,8 +35,8 @@ impl Default for TapoutLike {
     }
 }
 
-/// Number of outcomes after a change of rules that may belong to the rule before. Outcomes usually come at most this
-/// number of steps late.
+/// Outcomes usually come at most this number of steps late. So after a change of rules, this number of outcomes may
+/// belong to the rule before; they do not count for the new rule.
 const LATE: u32 = 3;
 
 impl Definition for TapoutLike {
@@ -144,7 +144,7 @@ impl SpecPolicy for Running {
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        // A rule is kept until some outcomes of its own steps have arrived, even if they come late.
+        // A rule stays chosen for at least `hold` steps, and until more than `LATE` outcomes with drafts have arrived.
         if self.held >= self.params.hold && self.seen > LATE {
             self.choose();
         }
@@ -193,8 +193,8 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run};
     use foretoken_sim::Time;
 
-    /// Runs steps in which `accepted[rule]` of the deciding rule's 8 drafts are accepted. Returns how often each rule
-    /// decided.
+    /// Runs `steps` steps, each with 8 drafts. If rule `r` decides a step, `accepted[r]` of its drafts are accepted.
+    /// Returns how often each rule decided.
     fn served(params: TapoutLike, accepted: [u32; 3], steps: u32) -> [u32; 3] {
         let Speculation::Policy(mut policy) = params.build(&CONTEXT) else { unreachable!("a policy") };
         let batch = Batch::new(&[100], &[8]);

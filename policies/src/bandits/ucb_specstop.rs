@@ -1,9 +1,9 @@
-//! `ucb-specstop-like`: a bandit over draft lengths that learns tokens and times apart and takes the length with the
-//! greatest optimistic ratio.
+//! `ucb-specstop-like`: a bandit over draft lengths. It learns the mean tokens and the mean time of a step separately,
+//! and takes the length with the greatest optimistic ratio of the two.
 //!
-//! Source: the abstract of "UCB-SpecStop" (arXiv 2606.20591), which was all that could be read: the throughput is a
-//! ratio of means, so that the mean of each step's ratio is the wrong reward, and an upper confidence bound is taken of
-//! the ratio. The bonus here is UCB1's, on the mean of tokens and on the mean of times.
+//! Source: the abstract of "UCB-SpecStop" (arXiv 2606.20591), which was all that could be read. It says that throughput
+//! is a ratio of means, so the mean of each step's ratio is the wrong reward, and that the policy takes an upper
+//! confidence bound of the ratio. The bonus here is UCB1's, on the mean of tokens and on the mean of times.
 
 use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -69,9 +69,9 @@ impl Definition for UcbSpecstopLike {
 /// A draft length with the mean tokens and the mean time of its steps.
 struct Arm {
     len: u32,
-    /// Tokens of a request in a step, the bonus token included.
+    /// Mean number of tokens of a request in a step, the bonus token included.
     tokens: Mean,
-    /// Seconds of a step.
+    /// Mean seconds of a step.
     seconds: Mean,
 }
 
@@ -83,14 +83,15 @@ struct Running {
 }
 
 impl Running {
-    /// The score of an arm: the upper bound of its mean tokens over the lower bound of its mean time; infinite before
-    /// its first pull.
+    /// The score of an arm: the upper bound of its mean tokens divided by the lower bound of its mean time; infinite
+    /// before the arm's first pull.
     fn index(&self, arm: &Arm, pulls: u64) -> f64 {
         if arm.tokens.count == 0 {
             return f64::INFINITY;
         }
         let radius = (self.exploration * (pulls as f64).ln() / arm.tokens.count as f64).sqrt();
-        // A step gives 1 to 1 + len tokens. Time is taken within half of its mean, so that the ratio stays finite.
+        // A step gives a request at most 1 + len tokens, so the upper bound ends there. The lower bound of the time is
+        // at least half of its mean, so that the ratio stays finite.
         let tokens = (arm.tokens.value + f64::from(arm.len) * radius).min(f64::from(arm.len) + 1.0);
         tokens / (arm.seconds.value * (1.0 - radius.min(0.5)))
     }
@@ -118,7 +119,8 @@ impl SpecPolicy for Running {
         plan.fill(self.arms[self.chosen].len);
     }
 
-    /// Credits the step to the length that it ran. If that length is no arm because a limit cut it, nothing is learnt.
+    /// Adds the step's tokens and time to the arm whose length the step ran. A limit may have cut the length to one
+    /// that is no arm; then the step is ignored.
     fn observe(&mut self, outcome: &StepOutcome) {
         let (requests, ran) = (outcome.accepted.len(), played(outcome));
         let seconds = (outcome.draft_time + outcome.verify_time).as_s();

@@ -1,7 +1,8 @@
 //! `clairvoyant-static`: the best fixed length for a whole run, found by running all of them.
 //!
-//! It bounds what a well-chosen `num_speculative_tokens` can bring without adapting (docs/model.md 7.12). It cannot be
-//! built as a policy: the experiment runs every policy of [`tries`](Definition::tries) and keeps the best result.
+//! It shows the most that a well-chosen `num_speculative_tokens` can bring without adapting (docs/model.md 7.12). It is
+//! not a policy that decides in each step: the experiment runs every policy of [`tries`](Definition::tries) and keeps
+//! the best result.
 
 use crate::PolicySpec;
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -55,8 +56,8 @@ impl Definition for ClairvoyantStatic {
         lengths.into_iter().map(|k| PolicySpec::Fixed(Fixed { k })).collect()
     }
 
-    /// Builds the engine without drafts, because the best length is not known before the runs: see
-    /// [`tries`](Definition::tries).
+    /// Returns an engine without drafts, which is never used: the experiment runs the policies of
+    /// [`tries`](Definition::tries) instead.
     fn build(&self, _: &PolicyContext) -> Speculation {
         Speculation::Off
     }

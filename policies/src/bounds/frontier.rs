@@ -1,17 +1,21 @@
-//! The lengths that are worth most in a state, for bounds that know the true cost and a value of every draft token.
+//! The draft lengths that are worth most in a step, for bounds that know the true cost and a value of every draft
+//! token.
 //!
-//! Request i drafts and verifies d_i tokens. Its token at depth j is worth `value(i, j)` expected tokens: 1 or 0 for an
-//! oracle, the probability that it and all before it are accepted for others. Values never rise with depth. Take a
-//! fixed number of passes D and a truth that is linear in [`PassShape`](foretoken_sim::PassShape). The step time is
-//! then a constant plus a cost for each token. The lengths with the best ratio of value to time therefore maximise
-//! value − λ·time for some λ ≥ 0, and each request chooses by itself given λ. On the upper hull of a request's (cost,
-//! value) its tokens are merged into segments of falling value per cost; the catch-up that comes with a first token is
-//! the only reason for a merge if values are 0 or 1. All segments are sorted by value per cost, and every prefix of
-//! this order is evaluated at its true cost. This meets every candidate: **the enumeration is exact for linear
-//! truths**, draft gaps and prompt chunks included. Prefixes that end within a segment are evaluated as well.
+//! Request i drafts and verifies d_i tokens. Its token at depth j is worth `value(i, j)` expected tokens. For an oracle
+//! the value is 1 or 0. For other bounds it is the probability that this token and all before it are accepted. Values
+//! never rise with depth.
+//!
+//! Take a fixed number of draft passes D and a truth that is linear in [`PassShape`](foretoken_sim::PassShape). The
+//! step time is then a constant plus a cost for each token. The lengths with the best ratio of value to time therefore
+//! maximise value − λ·time for some λ ≥ 0. For a given λ the requests' lengths do not depend on each other. So each
+//! request's tokens are merged, along the upper hull of their (cost, value), into segments of falling value per cost.
+//! If values are 0 or 1, the only reason for a merge is the catch-up of the draft model, which costs extra at the first
+//! token. All segments are sorted by value per cost, and every prefix of this order is evaluated at its true cost, also
+//! if it ends within a segment. The best lengths are among these prefixes: **the enumeration is exact for linear
+//! truths**, draft gaps and prompt chunks included.
 //!
 //! For other truths (staircase, roofline) the order comes from the models' local slopes, and every prefix is evaluated
-//! at its true cost. The result is the best of these candidates, which need not be the best of all vectors.
+//! at its true cost. The result is the best of these candidates, which need not be the best of all vectors of lengths.
 
 use crate::bounds::price::Worth;
 use crate::bounds::true_cost::{Slopes, TrueCost, draft_token, verify_token};
@@ -21,8 +25,8 @@ use foretoken_sim::{BatchView, Truth, shape};
 #[derive(Default)]
 pub(crate) struct Frontier {
     segments: Vec<Segment>,
-    /// Requests in the order in which their tokens were added, for the number of passes under trial. `best_order` is
-    /// the order of the best choice so far.
+    /// For each added draft token, in the order of adding, its request. Holds the order for the number of draft passes
+    /// under trial; `best_order` holds the order of the best choice so far.
     order: Vec<u32>,
     best_order: Vec<u32>,
 }
@@ -64,9 +68,9 @@ impl Best {
 }
 
 impl Frontier {
-    /// Returns the choice of lengths that is worth most. If `draft_len` is given, the lengths are added to it. Request
-    /// i may draft `most(i)` tokens, and its token at depth j is worth `value(i, j)` tokens. Of equally good choices
-    /// the one with fewer draft tokens wins.
+    /// Returns the choice of lengths with the most `worth`. If `draft_len` is given, adds the chosen lengths to it.
+    /// Request i may draft `most(i)` tokens, and its token at depth j is worth `value(i, j)` tokens. Of equally good
+    /// choices the one with fewer draft tokens wins.
     pub fn best(
         &mut self,
         batch: &BatchView,
@@ -107,7 +111,8 @@ impl Frontier {
         best
     }
 
-    /// Fills `segments` with the first `most(i)` drafts of each of `n` requests, the most value per cost first.
+    /// Fills `segments` with the first `most(i)` drafts of each of `n` requests, merged into segments. The segment with
+    /// the most value per cost is the first.
     fn cut(
         &mut self,
         n: usize,
@@ -120,7 +125,8 @@ impl Frontier {
             let begin = self.segments.len();
             for j in 1..=most(i) {
                 let mut last = Segment { cost: cost(i, j), value: value(i, j), request: i as u32, first: j, tokens: 1 };
-                // The upper hull: a token that gives more per cost than those before it is merged with them.
+                // The upper hull: a token with more value per cost than the segment before it is merged with that
+                // segment.
                 while let Some(before) = self.segments[begin..].last()
                     && last.cost * before.value < before.cost * last.value
                 {
@@ -142,8 +148,9 @@ impl Frontier {
     }
 }
 
-/// The cost of the draft token of request i at a depth, in picoseconds: what it adds to a draft pass and to
-/// verification. It comes from the models' slopes at the step without drafts, so it is exact for linear truths only.
+/// The cost of the draft token of request i at a depth, in picoseconds: the time that it adds to a draft pass and to
+/// verification. It comes from the slopes of the latency models at the step without drafts, so it is exact for linear
+/// truths only.
 fn token_cost(batch: &BatchView, truth: &Truth) -> impl Fn(usize, u32) -> f64 {
     let plain = shape::plain_pass(batch);
     let draft = Slopes::of(truth.draft, plain);

@@ -6,7 +6,7 @@ use foretoken_sim::{Drafting, Host, Linear, Time};
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// The true time of a step, from the shapes that the executor charges.
+/// The true time of a step with draft lengths `lens`, from the pass shapes that the executor charges.
 fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
     let deepest = lens.iter().copied().max().unwrap_or(0);

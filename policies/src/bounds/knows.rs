@@ -1,15 +1,16 @@
-//! `knows-rates`, `knows-confidences` and `knows-lengths`: bounds by what is known. Each chooses the draft lengths with
-//! the greatest expected worth, by the true costs and the true acceptance law, that is the probabilities by which
-//! drafts are accepted. No server with this knowledge can do better in one step. The oracle that sees which drafts are
-//! right can; the best fixed length in hindsight knows less.
+//! `knows-rates`, `knows-confidences` and `knows-lengths`: bounds that differ in what they know. Each chooses the draft
+//! lengths with the greatest expected worth. It uses the true costs and the true acceptance law, that is, the
+//! probabilities with which drafts are accepted. No server with the same knowledge can do better in one step.
 //!
 //! - `knows-rates` knows what a server has observed of each request so far.
-//! - `knows-confidences` knows also every confidence of this round, before it drafts. A later confidence is evidence
+//! - `knows-confidences` also knows every confidence of this round, before it drafts. A later confidence is evidence
 //!   about earlier tokens: after a wrong token, confidences are as low as for wrong tokens.
-//! - `knows-lengths` knows also how many tokens each request has still to make, so that it drafts none beyond the end.
+//! - `knows-lengths` also knows how many tokens each request has still to make, so that it drafts none beyond the end.
 //!
-//! Survival is the exact posterior of the source's law (`posterior.rs`). Of earlier rounds, the confidences of drafted
-//! tokens are used. The choice is exact for linear truths (`frontier.rs`).
+//! An oracle that sees which drafts are right can do better than these bounds. The best fixed length in hindsight knows
+//! less. Survival, the probability that a token and all before it are accepted, is the exact posterior of the source's
+//! law (`posterior.rs`). It also uses the confidences of the tokens that were drafted in earlier rounds. The choice is
+//! exact for linear truths (`frontier.rs`).
 //!
 //! Source: docs/model.md 12 and 13.
 
@@ -117,9 +118,11 @@ struct Running {
     frontier: Frontier,
     posteriors: Posteriors,
     request_rate: RequestRate,
-    /// Survival of each request's tokens, `longest` entries a request.
+    /// By request and depth: the probability that the draft token and all before it are accepted; `longest` entries a
+    /// request.
     survival: Vec<f64>,
-    /// By request: the most tokens that may be worth drafting.
+    /// By request: the longest draft to consider, in tokens. It is the request's limit; with `Lengths` it also ends
+    /// before the last output token.
     most: Vec<u32>,
 }
 
@@ -138,7 +141,7 @@ impl Running {
                 // A request's last output token is the target's own, so a draft for it would be of no use.
                 most = most.min(hidden.request(id).output_len.saturating_sub(batch.emitted[i] + 1));
             }
-            // Confidences beyond a request's limit cannot be drafted, so they are no evidence.
+            // Tokens beyond a request's limit are not drafted, so their confidences are no evidence.
             let row = &mut self.survival[i * stride..][..most as usize];
             let confidences = self.settings.knowledge >= Knowledge::Confidences;
             self.posteriors.survival(hidden, law, id, batch.emitted[i], confidences, row);

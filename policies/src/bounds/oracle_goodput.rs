@@ -1,12 +1,13 @@
-//! `oracle-goodput`: the lengths with the most tokens per second in this step, bonus tokens included, given which
-//! drafts will be accepted and the true cost. It is the best *myopic* choice in its state. Over a whole trace another
-//! policy visits other states and may end up ahead (docs/model.md 13).
+//! `oracle-goodput`: the lengths with the most tokens per second in this step, bonus tokens included. It knows which
+//! drafts will be accepted, and the true cost. It is the best *myopic* choice: over a whole trace another policy may
+//! get ahead, because its choices lead to other batches (docs/model.md 13).
 //!
 //! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
 //! The vector form gives each request its own length ([`Frontier`]): exact for linear truths. It is never worse than
-//! the batch form, because its candidates include min(run_i, k) drafts for every request. With a
-//! [price](OracleGoodput::price) of time it chooses what does better over a run with prompts in many steps.
+//! the batch form, because its candidates include min(run_i, k) drafts for every request, where run_i is the number of
+//! drafts that will be accepted. With a [price](OracleGoodput::price) of time it maximises tokens − price × seconds,
+//! which does better over a run with prompts in many steps.
 //!
 //! The [`Truth`] that an oracle sees has no residual noise, because no policy could choose by it.
 
@@ -91,7 +92,7 @@ struct Running {
 
 impl Running {
     fn best_vector(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan) {
-        // Every token of an accepted run is worth one token.
+        // Only drafts that will be accepted are candidates, and each is worth one token.
         let values = || (|i: usize| truth.run[i].min(self.longest), |_: usize, _: u32| 1.0);
         let frontier = &mut self.frontier;
         let worth = self.request_rate.worth(self.settings.price, batch, || {
@@ -111,8 +112,8 @@ impl Running {
         }
     }
 
-    /// Returns the common draft length with the greatest worth, and the tokens and picoseconds of the step with it.
-    /// Each request drafts up to its limit. On a tie the shorter length wins.
+    /// Returns the common draft length with the greatest worth, and the step's tokens and picoseconds with this length.
+    /// Each request drafts this length, or up to its limit if that is less. On a tie the shorter length wins.
     fn best_common_length(&self, batch: &BatchView, truth: &Truth, worth: Worth) -> (u32, f64, u64) {
         let mut cost = TrueCost::undrafted(batch, truth);
         let mut tokens = batch.len() as f64;

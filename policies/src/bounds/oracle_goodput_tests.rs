@@ -10,7 +10,7 @@ use proptest::prelude::*;
 /// Step overhead in ps, large enough to change choices.
 const OVERHEAD: u64 = 1_500_000_000;
 
-/// The true time of a step, from the shapes that the executor charges.
+/// The true time of a step with draft lengths `lens`, from the pass shapes that the executor charges.
 fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
     let deepest = lens.iter().copied().max().unwrap_or(0);
@@ -24,7 +24,7 @@ fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     }
 }
 
-/// Tokens, one bonus token a request included, and time of a step with some choice of lengths.
+/// The tokens (one bonus token a request included) and the time of a step with some choice of lengths.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     tokens: u64,
@@ -51,7 +51,8 @@ fn choose(form: Form, batch: &Batch, truth: &Truth) -> Vec<u32> {
     plan.draft_len
 }
 
-/// All vectors of lengths, each length from 0 to the request's run.
+/// All vectors of lengths. The length of each request goes from 0 to `run[i]`, the number of its drafts that will be
+/// accepted.
 fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {
     run.iter().fold(vec![Vec::new()], |vectors, &r| {
         let longer = |v: &Vec<u32>| (0..=r).map(|d| [v.as_slice(), &[d]].concat()).collect::<Vec<_>>();
@@ -59,7 +60,7 @@ fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {
     })
 }
 
-/// The accepted runs of a batch: `wanted`, cut to the limits.
+/// By request: the number of drafts that will be accepted. It is `wanted`, cut to the request's limit.
 fn runs(batch: &Batch, wanted: &[u32]) -> Vec<u32> {
     batch.limit.iter().zip(wanted).map(|(&l, &w)| l.min(w)).collect()
 }
@@ -82,8 +83,8 @@ fn with_truth<T>(belief: &Belief, run: &[u32], f: impl FnOnce(&Truth) -> T) -> T
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// The vector form equals an exhaustive search over all (d_i), exactly, for linear truths with chunks, gaps and
-    /// zero limits.
+    /// The vector form equals an exhaustive search over all vectors of lengths, exactly. The truths are linear. Batches
+    /// have prompt chunks, draft gaps and requests with limit 0.
     #[test]
     fn vector_form_equals_exhaustive_search(
         batch in any_batch(5, 4),
@@ -93,7 +94,8 @@ proptest! {
     ) {
         let mut belief = belief;
         if dear_gaps {
-            // Catch-up that costs as much as a target token merges the first tokens of a request into one segment.
+            // The draft model's catch-up costs as much as a target token here. This merges the first tokens of a
+            // request into one segment.
             belief.draft.gamma_s *= 30.0;
         }
         let run = runs(&batch, &wanted);
@@ -143,8 +145,9 @@ impl LatencyModel for Padded {
     }
 }
 
-/// On a staircase the vector form sees the steps: it fills padding that a smooth cost would charge for. It may miss the
-/// optimum. The test bounds how often and by how much against exhaustive search, so that a worse heuristic would fail.
+/// The time of a pass rises only at every eighth batched token. The vector form sees this: it fills padding that a
+/// smooth cost would charge for. It may miss the optimum. The test bounds how often and by how much against exhaustive
+/// search, so that a worse heuristic would fail.
 #[test]
 fn on_a_staircase_it_is_close_to_exhaustive_search() {
     let belief = CONTEXT.belief;

@@ -1,5 +1,5 @@
-//! `oracle-length`: drafts exactly the tokens that will be accepted. It ignores cost, so under load cheap policies can
-//! beat it. So it is no bound. It shows what perfect knowledge of acceptance alone is worth.
+//! `oracle-length`: drafts exactly the tokens that will be accepted. It ignores cost, so under load a policy that
+//! drafts less can beat it. Hence it is no bound. It shows what perfect knowledge of acceptance alone is worth.
 //!
 //! Source: docs/model.md 7.12 (`oracle-k` there), 12.
 

@@ -1,11 +1,12 @@
-//! The survival of draft tokens for a bound that knows the acceptance law and what a server has observed. Survival is
+//! The survival of draft tokens, for a bound that knows the acceptance law and what a server has observed. Survival is
 //! the probability that a token and all before it are accepted.
 //!
-//! A request's own acceptance rate is one of several hypotheses. Given the hypothesis, its bits (true where the draft
-//! at that position would be right) are a Markov chain ([`Law`]). A round shows its accepted bits and, if a token was
-//! rejected, one wrong bit. The filter updates the weight of each hypothesis, and the probability that the newest bit
-//! is right given the hypothesis. This is exact for a chain with a hidden constant rate. Confidences of drafted tokens
-//! are evidence as well, before and after the first rejected token.
+//! A request's own acceptance rate is unknown: it is one of several hypotheses. Each output position has a bit, which
+//! is true if a draft at that position would be right. Under one hypothesis the bits are a Markov chain ([`Law`]). A
+//! round shows the bits of its accepted drafts, all true, and one false bit if a draft was rejected. The filter updates
+//! the weight of each hypothesis and, for each hypothesis, the probability that the newest bit is true. This is exact
+//! for a chain with a hidden constant rate. The confidences of drafted tokens are evidence as well, before and after
+//! the first rejected token.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::acceptance::{Hidden, Law, RequestTruth};
@@ -15,7 +16,7 @@ use std::collections::VecDeque;
 /// Longest draft of a round, in tokens.
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
-/// What a bound knows of the requests that have not ended.
+/// For each request that has not ended, what a bound has concluded from its rounds so far.
 #[derive(Default)]
 pub(crate) struct Posteriors {
     slots: Slots,
@@ -24,22 +25,23 @@ pub(crate) struct Posteriors {
     scratch: Scratch,
 }
 
-/// What a bound knows of one request.
+/// What a bound has concluded about one request's acceptance rate and its newest token.
 #[derive(Default)]
 struct Posterior {
-    /// Probability of each hypothesis.
+    /// Probability of each hypothesis about the request's acceptance rate.
     weights: Vec<f64>,
-    /// By hypothesis: the probability that the bit at `position` is right.
+    /// By hypothesis: the probability that a draft at the output position `position` would be right.
     last_right: Vec<f64>,
-    /// The newest output position that the filter has passed.
+    /// Output position of the newest token that an observed round has emitted; 0 before the first round.
     position: u32,
-    /// Rounds that were proposed and not yet observed: output position of the first draft, and length.
+    /// Rounds that were proposed and not yet observed, as (output position of the first draft, number of drafts).
     proposed: VecDeque<(u32, u32)>,
     /// Rounds that were observed and have not updated the weights yet.
     observed: VecDeque<Round>,
 }
 
-/// The outcome of one request's round: the output position of its first draft, and numbers of tokens.
+/// The outcome of one request's round: the output position of its first draft, and how many tokens were drafted,
+/// verified and accepted.
 #[derive(Clone, Copy)]
 struct Round {
     start: u32,
@@ -50,19 +52,22 @@ struct Round {
 
 #[derive(Default)]
 struct Scratch {
-    /// By hypothesis: as in [`Posterior`], but moved on to the round at hand.
+    /// By hypothesis: a copy of the request's [`Posterior`] values, moved on to the output position before the round at
+    /// hand.
     weights: Vec<f64>,
     last_right: Vec<f64>,
 }
 
 impl Posteriors {
-    /// Stores a step's outcome. The request's next call of [`survival`](Posteriors::survival) takes it in.
+    /// Stores the outcomes of a step's requests. The next call of [`survival`](Posteriors::survival) for a request uses
+    /// its outcome.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         for (i, &id) in outcome.ids.iter().enumerate() {
             let Some(slot) = self.slots.get(id) else { continue };
             let (drafted, verified, accepted) = (outcome.drafted[i], outcome.verified[i], outcome.accepted[i]);
             let posterior = &mut self.requests[slot];
-            // A proposal that was lost (its request was preempted) has no outcome.
+            // A proposal whose length differs from the drafted length was lost: its request was preempted. It has no
+            // outcome and is dropped.
             while let Some((start, len)) = posterior.proposed.pop_front() {
                 if len == drafted {
                     posterior.observed.push_back(Round { start, drafted, verified, accepted });
@@ -85,8 +90,9 @@ impl Posteriors {
     }
 
     /// Writes into `out` the probability that each of the first `out.len()` tokens of the round from output position
-    /// `start` is accepted together with all before it. With `confidences`, the confidences of all these tokens are
-    /// known. Before that, the outcomes stored since the last call update what is known of the request.
+    /// `start` is accepted together with all tokens before it. `confidences`: the bound also knows the confidences of
+    /// all these tokens. First, the outcomes that [`observe`](Posteriors::observe) stored since the last call update
+    /// what the bound has concluded about the request.
     pub fn survival(
         &mut self,
         hidden: Hidden,
@@ -127,8 +133,8 @@ impl Posteriors {
 impl Posterior {
     fn begin(&mut self, law: &dyn Law, request: RequestTruth) {
         law.prior(request, &mut self.weights);
-        // Position 0 comes from the prefill, and no bit precedes it. Its bit is right with the chain's long-run
-        // probability.
+        // The token at position 0 comes from the prefill, and no position precedes it. A draft there counts as right
+        // with the chain's long-run probability.
         let stationary = |h: usize| {
             let [wrong, right] = [false, true].map(|before| law.right_after(request, h, 0, 0, before));
             wrong / (1.0 - right + wrong).max(1e-12)
@@ -140,7 +146,7 @@ impl Posterior {
         self.observed.clear();
     }
 
-    /// Updates the hypotheses with the outcome of a round.
+    /// Updates the weights of the hypotheses and `last_right` with the outcome of a round.
     fn take_in(&mut self, law: &dyn Law, hidden: Hidden, request: RequestTruth, round: Round) {
         for position in self.position + 1..round.start {
             pass_unknown(law, request, position, &mut self.last_right);
@@ -157,19 +163,19 @@ impl Posterior {
                 *weight *= chain.next();
                 chain.was(true);
             }
-            // The position after the accepted tokens holds the target's own token. Its bit is known only if a draft was
-            // rejected there.
+            // The position after the accepted tokens holds the target's own token. A draft there is known to be wrong
+            // if one was rejected there. Else it is unknown whether a draft would be right.
             let mut right = chain.next();
             if round.accepted == 0 {
-                // If prompt lookup proposes nothing, the token at this position counts as wrong.
+                // Prompt lookup may propose no token at this position. That counts as a wrong token.
                 right = given_proposal(law, right, hidden.proposes(request.id, round.start));
             }
             if rejected {
                 *weight *= 1.0 - right;
             }
             *last = if rejected { 0.0 } else { right };
-            // Drafts after a rejected token count as wrong tokens. Drafts that were not verified may be right or wrong,
-            // if none before them was rejected.
+            // Only the confidences of the first `decided` drafts are evidence. After a rejected draft all later drafts
+            // count as wrong. Without a rejection, drafts that were not verified may be right or wrong.
             let decided = if rejected { round.drafted } else { round.accepted };
             for depth in 0..decided {
                 if let Some(z) = seen[depth as usize] {
@@ -187,7 +193,8 @@ impl Posterior {
     }
 }
 
-/// The probability that the first token of a round is right, given whether prompt lookup proposes a token there.
+/// The probability that the first draft of a round is right, once it is known whether prompt lookup `proposes` a token
+/// there. `right` is the probability without this knowledge. Returns 0 if prompt lookup proposes no token.
 fn given_proposal(law: &dyn Law, right: f64, proposes: bool) -> f64 {
     match proposes {
         true => right / (right + (1.0 - right) * law.proposes_if_wrong()).max(1e-300),
@@ -195,21 +202,22 @@ fn given_proposal(law: &dyn Law, right: f64, proposes: bool) -> f64 {
     }
 }
 
-/// Moves `last_right` on by one position, whose bit stays unknown.
+/// Moves `last_right` on to the output position `position`, where it is unknown whether a draft would be right.
 fn pass_unknown(law: &dyn Law, request: RequestTruth, position: u32, last_right: &mut [f64]) {
     for (h, last) in last_right.iter_mut().enumerate() {
         *last = Chain::new(law, request, h, position, *last).next();
     }
 }
 
-/// A walk over the bits of a round, position by position, under one hypothesis.
+/// Walks over the output positions of a round under one hypothesis, and gives the probability that a draft is right at
+/// each.
 struct Chain<'a> {
     law: &'a dyn Law,
     request: RequestTruth,
     hypothesis: usize,
     start: u32,
     depth: u32,
-    /// Probability that the bit of the position before is right.
+    /// Probability that a draft at the position before is right; 0 or 1 if this is known.
     before: f64,
 }
 
@@ -218,7 +226,7 @@ impl<'a> Chain<'a> {
         Chain { law, request, hypothesis, start, depth: 0, before }
     }
 
-    /// The probability that the next bit is right.
+    /// The probability that a draft at the present position is right.
     fn next(&self) -> f64 {
         let right =
             |before| self.law.right_after(self.request, self.hypothesis, self.start + self.depth, self.depth, before);
@@ -229,15 +237,15 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Moves on to the next position, given the bit of this one.
+    /// Moves on to the next position. `right` says whether the draft at the present position is right.
     fn was(&mut self, right: bool) {
         self.before = f64::from(u8::from(right));
         self.depth += 1;
     }
 }
 
-/// The probability density of `z`, the evidence of a token's confidence, given the hypothesis `h` and whether the token
-/// is right; up to a factor that all hypotheses share.
+/// The probability density of `z`, the evidence that a token's confidence gives, under the hypothesis `h` for a token
+/// that is right or wrong (`right`). A factor that all hypotheses share is left out.
 fn density(law: &dyn Law, request: RequestTruth, h: usize, start: u32, depth: u32, z: f64, right: bool) -> f64 {
     let (mean, sd) = law.evidence_spread(request, h, start + depth, depth);
     let rate = law.confidence_rate(request, h, start + depth, depth).clamp(1e-9, 1.0 - 1e-9);
@@ -246,7 +254,8 @@ fn density(law: &dyn Law, request: RequestTruth, h: usize, start: u32, depth: u3
     prior * if right { sure / rate } else { (1.0 - sure) / (1.0 - rate) }
 }
 
-/// The survival of a round's tokens, given the hypotheses and the evidence of tokens where there is any.
+/// Writes into `out` the survival of a round's tokens. `seen`: the evidence of each token's confidence, `None` where it
+/// is unknown.
 fn survival_given(
     law: &dyn Law,
     request: RequestTruth,
@@ -261,7 +270,7 @@ fn survival_given(
         return;
     }
     let mut total = 0.0;
-    // By number of accepted tokens: the weight of that outcome.
+    // By number of accepted tokens: the probability of this outcome, not yet divided by the sum of all.
     let mut ends = [0.0; DEPTHS + 1];
     let informed = seen.iter().any(Option::is_some);
     for (h, &weight) in now.weights.iter().enumerate() {
@@ -269,7 +278,8 @@ fn survival_given(
             continue;
         }
         let mut chain = Chain::new(law, request, h, start, now.last_right[h]);
-        // Relative densities of a token's evidence if it is wrong, and if it is right.
+        // By depth: the relative density of the token's evidence if the token is wrong, and if it is right; 1 without
+        // evidence.
         let mut wrong = [1.0; DEPTHS];
         let mut right = [1.0; DEPTHS];
         if informed {
@@ -280,7 +290,8 @@ fn survival_given(
                 }
             }
         }
-        // By number r of accepted tokens: the density of the evidence of all later tokens, which count as wrong.
+        // By number r of accepted tokens: the density of the evidence of all tokens from the first wrong one on, which
+        // all count as wrong.
         let mut behind = [1.0; DEPTHS + 1];
         for depth in (0..len).rev() {
             behind[depth] = behind[depth + 1] * wrong[depth];

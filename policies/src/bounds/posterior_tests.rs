@@ -1,4 +1,5 @@
-//! Tests of [`super`]: survival is calibrated for every source that has a law, and equals a sum over all bits.
+//! Tests of [`super`]: survival is calibrated for every source that has a law, and equals a sum over all cases of right
+//! and wrong drafts.
 
 use super::*;
 use crate::testing::outcome;
@@ -122,11 +123,11 @@ fn more_knowledge_predicts_better() {
 }
 
 /// After three rounds of a request with a hidden rate, the survival of the next two tokens equals a second computation:
-/// a sum over all rates and all unknown bits.
+/// a sum over all rates, and over right and wrong at each output position where that is unknown.
 #[test]
 fn the_filter_equals_a_sum_over_all_bits() {
     let mixture = Mixture { all: Beta { a: 2.0, b: 3.0 }, categories: Default::default(), autocorrelation: 0.4 };
-    // No confidence carries information, so that only bits count.
+    // Confidences carry no information here, so that only accepted and rejected drafts count.
     let blank = Confidence { misfit: Misfit { scale: 0.0, shift: 0.0 }, ..Confidence::default() };
     let source = source(Rates::Mixture(mixture), blank);
     let law = source.law().expect("a mixture has a law");

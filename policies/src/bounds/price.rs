@@ -1,9 +1,9 @@
 //! The price of time: in each step a bound takes the choice with the most tokens − price × time.
 //!
-//! The step's own ratio of tokens to time is the best myopic choice. It is not the best choice for a whole run: a step
-//! that a prompt makes slow has a low ratio, so drafts look cheap just when time is dear. A price in units of the rate
-//! that the batch could have without prompts, or of the tokens that all requests in the system wait for, does better
-//! there (docs/model.md 12).
+//! The step's own ratio of tokens to time is the best myopic choice. It is not the best choice for a whole run: a
+//! prompt makes a step slow and its ratio low, so drafts look cheap although every request waits longer. Two other
+//! prices do better in such runs (docs/model.md 12). One is in units of the rate that the batch could have without
+//! prompts. The other is in units of the tokens that all requests in the system lose by waiting.
 
 use crate::definition::{BadParameter, Check};
 use foretoken_sim::{BatchView, ChunkTotals, StepOutcome};
@@ -63,16 +63,16 @@ impl Worth {
     }
 }
 
-/// The mean rate of a decode request over all steps so far, tokens a second.
+/// The mean rate of one decode request over all steps so far, tokens a second.
 #[derive(Debug, Default)]
 pub(crate) struct RequestRate {
     tokens: f64,
-    /// Seconds of all steps, each times its number of decode requests.
+    /// Sum over all steps of the step's seconds times its number of decode requests.
     request_s: f64,
 }
 
 impl RequestRate {
-    /// Adds a step's outcome.
+    /// Adds the tokens and the time of a step's decode requests.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let accepted: u32 = outcome.accepted.iter().sum();
         self.tokens += (outcome.ids.len() as f64) + f64::from(accepted);
@@ -80,8 +80,8 @@ impl RequestRate {
     }
 
     /// How to compare choices in a step, by `price`. `decode_rate` gives the most tokens a second without the step's
-    /// prompts. Before the first outcome the rate of a request is unknown, and a price that needs it is replaced by the
-    /// step's own ratio.
+    /// prompts. `System` and `Batch` prices need the rate of a request, which is unknown before the first outcome.
+    /// Until then, choices are compared by their tokens a second.
     pub fn worth(&self, price: Price, batch: &BatchView, decode_rate: impl FnOnce() -> f64) -> Worth {
         let requests = |n: f64, factor: f64| match self.request_s > 0.0 {
             true => Worth::Priced(factor * n * self.tokens / self.request_s),

@@ -52,7 +52,8 @@ impl Definition for Random {
     }
 }
 
-/// The running policy. Draws are keyed by step (and request), so it has no state.
+/// The running policy. A draw depends only on the seed, the step and (for `per_request`) the request, so there is no
+/// state.
 struct Running {
     per_request: bool,
     longest: u32,

@@ -1,4 +1,5 @@
-//! Tests of [`super`]: what policies say about their beliefs is what they do, and what a wrapper refuses.
+//! Tests of [`super`]: a policy's decisions depend on a belief exactly if the policy declares it, and a wrapper refuses
+//! policies without the belief.
 
 use super::*;
 use crate::shared::belief::Belief;
@@ -10,7 +11,8 @@ fn policy(json: &str) -> PolicySpec {
     serde_json::from_str(json).expect("a policy")
 }
 
-/// The policies that a server can run.
+/// The policies that a server can run: no oracles, no policies that see hidden truth, and none that run the engine
+/// without a policy.
 fn servers() -> impl Iterator<Item = PolicySpec> {
     PolicySpec::all()
         .into_iter()
@@ -45,9 +47,9 @@ fn confidences_are_believed_where_they_are_read() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// A policy decides otherwise under another cost if, and only if, it says that it believes costs. Two policies use
-/// costs in a state that these steps do not bring about: `adaserve-like` for a request that is behind its TPOT limit by
-/// the clock, `nightjar-like` when it starts to draft again.
+/// The decisions of a policy change with the cost that it believes if, and only if, the policy declares a belief about
+/// costs. Two policies use costs only in a state that these steps do not bring about: `adaserve-like` for a request
+/// that is behind its TPOT limit by the clock, `nightjar-like` when it starts to draft again.
 #[test]
 fn costs_are_believed_where_they_change_decisions() {
     let model = |delta_s: f64, gamma_s: f64| Coefficients { alpha_s: 1e-8, gamma_s, delta_s };
@@ -68,7 +70,8 @@ fn costs_are_believed_where_they_change_decisions() {
     assert_eq!(wrong, ["adaserve-like", "nightjar-like"]);
 }
 
-/// A policy takes the requests' own rates if, and only if, it says that it believes a rate.
+/// The decisions of a policy change with the requests' own rates if, and only if, the policy declares a belief about
+/// rates.
 #[test]
 fn rates_are_believed_where_they_change_decisions() {
     let rates = |rate: f64| -> Arc<[f64]> { vec![rate; 64].into() };

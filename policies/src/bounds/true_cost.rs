@@ -1,5 +1,6 @@
-//! The true time of a step, updated token by token. Bounds compare choices by it. Only they can, because it needs a
-//! [`Truth`]. Its shapes must equal those the executor charges ([`foretoken_sim::shape`]).
+//! The true time of a step, updated as draft tokens are added one by one. Bounds compare choices by this time. No other
+//! policy can, because it needs the hidden [`Truth`]. The shapes must equal the shapes that the executor charges
+//! ([`foretoken_sim::shape`]).
 
 use foretoken_sim::host::HostStep;
 use foretoken_sim::{BatchView, ContextReads, Drafting, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};
@@ -11,11 +12,12 @@ const DEPTHS: usize = MAX_SPEC_LEN as usize;
 pub(crate) struct TrueCost<'a> {
     batch: &'a BatchView<'a>,
     truth: &'a Truth<'a>,
-    /// The shape that the draft runs without any draft token. If there are drafts, it is part of draft pass 1.
+    /// The work of the draft model in a step without draft tokens; `None` if it then does no work. With draft tokens,
+    /// this work is part of draft pass 1.
     idle: Option<PassShape>,
     idle_time: Time,
-    /// Shape and time of each draft pass by depth; zero for depths without drafts. The one pass of a parallel draft is
-    /// the first.
+    /// By depth: shape and time of the draft pass; zero for depths without drafts. A parallel draft has a single pass,
+    /// which is stored as the first.
     passes: [PassShape; DEPTHS],
     times: [Time; DEPTHS],
     /// Sum of `times`.
@@ -42,8 +44,8 @@ impl<'a> TrueCost<'a> {
         }
     }
 
-    /// Adds the draft token of request `i` at `depth` (from 1) to the draft pass and to verification. The tokens before
-    /// must have been added.
+    /// Adds the draft token of request `i` at `depth` (from 1) to the draft pass and to verification. The request's
+    /// tokens at smaller depths must have been added before.
     pub fn add(&mut self, i: usize, depth: u32) {
         let parallel = self.truth.drafting == Drafting::Parallel;
         let slot = if parallel { 0 } else { depth as usize - 1 };
@@ -59,7 +61,7 @@ impl<'a> TrueCost<'a> {
         self.verify_time = self.truth.target.pass(self.verify);
     }
 
-    /// Returns the true time of the step.
+    /// Returns the true time of the step: the overhead, the host's time, and the time of the draft and verify passes.
     pub fn time(&self) -> Time {
         let drafted = self.passes[0].batched > 0;
         let decodes = self.batch.len() as u64;
@@ -84,15 +86,16 @@ fn plus(a: PassShape, b: PassShape) -> PassShape {
     }
 }
 
-/// The shape that the draft token of request `i` at `depth` adds to its draft pass. The first token brings the
-/// request's catch-up, unless the engine runs the catch-up of the whole batch in every step.
+/// The shape that the draft token of request `i` at `depth` adds to its draft pass. At depth 1 the shape includes the
+/// request's catch-up (context tokens that the draft model skipped), unless the engine runs the catch-up of the whole
+/// batch in every step.
 pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Drafting) -> PassShape {
     let c = u64::from(batch.context[i]);
     let before = c + u64::from(depth) - 1;
     // A parallel draft is one pass, which reads the context once, with the first token.
     let context = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
-    // A pass counts each request once. A parallel draft counts it with its first token. A request whose catch-up is in
-    // the idle pass is counted there already.
+    // A pass counts each request once. A parallel draft counts the request with its first token. If the request's
+    // catch-up is in the idle pass, that pass has counted the request already.
     let first = drafting != Drafting::Parallel || depth == 1;
     let idle_has_it = depth == 1 && batch.always_extend && batch.draft_gap[i] > 0;
     let requests = u64::from(first && !idle_has_it);
@@ -115,9 +118,9 @@ pub(crate) fn verify_token(batch: &BatchView, i: usize, depth: u32, reads: Conte
     PassShape { requests: 0, batched: 1, context, pairs: position + 1 }
 }
 
-/// A latency model's cost of one more batched token, of one more context token and of one more query-key pair, in
-/// picoseconds. Exact for a linear model. For other models it is the slope from the given work to twice that work.
-/// Never negative.
+/// What a latency model charges for one more batched token, for one more context token and for one more query-key pair,
+/// in picoseconds. Exact for a linear model. For other models it is the mean slope from the given shape to twice its
+/// work. Never negative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slopes {
     batched: f64,

@@ -3,8 +3,8 @@
 //!
 //! Source: AdaEDL (arXiv 2410.18351), in the batched form of the only public serving implementation, `AdaEDLScheduler`
 //! in samsungsds-research-paper/DSDE (`vllm/spec_decode/dynamic_scheduler.py`, `draft_model_runner.py`); restated in
-//! docs/model.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request. After `k_min` passes the
-//! draft loop stops for all requests as soon as one bound falls below its λ.
+//! docs/model.md 7.5. Each request has its own bound 1 − √(γ · H), where H is the entropy, and its own threshold λ.
+//! After `k_min` passes the draft loop stops for all requests as soon as the bound of one request falls below its λ.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
@@ -91,7 +91,7 @@ impl Definition for Adaedl {
     }
 }
 
-/// What adapts for a request: the average acceptance rate and λ.
+/// The values that adapt for a request: its average acceptance rate and its threshold λ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Adapted {
     acceptance: f64,
@@ -110,7 +110,9 @@ impl Running {
         Adapted { acceptance: 0.0, lambda: self.rule.initial_lambda }
     }
 
-    /// Returns the state of a request after a verification of `drafted` tokens with `accepted` accepted.
+    /// Returns the state of a request after a step that verified `drafted` of its tokens and accepted `accepted`. λ
+    /// rises if the average acceptance rate is below `alpha`. λ falls if the average is above `alpha` and `k_max`
+    /// drafts were accepted.
     fn learn(&self, known: Adapted, drafted: u32, accepted: u32) -> Adapted {
         let r = &self.rule;
         let rate = f64::from(accepted) / f64::from(drafted);
@@ -143,8 +145,8 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// After at least `k_min` passes: stops the drafting of the whole batch if the bound of one request's newest token
-    /// is below its λ. That token is kept.
+    /// After at least `k_min` passes: stops the drafting of the whole batch if, for one request, the bound of its
+    /// newest token is below its λ. That token is kept.
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
         if drafts.passes < self.rule.k_min {
             return Continue::Yes;
@@ -191,14 +193,14 @@ mod tests {
             assert!((a.acceptance - acceptance).abs() < 1e-12 && (a.lambda - lambda).abs() < 1e-12, "{a:?}");
         };
         let mut known = p.fresh();
-        // The average starts at 0, so the first steps push λ up whatever is accepted.
+        // The average starts at 0, so λ rises in the first steps even if all drafts are accepted.
         known = p.learn(known, 4, 4);
         close(known, 0.5, 0.501);
         known = p.learn(known, 4, 4);
         close(known, 0.75, 0.502);
         known = p.learn(known, 4, 4);
         close(known, 0.875, 0.503);
-        // Above the target rate, λ falls only if a draft of the longest length was fully accepted.
+        // If the average is above the target rate, λ falls only after `k_max` accepted drafts.
         known = p.learn(known, 4, 4);
         close(known, 0.9375, 0.502);
         known = p.learn(known, 2, 2);
@@ -207,7 +209,8 @@ mod tests {
         close(known, 0.609375, 0.503);
     }
 
-    /// One unsure request ends the draft for all, and its last token is kept. Each request has its own λ.
+    /// One request with a low bound ends drafting for the whole batch. The token with the low bound is kept. Each
+    /// request has its own λ.
     #[test]
     fn any_request_stops_the_batch() {
         let mut run = Run::of(&Adaedl::default(), &CONTEXT);

@@ -1,19 +1,19 @@
-//! `dsde`: a length for each request, from how large the divergence between draft and target was in the last steps and
-//! how steady it was. A common cap limits the longest lengths.
+//! `dsde`: a length for each request, from the divergences between draft and target in its last steps: from their size
+//! and from how much they vary. A common cap limits the longest lengths.
 //!
 //! Source: DSDE (arXiv 2509.01083), `KLScheduler` and `coordinate_batch_k` in samsungsds-research-paper/DSDE
 //! (`vllm/spec_decode/dynamic_scheduler.py`, `spec_decode_worker.py`, defaults from `vllm/config.py`); restated in
-//! docs/model.md 7.6. After each verification, with x = WVIR · SF:
+//! docs/model.md 7.6. After each verification the policy sets a request's next length k from x = WVIR · SF:
 //!
-//! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of a request's divergences over
-//!   the variance of its whole history. Newer divergences weigh more. WVIR is 20 if the history hardly varies, 0 with
-//!   fewer than two divergences.
-//! - SF = exp(2 · mean divergence of the step / temperature) − 1; a temperature of 0 is left out.
-//! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min, and at most the mean of the batch's lengths, rounded
-//!   up.
+//! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of the request's divergences
+//!   divided by the variance of its whole history. Newer divergences weigh more. WVIR is 20 if the history hardly
+//!   varies, and 0 with fewer than two divergences.
+//! - SF = exp(2 · mean divergence of the request in the step / temperature) − 1; a temperature of 0 is left out.
+//! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min. The cap on k is the mean of the batch's lengths,
+//!   rounded up.
 //!
-//! A new request doubles its length on full acceptance until its history is full. The history then fixes its k_max and
-//! k_min.
+//! A new request doubles its length on full acceptance until its history is full. The history then fixes the request's
+//! k_max and k_min.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::slots::Slots;
@@ -108,7 +108,7 @@ impl Definition for Dsde {
     }
 }
 
-/// The state of a request.
+/// The state of a request: its next draft length, its bounds, and what its history needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RequestState {
     /// Next draft length.
@@ -131,14 +131,14 @@ struct Running {
     slots: Slots,
     /// State of each request, by slot.
     states: Vec<RequestState>,
-    /// `history` divergences per slot, each as a ring.
+    /// The last divergences of the request in each slot: `history` values a slot, written as a ring.
     history: Vec<f64>,
     /// Weights of a full history, oldest first.
     weights: Vec<f64>,
     /// Buffer for one request's history, oldest first.
     ordered: Vec<f64>,
-    /// For each request of the outcome that drafted: its slot, its mean divergence, and its length before the cap (0
-    /// during the warm-up).
+    /// For each request of the outcome with verified drafts: its slot, its mean divergence in nats, and its next length
+    /// before the cap (0 during the warm-up).
     step: Vec<(usize, f64, u32)>,
 }
 
@@ -181,8 +181,8 @@ impl Running {
         self.ordered.extend_from_slice(&ring[..start]);
     }
 
-    /// The next length of slot `place`, before the cap, after a step with mean divergence `mean`, in nats. Fills
-    /// `ordered`.
+    /// Returns the next draft length of the request in slot `place`, before the cap. `mean` is its mean divergence in
+    /// this step, in nats. Fills `ordered`.
     fn length(&mut self, place: usize, mean: f64, (k_min, k_max): (u32, u32)) -> u32 {
         self.order(place);
         let wvir = variance_ratio(&self.ordered, &self.weights, self.rule.short_window);
@@ -196,8 +196,9 @@ impl Running {
         }
     }
 
-    /// Adds a step of the warm-up: collects the most drafts accepted and the divergences. Doubles the length on full
-    /// acceptance, up to k_max, else keeps it, but at least k_min.
+    /// Adds a step to the warm-up of the request in slot `place`. Stores the most drafts accepted so far and sums the
+    /// divergences `newest`. If all drafts were accepted, the length doubles, up to `k_max`. Else it stays, but is at
+    /// least `k_min`.
     fn warm_up(&mut self, place: usize, accepted: u32, newest: impl Iterator<Item = f64>) {
         let state = &mut self.states[place];
         state.most_accepted = state.most_accepted.max(accepted);
@@ -212,7 +213,8 @@ impl Running {
         };
     }
 
-    /// The bounds (k_min, k_max) that follow from a request's warm-up; the settings' if it collected nothing.
+    /// Returns the bounds (k_min, k_max) that follow from a request's warm-up, or the bounds of the settings if the
+    /// warm-up collected nothing.
     fn bounds(&self, state: &RequestState) -> (u32, u32) {
         let (least, most) = (self.rule.k_min, self.rule.k_max);
         if state.most_accepted == 0 && state.samples == 0 {
@@ -270,7 +272,7 @@ impl SpecPolicy for Running {
             let mean = (0..positions).map(&nats).sum::<f64>() / positions as f64;
             let mut length = 0;
             match state.bounds {
-                // The cap is the mean over the requests whose warm-up had ended before this step.
+                // The cap is the mean length of the requests whose warm-up had ended before this step.
                 Some(bounds) => {
                     length = self.length(place, mean, bounds);
                     uncapped_sum += length;
@@ -303,8 +305,9 @@ impl SpecPolicy for Running {
     }
 }
 
-/// WVIR: the weighted variance of the newest 1/`short_window` of `values` over that of all; 0 for fewer than two
-/// values, 20 if all hardly vary. Both slices end with the newest value; `weights` may be longer.
+/// WVIR: the weighted variance of the newest 1/`short_window` of `values`, divided by the weighted variance of all
+/// `values`. 0 for fewer than two values, 20 if all of them hardly vary. Both slices end with the newest value;
+/// `weights` may be longer.
 fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
     let n = values.len();
     if n < 2 {

@@ -53,8 +53,8 @@ fn a_new_request_doubles_on_full_acceptance() {
     feed(&mut p, &[(3, 4, 4, vec![0.1; 4]), (5, 0, 0, vec![])]);
     feed(&mut p, &[(3, 8, 8, vec![0.1; 8])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
-    // The request's limit cuts the draft to 3 tokens. All are accepted, but that is less than the length of 8, which
-    // stays.
+    // The request's limit cuts the draft to 3 tokens. All 3 are accepted, but 3 is less than the request's length of 8,
+    // so the length stays 8.
     feed(&mut p, &[(3, 3, 3, vec![0.1; 3])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
 }
@@ -101,7 +101,7 @@ fn a_steady_history_counts_as_unsteady_and_the_cap_is_the_mean() {
     // k_max = round(5 · 1.5) = 8 (7.5 rounds to even), k_min = 1, so the length is ⌈7 · 0.596 + 1⌉ = 6.
     assert_eq!(p.states[0].bounds, Some((1, 8)));
     assert_eq!(lengths(&mut p, &[0, 1]), [6, 6]);
-    // Request 1 now diverges: its length falls to 1, and that of request 0 to the mean ⌈(6 + 1) / 2⌉.
+    // Request 1 now diverges: its length falls to 1. The length of request 0 falls to the mean, ⌈(6 + 1) / 2⌉ = 4.
     let far = vec![0.5, 3.0, 0.1, 2.0, 4.0];
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, far.clone())]);
     assert_eq!(lengths(&mut p, &[0, 1]), [4, 1]);

@@ -1,5 +1,6 @@
-//! `hf-dynamic`: assisted generation in Hugging Face transformers. Each request drafts up to its own length until a
-//! token's confidence falls below its own threshold. The length may follow a heuristic, and the threshold tunes itself.
+//! `hf-dynamic`: assisted generation in Hugging Face transformers. Each request has its own draft length and its own
+//! confidence threshold. It drafts up to that length, or until the confidence of a token falls below the threshold. The
+//! length may follow a heuristic, and the threshold tunes itself.
 //!
 //! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a and the defaults of its generation
 //! configuration (docs/model.md 5.1). transformers does this for one request at a time; here every request of a batch
@@ -121,12 +122,12 @@ struct Assistants {
     params: HfDynamic,
     longest: u32,
     slots: Slots,
-    /// The generators by slot.
+    /// The generators of the requests, by slot.
     generators: Vec<Generator>,
     /// Length and threshold with which a new request starts.
     first_len: u32,
     first_threshold: f64,
-    /// Slots of the requests of the batch in progress.
+    /// The slot of each request of the batch in progress.
     batch: Vec<usize>,
 }
 
@@ -200,7 +201,7 @@ impl SpecPolicy for Assistants {
                 self.first_len = generator.len;
             }
             if self.params.has_threshold() && self.params.tuning {
-                // The target does not judge drafts after the first mismatch.
+                // The target does not judge drafts after the first rejected one, so these give no samples.
                 for j in 0..drafted.min(accepted + 1) {
                     generator.samples.add(outcome.drafts.confidence(i, j as usize), j < accepted);
                 }
@@ -247,12 +248,13 @@ mod tests {
         let mut lens = |batch: &Batch, accepted: &[u32]| run.step(batch, |_, _| 0.01, accepted).draft_len;
         assert_eq!(lens(&batch, &[5, 4]), [5, 5]);
         assert_eq!(lens(&batch, &[7, 0]), [7, 4]);
-        // The length is 9 but 8 are drafted. All 8 match, and the length goes on growing.
+        // The length of request 0 is 9, but its limit cuts the draft to 8. All 8 match, so the length grows further.
         assert_eq!(lens(&batch, &[8, 0]), [8, 3]);
         for expected in [2, 1, 1] {
             assert_eq!(lens(&batch, &[0, 0])[1], expected);
         }
-        // The length is 11 − 3 = 8. A new request starts from the last request's length.
+        // The length of request 0 fell by one in each of three steps: 11 − 3 = 8. A new request starts from the length
+        // of the request that was observed last.
         batch.ids = vec![0, 7];
         assert_eq!(lens(&batch, &[0, 0]), [8, 1]);
         let transient =

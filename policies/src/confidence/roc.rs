@@ -2,9 +2,10 @@
 //! confidences against matches.
 //!
 //! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a, `update_candidate_strategy`
-//! (docs/model.md 5.1), which calls scikit-learn's `roc_curve`. `roc_curve` starts at an infinite threshold, whose cost
-//! of 3 is never the least, since the lowest threshold costs 1. It also drops points between equal steps, which cannot
-//! be the first minimum. Costs are compared exactly, as integers, so that no rounding breaks ties.
+//! (docs/model.md 5.1), which calls scikit-learn's `roc_curve`. `roc_curve` starts at an infinite threshold. That point
+//! costs 3 and is never the least, since the lowest threshold costs 1. `roc_curve` also drops points on a straight line
+//! between their neighbours. Such a point cannot be the first minimum. Costs are compared exactly, as integers, so that
+//! no rounding breaks ties.
 
 /// Fewest samples from which a threshold is tuned.
 const MIN_SAMPLES: u64 = 6;
@@ -77,14 +78,14 @@ impl Samples {
         }
     }
 
-    /// The tuned threshold; on a tie the highest. `None` before there are enough samples, or without samples of both
-    /// kinds.
+    /// The tuned threshold, that is, the confidence with the least FPR + 3·FNR; on a tie the highest. `None` with fewer
+    /// than [`MIN_SAMPLES`] samples, or if all samples or none of them matched.
     pub(crate) fn best_threshold(&self) -> Option<f64> {
         if self.matched + self.missed < MIN_SAMPLES || self.matched == 0 || self.missed == 0 {
             return None;
         }
-        // Of the samples, P matched and N did not. FPR + 3·FNR, times P·N, is least if 3·N·hits − P·false alarms is
-        // greatest.
+        // Let P samples have matched and N not. A threshold accepts some of both: hits and false alarms. FPR + 3·FNR,
+        // times P·N, is least where 3·N·hits − P·false alarms is greatest.
         let (hit, false_alarm) = (3 * self.missed as i64, self.matched as i64);
         // The last point of each block is a point of the curve, so the best score is at least the greatest score at a
         // block's end.
@@ -97,7 +98,8 @@ impl Samples {
         let mut before = 0;
         let mut best = (i64::MIN, 0.0);
         for block in &self.blocks {
-            // The scores in the block are at most the score if all its hits came before its false alarms.
+            // The scores in the block are at most the score that would result if all its hits came before its false
+            // alarms.
             if before + hit * block.matched >= least {
                 let mut score = before;
                 for p in &block.points {
@@ -143,7 +145,7 @@ mod tests {
         );
     }
 
-    /// scikit-learn's `roc_curve` with `drop_intermediate`, then numpy's argmin, written out.
+    /// A direct implementation: scikit-learn's `roc_curve` with `drop_intermediate`, then numpy's argmin.
     fn plain(samples: &[(f64, bool)]) -> f64 {
         let mut thresholds: Vec<f64> = samples.iter().map(|s| s.0).collect();
         thresholds.sort_by(|a, b| b.total_cmp(a));

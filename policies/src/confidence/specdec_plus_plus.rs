@@ -1,9 +1,10 @@
 //! `specdec-plus-plus`: drafts until it is likely that some draft token will be rejected.
 //!
 //! Source: SpecDec++ (arXiv 2405.19715): in a Markov decision process with constant costs the best rule stops when the
-//! probability of a rejection exceeds a threshold. The code, Kaffaljidhmah2/SpecDec_pp `hf_generation.py`, multiplies
-//! the acceptance probabilities of the tokens before the newest one, as its head sees a token one pass after it was
-//! drafted, and keeps the length within bounds. The repository's command has threshold 0.3 and bounds 2 and 20.
+//! probability of a rejection exceeds a threshold. The code is Kaffaljidhmah2/SpecDec_pp `hf_generation.py`. It
+//! multiplies the acceptance probabilities of the tokens before the newest one, because its acceptance head sees a
+//! token one pass after the token was drafted. It keeps the draft length within bounds. The repository's command has
+//! threshold 0.3 and bounds 2 and 20.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
@@ -69,7 +70,7 @@ impl Definition for SpecdecPlusPlus {
 /// The running policy. The fields after `rule` belong to the step in progress.
 struct Running {
     rule: SpecdecPlusPlus,
-    /// Number of draft passes already read.
+    /// Number of draft passes of this step whose confidences were read.
     passes: u32,
     rows: Vec<Row>,
 }
@@ -85,8 +86,8 @@ struct Row {
 }
 
 impl Running {
-    /// Reads the confidences of the draft passes that ran since the last call, and ends the rows at which the rule
-    /// stops.
+    /// Reads the confidences of the draft passes that ran since the last call. Marks a request as ended at the pass
+    /// after which the rule stops its draft.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;
@@ -128,7 +129,8 @@ impl SpecPolicy for Running {
         if self.rows.iter().all(|row| row.ended) { Continue::Stop } else { Continue::Yes }
     }
 
-    /// A draft made in one pass cannot stop early. Tokens that the rule would not have drafted are then not verified.
+    /// Verifies only the tokens that the rule would have drafted. This matters for a drafter that makes all tokens in
+    /// one pass and so cannot stop early.
     fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
         self.take_in(drafts);
         for (verify, row) in drafts.verify_len.iter_mut().zip(&self.rows) {

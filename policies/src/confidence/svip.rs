@@ -95,7 +95,8 @@ impl SpecPolicy for Running {
         self.drafting = self.limit.iter().filter(|&&l| l > 0).count();
     }
 
-    /// Stops each request whose newest entropy is too high. The newest token is kept.
+    /// Stops each request whose newest token has an entropy above the limit `most_nats`. That token is kept. Ends the
+    /// draft loop once all requests have stopped.
     fn keep_drafting(&mut self, _: &BatchView, drafts: &mut Drafts) -> Continue {
         let newest = drafts.passes as usize - 1;
         for i in 0..self.limit.len() {
@@ -138,7 +139,8 @@ mod tests {
         nats.len()
     }
 
-    /// docs/model.md 10: an entropy H of exactly 0.6 does not stop drafting; the token that stops it is kept.
+    /// docs/model.md 10: an entropy H of exactly 0.6 nats does not stop drafting. The token whose entropy stops
+    /// drafting is kept.
     #[test]
     fn the_boundary_is_strict() {
         assert_eq!(drafted(Svip::default(), &[0.6, 0.6, 0.600_001, 0.1]), 3);

@@ -111,11 +111,11 @@ impl Definition for Threshold {
 /// The running policy. The fields after `rule` belong to the step in progress.
 struct Running {
     rule: Threshold,
-    /// Number of draft passes already read.
+    /// Number of draft passes of this step whose confidences were read.
     passes: u32,
-    /// Number of draft tokens of each request to verify, of the passes read so far.
+    /// By request: number of draft tokens to verify, as far as the draft passes were read.
     verify_len: Vec<u32>,
-    /// True for each request whose confidence fell below the threshold.
+    /// By request: true once the confidence (its own, or the batch's mean) fell below the threshold.
     ended: Vec<bool>,
 }
 

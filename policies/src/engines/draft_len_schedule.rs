@@ -53,8 +53,8 @@ pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(
     check.that(KEY, drafts, || "drafts nothing at any batch size; use autoregressive".into())
 }
 
-/// Returns (first batch size, length) of each range of a checked schedule, and of the range beyond the last bound,
-/// whose length is 0. Lengths below `floor` are raised to it.
+/// Returns (first batch size, draft length) of each range of a checked schedule. The last range lies beyond the last
+/// bound and has length 0. Lengths below `floor` are raised to `floor`.
 pub(crate) fn ranges(schedule: &[(u32, u32)], floor: u32) -> Vec<(u32, u32)> {
     let starts = [1].into_iter().chain(schedule.iter().map(|s| s.0.saturating_add(1)));
     let lengths = schedule.iter().map(|s| s.1).chain([0]);
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::shared::by_batch_size::tests::lengths;
 
-    /// The length belongs to the first bound that is not below the batch size.
+    /// A batch gets the length of the first bound that is at least the batch size, and length 0 beyond the last bound.
     #[test]
     fn bounds_are_upper_bounds() {
         let policy = DraftLenSchedule::default();

@@ -1,7 +1,7 @@
-//! `mlc-table`: MLC-LLM's `auto` speculative mode, a table from running requests to a draft length.
+//! `mlc-table`: MLC-LLM's `auto` speculative mode, a table from the number n of running requests to a draft length k.
 //!
-//! Source: mlc-ai/mlc-llm `cpp/serve/engine_actions/auto_spec_decode.cc` @00c44c3c (PR #2906, 2024): 4 below 10
-//! requests, 3 below 20, 2 below 30, else 0; and 0 if n·(k + 1) is more than `max_num_sequence`.
+//! Source: mlc-ai/mlc-llm `cpp/serve/engine_actions/auto_spec_decode.cc` @00c44c3c (PR #2906, 2024). k is 4 below 10
+//! requests, 3 below 20, 2 below 30, else 0. k is also 0 if n·(k + 1) is more than `max_num_sequence`.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
@@ -16,7 +16,8 @@ const TABLE: [(u32, u32); 4] = [(1, 4), (10, 3), (20, 2), (30, 0)];
 #[serde(default, deny_unknown_fields)]
 pub struct MlcTable {}
 
-/// The (smallest batch, length) pairs of the table, with length 0 where n · (k + 1) exceeds `max_num_sequence`.
+/// The table as (smallest number n of running requests, draft length k). The length is 0 where n · (k + 1) exceeds
+/// `max_num_sequence`.
 fn ranges(max_num_sequence: u32) -> Vec<(u32, u32)> {
     let ends = TABLE[1..].iter().map(|&(from, _)| from).chain([u32::MAX]);
     let mut ranges = Vec::new();

@@ -1,8 +1,8 @@
-//! `verify-budget`: every request drafts N tokens, and round(B·M) tokens of a batch of B requests are verified, those
-//! most likely to survive first. sfllm calls the setting "dNtM".
+//! `verify-budget`: every request drafts N tokens. Of a batch of B requests round(B·M) tokens are verified; the tokens
+//! that are most likely to survive come first. sfllm calls the setting "dNtM".
 //!
-//! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest one, which needs no
-//! draft. The rule is that of TETRIS, but the number of verified tokens is a setting.
+//! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest token, which needs no
+//! draft. The rule is the rule of TETRIS, but the number of verified tokens is a setting.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, survivals};

@@ -1,6 +1,6 @@
-//! After which draft passes the policy decides whether to draft on. A decision costs a round trip to the host. It earns
-//! what stopping by confidence gains over drafting the planned length. Which of the two is more is measured while
-//! serving.
+//! After which draft passes the policy decides whether to draft on. Each decision costs a round trip to the host. In
+//! return, a draft that stops by confidence may be worth more than a draft of the planned length. The policy measures
+//! while serving whether the decisions pay.
 
 /// After which draft passes the policy decides whether to draft on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum Asks {
 const CHOICES: [Asks; 3] = [Asks::Always, Asks::AtPlannedEnd, Asks::Never];
 /// Number of steps in which each choice is tried at first.
 const TRIALS: u32 = 16;
-/// Every `RETRY` steps one choice is tried whatever it earned; all choices take turns.
+/// Every `RETRY` steps one choice is tried, whatever its measured worth; all choices take turns.
 const RETRY: u32 = 48;
 /// Weight of the newest step in the mean worth of the choice that it ran. The n-th step of a choice weighs 1/n if that
 /// is more.
@@ -24,10 +24,11 @@ const WEIGHT: f64 = 0.03;
 /// If decisions after all passes take at most this share of a step's time, the policy decides after every pass.
 const NEGLIGIBLE: f64 = 0.02;
 
-/// Measures what each choice of [`Asks`] earned, and chooses one for each step.
+/// Measures the worth of steps with each choice of [`Asks`], and makes a choice for each step.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    /// By choice: the mean worth of a step beyond the planned worth, in tokens per request, and the number of steps.
+    /// By choice: the mean, over its steps, of the step's worth minus the worth planned before it, in tokens per
+    /// request; and the number of its steps.
     earned: [(f64, u32); 3],
     steps: u32,
     /// Index in `CHOICES` of this step's choice.
@@ -37,9 +38,9 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Chooses after which passes of a step the policy decides. `planned` is the worth of the planned length, in
-    /// tokens; `share` is the share of the step that decisions after all of its passes would take. If it is negligible,
-    /// the policy decides after every pass.
+    /// Chooses after which draft passes of a step the policy decides whether to draft on. `planned` is the worth of the
+    /// planned length, in tokens. `share` is the share of the step's time that decisions after all of its passes would
+    /// take. If `share` is at most [`NEGLIGIBLE`], the policy decides after every pass.
     pub fn begin(&mut self, planned: f64, share: f64) -> Asks {
         self.planned = planned;
         self.choice = 0;
@@ -56,7 +57,7 @@ impl Asking {
         CHOICES[self.choice]
     }
 
-    /// Adds the worth, in tokens, of the step that [`begin`](Asking::begin) began, with `n` requests.
+    /// Adds the worth, in tokens, of the step that [`begin`](Asking::begin) began. The step had `n` requests.
     pub fn end(&mut self, worth: f64, n: usize) {
         let (mean, steps) = &mut self.earned[self.choice];
         *steps = steps.saturating_add(1);
@@ -69,7 +70,8 @@ impl Asking {
 mod tests {
     use super::*;
 
-    /// Runs steps in which choice i earns `earned[i]` tokens, and counts the choices of the last thousand.
+    /// Runs 1,200 steps in which choice i is worth `earned[i]` tokens more than planned. Counts the choices of the last
+    /// thousand steps.
     fn shares(earned: [f64; 3], share: f64) -> [usize; 3] {
         let mut asking = Asking::default();
         let mut counts = [0; 3];

@@ -1,11 +1,11 @@
-//! What passes cost: times measured at start-up, by batched tokens and by context, corrected slowly by the times of
-//! real steps.
+//! What passes cost: times measured at start-up, by the number of batched tokens and by context. The times of real
+//! steps correct them slowly.
 
 use crate::definition::PolicyContext;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
 use std::collections::VecDeque;
 
-/// Context, in tokens, of the pass from which the cost of a token of context is measured.
+/// Context, in tokens, of the measured pass from which the cost of one token of context is computed.
 const CONTEXT: u64 = 200_000;
 /// The correction stays within this factor of the start-up times.
 const MOST: f64 = 8.0;
@@ -16,7 +16,7 @@ struct Model {
     by_tokens: Vec<f64>,
     /// Seconds that each token of context adds.
     per_context: f64,
-    /// Factor by which real passes are slower than measured at start-up.
+    /// Factor by which real passes are slower than measured at start-up; below 1 if they are faster.
     slower: f64,
 }
 
@@ -43,7 +43,8 @@ impl Model {
     }
 
     /// Multiplies the correction by (`took_s` / `predicted_s`)^`weight`, where `took_s` is the observed time and
-    /// `weight` is from 0 to 1. Keeps it from 1 / [`MOST`] to [`MOST`].
+    /// `weight` is from 0 to 1. The ratio is first cut to 0.1 to 10. Keeps the correction from 1 / [`MOST`] to
+    /// [`MOST`]. Does nothing if one of the times is 0.
     fn correct(&mut self, took_s: f64, predicted_s: f64, weight: f64) {
         if took_s > 0.0 && predicted_s > 0.0 {
             let ratio = (took_s / predicted_s).clamp(0.1, 10.0);
@@ -66,7 +67,7 @@ struct NextPrompts {
 }
 
 impl NextPrompts {
-    /// Adds the prompts of a step, and notes whether a prompt is left for the next step.
+    /// Adds the prompt tokens of a step. Stores in `awaited` whether a prompt is unfinished or waits after the step.
     fn begin(&mut self, batch: &BatchView) {
         let (all, with, tokens) = &mut self.seen[usize::from(self.awaited)];
         let has = f64::from(u8::from(batch.prefill.tokens > 0));
@@ -74,7 +75,8 @@ impl NextPrompts {
         self.awaited = batch.num_waiting > 0 || batch.num_running as usize > batch.len();
     }
 
-    /// The share of steps that have prompts, and the mean prompt tokens of such a step.
+    /// What past steps with the present value of `awaited` predict for the next step: the probability that it has
+    /// prompts, and its mean number of prompt tokens if it has.
     fn expected(&self) -> (f64, u64) {
         let (all, with, tokens) = self.seen[usize::from(self.awaited)];
         if with > 0.0 { (with / all, (tokens / with) as u64) } else { (0.0, 0) }
@@ -123,8 +125,8 @@ fn smooth(times: &mut [f64]) {
     }
 }
 
-/// A step that has begun and whose outcome was not observed yet: prompt tokens of its target pass, (tokens, context) of
-/// the prompts in its draft pass, and context of its target pass.
+/// A step that has begun and whose outcome was not observed yet: the prompt tokens of its target pass, the (tokens,
+/// context) of the prompts in its draft pass, and the context of its target pass.
 struct Pending {
     step: u64,
     prefill: u64,
@@ -141,7 +143,8 @@ pub(crate) struct Settings {
     pub profile: bool,
     /// Weight of a step's time in the correction; 0 for no correction.
     pub correction: f64,
-    /// True if the prompts of the next step are estimated from past steps, where the next step verifies the drafts.
+    /// True if the policy estimates the prompts of the next step from past steps. This matters only where the next step
+    /// verifies the drafts.
     pub expect_prompts: bool,
 }
 
@@ -149,7 +152,8 @@ pub(crate) struct Settings {
 pub(crate) struct Costs {
     target: Model,
     draft: Model,
-    /// True if the engine runs the first draft pass also if nothing is drafted.
+    /// True if the engine runs the first draft pass in every step, also if nothing is drafted. One draft token then
+    /// costs no further draft pass.
     first_pass_is_free: bool,
     correction: f64,
     /// Estimated seconds that a decision after a draft pass takes, from the times of steps.
@@ -157,9 +161,9 @@ pub(crate) struct Costs {
     /// The last draft pass after which the policy can decide.
     last_asked: u32,
     next_prompts: NextPrompts,
-    /// True if the prompts of the step that verifies are estimated, not known.
+    /// True if the next step verifies the drafts, so that its prompts are estimated. False if the prompts are known.
     expects_prompts: bool,
-    /// (tokens, context) of the target pass without drafts, of the prompts in the draft's first pass, and of the decode
+    /// Each as (tokens, context): the target pass without drafts, the prompts in the first draft pass, and the decode
     /// requests.
     plain: (u64, f64),
     ride: (u64, f64),
@@ -197,7 +201,8 @@ impl Costs {
         }
     }
 
-    /// Begins a step: notes the sizes of its batch, its prompts, and, if costs are corrected, that its outcome is due.
+    /// Begins a step: stores the sizes of its batch and its prompts. If costs are corrected, the step's outcome is
+    /// expected later.
     pub fn begin(&mut self, batch: &BatchView) {
         self.decodes = (batch.len() as u64, batch.context_sum as f64);
         self.plain = (self.decodes.0 + batch.prefill.tokens, self.decodes.1 + batch.prefill.context as f64);
@@ -214,14 +219,14 @@ impl Costs {
         }
     }
 
-    /// Notes the first draft pass of this step after which the policy decides.
+    /// Stores the first draft pass of this step after which the policy decides whether to draft on.
     pub fn asked_from(&mut self, pass: u32) {
         if let Some(pending) = self.pending.back_mut() {
             pending.first_asked = pass;
         }
     }
 
-    /// Seconds that a decision after a draft pass takes.
+    /// Estimated seconds that a decision after a draft pass takes.
     pub fn decision_s(&self) -> f64 {
         self.decision_s
     }
@@ -232,8 +237,8 @@ impl Costs {
         (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64
     }
 
-    /// Seconds of the target pass that verifies `drafts` tokens: with this step's prompts, or the mean over those
-    /// expected of the next step.
+    /// Seconds of the target pass that verifies `drafts` tokens, with this step's prompts. If the next step verifies
+    /// the drafts, it is the mean over the cases with and without prompts that are expected there.
     pub fn verify_s(&self, drafts: u64) -> f64 {
         if !self.expects_prompts {
             return self.target.pass_s(self.plain.0 + drafts, self.plain.1);
@@ -243,12 +248,13 @@ impl Costs {
         if share > 0.0 { share * with(tokens) + (1.0 - share) * with(0) } else { with(0) }
     }
 
-    /// [`verify_s`](Costs::verify_s) without the prompts of the step.
+    /// [`verify_s`](Costs::verify_s) for a step without prompts.
     pub fn verify_alone_s(&self, drafts: u64) -> f64 {
         self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
     }
 
-    /// Seconds of the draft's first pass if nothing is drafted.
+    /// Seconds of the first draft pass if nothing is drafted: over the step's prompts, and over the decode requests if
+    /// the engine runs this pass in every step.
     pub fn idle_s(&self) -> f64 {
         match self.first_pass_is_free {
             true => self.draft.pass_s(self.decodes.0 + self.ride.0, self.decodes.1 + self.ride.1),
@@ -256,13 +262,13 @@ impl Costs {
         }
     }
 
-    /// [`idle_s`](Costs::idle_s) without the prompts of the step.
+    /// [`idle_s`](Costs::idle_s) for a step without prompts.
     pub fn idle_alone_s(&self) -> f64 {
         if self.first_pass_is_free { self.draft.pass_s(self.decodes.0, self.decodes.1) } else { 0.0 }
     }
 
-    /// Seconds of the draft pass at `depth` (from 1) over `m` requests. The pass at depth 1 also has the batch's
-    /// catch-up and the step's prompts.
+    /// Seconds of the draft pass at `depth` (from 1) over `m` requests. The pass at depth 1 also has the step's prompts
+    /// and the batch's catch-up, that is, context tokens that the draft model skipped.
     pub fn draft_pass_s(&self, batch: &BatchView, depth: u32, m: u32) -> f64 {
         let share = f64::from(m) / batch.len().max(1) as f64;
         let context = share * self.decodes.1 + f64::from(m) * f64::from(depth - 1);
@@ -275,8 +281,9 @@ impl Costs {
         }
     }
 
-    /// Seconds of all draft passes up to `depth`, in the last of which `m` requests draft. `before` are the seconds of
-    /// the passes before, `drafts` the tokens up to here. A parallel drafter makes them all in one pass.
+    /// Seconds of all draft passes up to `depth`. In the pass at `depth`, `m` requests draft. `before` are the seconds
+    /// of the earlier passes. `drafts` is the number of draft tokens up to `depth`, which a `parallel` drafter makes in
+    /// a single pass.
     pub fn draft_s(&self, batch: &BatchView, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
         match parallel {
             true => self.draft.pass_s(drafts + self.ride.0, self.decodes.1 + self.ride.1),
@@ -284,7 +291,7 @@ impl Costs {
         }
     }
 
-    /// [`draft_s`](Costs::draft_s) without the prompts of the step and the catch-up.
+    /// [`draft_s`](Costs::draft_s) for a step without prompts and without catch-up of the draft model.
     pub fn draft_alone_s(&self, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
         let share = f64::from(m) / self.decodes.0.max(1) as f64;
         match parallel {
@@ -293,7 +300,7 @@ impl Costs {
         }
     }
 
-    /// Corrects the pass times and the time of a decision by the times of a step.
+    /// Corrects the pass times and the estimated time of a decision by the measured times of a step.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let step = self.outcomes;
         self.outcomes += 1;
@@ -305,8 +312,8 @@ impl Costs {
         let verified: u64 = outcome.verified.iter().map(|&v| u64::from(v)).sum();
         let predicted = self.target.pass_s(n + verified + pending.prefill, pending.context);
         self.target.correct(outcome.verify_time.as_s(), predicted, self.correction);
-        // Steps in which the draft runs over prompts are left out, because it is not known here which prompt tokens the
-        // draft has run over before.
+        // If the draft model also ran over prompts, the step corrects no draft time. It is not known here which prompt
+        // tokens the draft model has processed before.
         let passes = outcome.drafts.passes;
         if passes > 1 && pending.draft_prefill.0 == 0 {
             let first = if self.first_pass_is_free { n + verified } else { n };
@@ -333,7 +340,7 @@ impl Costs {
         }
     }
 
-    /// How much slower real passes are than measured at start-up: (target, draft).
+    /// How much slower real passes are than measured at start-up, as factors: (target, draft).
     #[cfg(test)]
     pub fn slower(&self) -> (f64, f64) {
         (self.target.slower, self.draft.slower)

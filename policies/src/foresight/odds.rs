@@ -1,5 +1,5 @@
-//! The chance that a draft token is accepted if all before it are: from its confidence by a curve that is learnt while
-//! serving, or by depth.
+//! The chance that a draft token is accepted if all tokens before it are. It comes from the token's confidence by a
+//! curve that is learnt while serving, or from the depth alone.
 
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
 use foretoken_sim::{Drafts, StepOutcome};
@@ -8,12 +8,12 @@ use foretoken_sim::{Drafts, StepOutcome};
 const REFIT_INTERVAL: u32 = 8;
 /// The chance expected of a token before anything was observed; later the prior chance at depth 1.
 const START: f64 = 0.6;
-/// Weight, in tokens, of the prior chance at a depth, which is the chance expected one depth before. A fixed prior that
-/// is too low would keep the policy from depths that it has never tried.
+/// Weight, in tokens, of the prior chance at a depth. The prior is the chance expected one depth before. A fixed prior
+/// could be too low, and would then keep the policy from depths that it has never tried.
 const START_WEIGHT: f64 = 10.0;
 /// Factor on the weights of earlier steps when a step is added.
 const KEEP: f64 = 0.999;
-/// As [`KEEP`], for the gains of tokens, which change with the price of time.
+/// As [`KEEP`], for the gains of tokens (worth minus cost of verification), which change with the price of time.
 const KEEP_GAINS: f64 = 0.98;
 
 /// Estimates the chance that draft tokens are accepted.
@@ -26,8 +26,9 @@ pub(crate) struct Odds {
     by_depth: Vec<(f64, f64)>,
     /// By depth from 1: the chance expected of a token that is not drafted yet.
     expected: Vec<f64>,
-    /// By depth from 1: the worth of a token that is not drafted yet beyond its verification, in tokens: sum, weight,
-    /// and expectation. A token that turns out not to pay is not verified, so that it costs nothing.
+    /// By depth from 1: the gain of a token that is not drafted yet, as (weighted sum, weight, expectation). The gain
+    /// is the token's worth minus the cost of its verification, in tokens. It is never below 0, because a token that
+    /// does not pay is not verified.
     gains: Vec<(f64, f64, f64)>,
 }
 
@@ -59,13 +60,14 @@ impl Odds {
         self.expected[depth as usize]
     }
 
-    /// What a token at `depth` (from 1) that is not drafted yet is expected to be worth beyond its verification.
+    /// The expected gain of a token at `depth` (from 1) that is not drafted yet: its worth minus the cost of its
+    /// verification, in tokens.
     pub fn gain_at(&self, depth: u32) -> f64 {
         self.gains[depth as usize].2
     }
 
-    /// Learns what the tokens at `depth` (from 1) of a step were worth beyond their verification: the sum over `n`
-    /// requests.
+    /// Learns the gains of a step's tokens at `depth` (from 1). `sum` is their sum over the `n` requests with a token
+    /// at this depth.
     pub fn gained(&mut self, depth: u32, sum: f64, n: f64) {
         let at = depth as usize;
         let before = if at == 1 { START } else { self.gains[at - 1].2 * self.expected[at] };
@@ -74,8 +76,8 @@ impl Odds {
         *expected = (*gain + START_WEIGHT * before) / (*weight + START_WEIGHT);
     }
 
-    /// Learns the chances by depth and, if confidences are calibrated, the curve from the outcome of a step with
-    /// drafts.
+    /// Learns from the outcome of a step: the chances by depth and, if confidences are calibrated, the curve. A step
+    /// without drafts changes nothing.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         if outcome.drafted.iter().all(|&d| d == 0) {
             return;

@@ -2,22 +2,22 @@
 //! the time of their verification. Worth is counted in tokens. A second costs the tokens that the batch could make in a
 //! second without prompts.
 //!
-//! Our own; docs/foresight.md says why each part is there, what it earns and where the policy loses. In short:
+//! Our own; docs/foresight.md says why each part is there, what it gains and where the policy loses. In short:
 //!
 //! 1. **Price of time** (`price.rs`): tokens − λ·seconds, where λ is the most tokens a second that the decodes of this
-//!    batch could make without the step's prompts. The step's own ratio of tokens to seconds is low in a step that a
-//!    prompt makes slow. By that ratio drafts would look cheap just when time is dear.
+//!    batch could make without the step's prompts. A prompt makes a step slow and its own ratio of tokens to seconds
+//!    low. By that ratio drafts would look cheap, although every request waits longer.
 //! 2. **Odds** (`odds.rs`): the chance that a token is accepted, from its confidence by a logistic curve that is learnt
 //!    while serving. Where confidences carry no information, the curve's intercepts are the acceptance rates by depth.
 //! 3. **Stopping**: after each draft pass the policy goes on with the requests whose next token is expected to pay, if
 //!    the pass as a whole pays. `asking.rs` finds out whether decisions between passes are worth their own time.
-//! 4. **Selection**: of all drafted tokens, those most likely to survive are verified, as many as pay. For a drafter
-//!    that makes all tokens in one pass, the length is planned for the tokens left after this selection.
+//! 4. **Selection**: of all drafted tokens, the tokens most likely to survive are verified, as many as pay. For a
+//!    drafter that makes all tokens in one pass, the length is planned for the tokens left after this selection.
 //! 5. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
-//! 6. **The next step's prompts** (`cost.rs`): where drafts are verified by the next step, whose prompts are not known
-//!    yet, a token costs what it costs on average over the prompts that usually come.
+//! 6. **The next step's prompts** (`cost.rs`): if the next step verifies the drafts, its prompts are not known yet. The
+//!    cost of a token is then an average over the prompts that usually come.
 //! 7. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
-//!    prompt sooner, so that time is dearer.
+//!    prompt sooner, so a second costs more tokens.
 //! 8. **Room for prompts**: while prompts wait or run, decode requests with their drafts may take at most a share of
 //!    the token budget. One draft token a request is always allowed.
 //! 9. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
@@ -86,21 +86,22 @@ struct Running {
     slots: u32,
     /// The price of time, in tokens per second; `None` if choices are compared by the step's own ratio.
     price: Option<f64>,
-    /// Seconds of draft passes in this step so far, and number of passes.
+    /// Seconds of the draft passes of this step that were read so far, and the number of these passes.
     draft_s: f64,
     passes: u32,
-    /// By request: the probability that all tokens drafted so far survive.
+    /// By request: the probability that all tokens drafted so far are accepted.
     reach: Vec<f64>,
     /// Tokens drafted in this step, by their survival.
     ranked: Ranked,
-    /// Survival of each token, `longest` entries a request.
+    /// By request and depth: the survival of each drafted token, that is, the probability that it and all before it are
+    /// accepted; `longest` entries a request.
     survival: Vec<f64>,
-    /// Requests that may draft on, each with the expected survival of its next token.
+    /// Requests that may get one more draft token, each with the expected survival of that token.
     going_on: Vec<(u32, f64)>,
     /// By depth from 1: number of requests that may draft that far.
     drafters: Vec<u32>,
     steps_without_drafts: u32,
-    /// The most tokens that a request may draft now, by the token budget.
+    /// The longest draft that the token budget allows a request now, in tokens.
     room: u32,
     budget: u32,
 }
@@ -141,7 +142,8 @@ impl Running {
         }
     }
 
-    /// Begins a step: resets its state, and sets the price of time and the room for drafts.
+    /// Begins a step: clears the state of the last step, and sets the price of time and the longest draft that the
+    /// token budget allows.
     fn begin(&mut self, batch: &BatchView) {
         self.costs.begin(batch);
         self.draft_s = 0.0;
@@ -178,7 +180,7 @@ impl Running {
         }
     }
 
-    /// The draft length, equal for all requests, with the greatest worth expected before drafting.
+    /// The draft length with the greatest worth, as expected before drafting. It is the same for all requests.
     fn planned(&self, batch: &BatchView) -> Planned {
         let seconds = self.costs.idle_s() + self.costs.verify_s(0);
         let mut best = Planned { length: 0, worth: self.worth(batch.len() as f64, seconds), seconds };
@@ -201,8 +203,8 @@ impl Running {
         best
     }
 
-    /// The length with the greatest worth for a drafter that makes all tokens in one pass, if only tokens that pay are
-    /// verified.
+    /// The draft length with the greatest worth, for a drafter that makes all tokens in one pass. Only tokens that are
+    /// worth their verification will be verified.
     fn planned_block(&self, batch: &BatchView, price: f64) -> u32 {
         let mut best = (0, -price * self.costs.idle_s());
         let (mut gain, mut drafts) = (0.0, 0);
@@ -221,8 +223,8 @@ impl Running {
         best.0
     }
 
-    /// Learns, by depth, by how much the survival of drafted tokens exceeded the price of their verification; a token
-    /// that did not exceed it counts as 0.
+    /// Learns, by depth, the mean gain of the drafted tokens: survival minus the price of their verification. A token
+    /// with a negative gain counts as 0.
     fn learn_gains(&mut self, batch: &BatchView, drafts: &Drafts, price: f64) {
         let all = self.ranked.len().max(1);
         let each = price * (self.costs.verify_s(all) - self.costs.verify_s(0)) / all as f64;
@@ -236,7 +238,7 @@ impl Running {
         }
     }
 
-    /// Chooses after which passes of this step to decide.
+    /// Chooses after which draft passes of this step the policy decides whether to draft on.
     fn ask(&mut self, planned: Planned) {
         let share = f64::from(planned.length) * self.costs.decision_s() / planned.seconds;
         let asks = match self.params.weigh_asking && self.price.is_some() {
@@ -251,8 +253,8 @@ impl Running {
         self.costs.asked_from(self.asks_from);
     }
 
-    /// Reads the draft passes that ran since the last call: their tokens' survival, their time, and the time of
-    /// decisions after them.
+    /// Reads the draft passes that ran since the last call: the survival of their tokens, their seconds, and the
+    /// seconds of the decisions after them.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;
@@ -277,8 +279,8 @@ impl Running {
         }
     }
 
-    /// The number of drafted tokens to verify that has the greatest worth, the likeliest tokens first; all of them
-    /// without `trim`.
+    /// How many of the drafted tokens to verify: the number with the greatest worth, with the likeliest tokens first.
+    /// Without `trim`, all of them.
     fn verified(&self, n: usize) -> Verified {
         let draft_s = if self.passes > 0 { self.draft_s } else { self.costs.idle_s() };
         let mut best = Verified { worth: f64::NEG_INFINITY, ..Verified::default() };

@@ -1,16 +1,17 @@
 //! The price of time: the most tokens a second that the decodes of this batch could make without the step's prompts.
 //!
-//! Why not the step's own ratio: the best policy of a run takes, in every state, the choice with the most tokens − g ×
-//! seconds, where g is one number for all states (Dinkelbach's parameter of the run's ratio). In a run whose requests
-//! all bring prompt work, that work is the same for every choice and cancels, so that g is the rate of the decodes
-//! alone. Under light load each request is alone, and the rate of the decodes alone is the step's own ratio.
+//! The step's own ratio of tokens to seconds is not the price, for this reason. The best policy of a run takes, in
+//! every state, the choice with the most tokens − g × seconds, where g is one number for all states (Dinkelbach's
+//! parameter of the run's ratio). If all requests bring prompt work, that work is the same for every choice and
+//! cancels, so that g is the rate of the decodes alone. Under light load each request is alone, and the rate of the
+//! decodes alone is the step's own ratio.
 
 use crate::foresight::cost::Costs;
 use crate::foresight::odds::Odds;
 use foretoken_sim::BatchView;
 
-/// The most tokens a second expected of the batch without prompts, over all draft lengths that are equal for all
-/// requests. `drafters[d]` is the number of requests that may draft at least d tokens.
+/// The most tokens a second that the batch is expected to make without prompts, over all draft lengths that are the
+/// same for all requests. `drafters[d]` is the number of requests that may draft at least d tokens.
 pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafters: &[u32], parallel: bool) -> f64 {
     let n = batch.len() as f64;
     let mut best = n / (costs.idle_alone_s() + costs.verify_alone_s(0));
@@ -37,21 +38,22 @@ const FULL: f64 = 0.8;
 
 /// The backlog of prompts: whether requests wait because steps are full of prompts.
 ///
-/// A second delays each of the N requests of the system by a second. What a token saves depends on why requests wait.
-/// If running requests keep the waiting ones out, a token saves its share of a step, and the price is the decode rate
-/// g. If prompts fill the steps, a token starts no prompt sooner. It saves its own request one step, n/g seconds with n
-/// running requests, and it saves every request the time m that one request adds to a step. The price of a second is
-/// then N / (n/g + N·m).
+/// If a step takes one second more, each of the N requests of the system waits one second longer. What one more token
+/// saves depends on why requests wait. If running requests keep the waiting requests out, a token saves its share of a
+/// step, and the price of a second is the decode rate g. If prompts fill the steps, a token starts no prompt sooner. It
+/// saves its own request one step: n/g seconds with n running requests. It also saves every request the time m that one
+/// request adds to a step. The price of a second is then N / (n/g + N·m).
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Weight of the steps with waiting requests, and weight of such steps that were full although more requests could
-    /// run.
+    /// Weight of the steps with waiting requests, and weight of those steps among them that were full of tokens
+    /// although the engine could run more requests.
     waited: f64,
     full: f64,
 }
 
 impl Backlog {
-    /// Adds a step's batch if requests wait. `slots` is the most requests that run, `budget` the most tokens of a step.
+    /// Adds a step's batch if requests wait. `slots` is the most requests that the engine runs, `budget` the most
+    /// tokens of a step.
     pub fn begin(&mut self, batch: &BatchView, slots: u32, budget: u32) {
         if batch.num_waiting > 0 {
             let tokens = batch.prefill.tokens + batch.len() as u64;
@@ -61,8 +63,8 @@ impl Backlog {
         }
     }
 
-    /// The price of a second in tokens. Without a backlog it is `decode`. With one it goes from there towards
-    /// N / (n/g + N·m), if that is higher, in proportion to the share of full steps. Here g is `decode`, and m is
+    /// The price of a second in tokens. Without a backlog it is `decode`. With a backlog it lies between `decode` and N
+    /// / (n/g + N·m), if that is higher: the greater the share of full steps, the higher. Here g is `decode`, and m is
     /// `request_s`, the time that one request adds to a step.
     pub fn price(&self, batch: &BatchView, decode: f64, request_s: f64) -> f64 {
         if batch.num_waiting == 0 || self.full == 0.0 {

@@ -1,4 +1,4 @@
-//! Tokens of a batch by their survival, in buckets, so that adding a token is one addition and no step sorts.
+//! Tokens of a batch, sorted by their survival into buckets. Adding a token is one addition, and no step needs to sort.
 
 /// Number of buckets between survivals of 0 and 1.
 const BUCKETS: usize = 256;
@@ -46,8 +46,8 @@ impl Ranked {
         self.len
     }
 
-    /// Calls `visit` with the number of tokens, their summed survival and the lowest survival of the last bucket: for
-    /// no token, then for the most likely ones, bucket by bucket.
+    /// Calls `visit` with three values: a number of tokens, the sum of their survivals, and the lowest survival of the
+    /// last bucket. The first call is for no token. Each later call adds one bucket, from the likeliest tokens down.
     pub fn prefixes(&self, mut visit: impl FnMut(u64, f64, f64)) {
         let (mut count, mut sum) = (0, 0.0);
         visit(0, 0.0, 1.0);
@@ -58,7 +58,7 @@ impl Ranked {
         }
     }
 
-    /// Whether a token of this survival is verified if the lowest verified bucket is that of the survival `least`.
+    /// Is a token with this survival verified, if the lowest verified bucket is the bucket of the survival `least`?
     pub fn is_kept(&self, survival: f64, least: f64) -> bool {
         bucket(survival) >= bucket(least)
     }

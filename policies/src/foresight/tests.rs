@@ -1,4 +1,4 @@
-//! Tests of [`super`]: choices by hand, what is learnt, and what switches leave out.
+//! Tests of [`super`]: choices by hand, what the policy learns, and what each switch turns off.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, outcome};
@@ -17,8 +17,8 @@ fn sure_tokens_are_drafted_and_doubtful_ones_are_not() {
     assert!(step.verify_len[0] == step.draft_len[0] && step.verify_len[1] == 0, "{:?}", step.verify_len);
 }
 
-/// If the next step verifies the drafts, it is not expected to have this step's prompt. So verification after a step
-/// with a prompt is expected to cost hardly more.
+/// If the next step verifies the drafts, the policy does not expect this step's prompt there. So after a step with a
+/// prompt, verification is expected to cost hardly more than without.
 #[test]
 fn the_next_step_is_expected_to_have_the_usual_prompts() {
     let behind = PolicyContext { draft_at: foretoken_sim::DraftAt::StepEnd, ..CONTEXT };
@@ -36,7 +36,7 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     costs.begin(&BatchView { num_running: 8, ..busy.view() });
     let after = costs.verify_s(8);
     assert!(after > without, "one step of 200 had a prompt");
-    // The step has a hundredth of the weight of all steps.
+    // The one step with a prompt has about a hundredth of the weight of all past steps.
     assert!(after - without < 0.1 * 1000.0 * BELIEF.target.gamma_s, "{after} {without}");
     let known = PolicyContext { draft_at: foretoken_sim::DraftAt::StepStart, ..CONTEXT };
     let mut costs = Costs::new(&known, Foresight::default().costs());
@@ -44,8 +44,8 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     assert!(costs.verify_s(8) - without > 0.9 * 1000.0 * BELIEF.target.gamma_s, "the step's own prompts are known");
 }
 
-/// A prompt in the step makes every choice slower by the same time. The decode price stays. The step's own ratio of
-/// tokens to seconds falls, so that a policy that goes by it drafts more.
+/// A prompt in the step makes every choice slower by the same time. The decode price does not change. The step's own
+/// ratio of tokens to seconds falls, so a policy that takes this ratio as the price drafts more.
 #[test]
 fn a_prompt_does_not_make_drafts_look_cheap() {
     let mut dear = CONTEXT;
@@ -89,7 +89,8 @@ fn it_probes_when_it_drafts_nothing() {
     assert_eq!(drafted, 10);
 }
 
-/// Draft passes take half and target passes 1.5 times the start-up times. Both are corrected by the times of steps.
+/// Draft passes take half and target passes 1.5 times the start-up times. The policy learns both factors from the times
+/// of steps.
 #[test]
 fn costs_are_corrected_by_the_times_of_steps() {
     let mut p = running(Foresight::default(), &CONTEXT);
@@ -131,7 +132,7 @@ fn the_time_of_a_decision_is_learnt_apart_from_passes() {
         drafts.draft_len.fill(3);
         let asks = step.is_multiple_of(2);
         costs.asked_from(if asks { 2 } else { u32::MAX });
-        // Decisions after the second and third pass.
+        // Every second step has two decisions: after the second and after the third pass.
         let decisions_s = if asks { 2.0 * decision_s } else { 0.0 };
         let draft_s = 3.0 * BELIEF.draft.pass_s(400.0, 4.0) + decisions_s;
         let verify_s = BELIEF.target.pass_s(400.0, 16.0);
@@ -158,14 +159,15 @@ fn a_backlog_of_prompts_makes_time_dear() {
         backlog.begin(&view, 16, 2048);
         backlog.price(&view, 100.0, 1e-3)
     };
-    // N / (n/g + N m) with N = 46, n = 4, g = 100, m = 0.001.
+    // The price of a second is N / (n/g + N m) with N = 46 requests in the system, n = 4 decode requests, g = 100
+    // tokens a second, and m = 0.001 s.
     assert!((price(full, 6, 40) - 46.0 / (0.04 + 0.046)).abs() < 1e-9);
     assert_eq!(price(full, 16, 40), 100.0, "running requests keep the others out");
     assert_eq!(price(full, 6, 0), 100.0, "none waits");
     assert_eq!(price(ChunkTotals { tokens: 300, ..full }, 6, 40), 100.0, "the step has room for prompts");
 }
 
-/// A depth that was never drafted is expected to be as good as the one before, so that a drafter goes there.
+/// A depth that was never drafted is expected to be as good as the depth before it, so that the policy tries it.
 #[test]
 fn depths_that_were_never_tried_follow_the_depth_before() {
     let mut odds = Odds::new(6, true, false);
@@ -180,8 +182,8 @@ fn depths_that_were_never_tried_follow_the_depth_before() {
     assert!(tried > 0.98 && (untried - tried).abs() < 1e-12, "{tried} {untried}");
 }
 
-/// A block drafter that plans for what is left after trimming drafts the whole block, and no less than one that plans
-/// as if all drafts were verified.
+/// A drafter makes all tokens in one pass. If its length is planned for the tokens that are left after trimming, it
+/// drafts the whole block, and no less than if it is planned as if all drafts were verified.
 #[test]
 fn a_block_is_planned_for_what_is_left_after_trimming() {
     let mut context = CONTEXT;

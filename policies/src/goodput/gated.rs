@@ -3,13 +3,14 @@
 //!
 //! Source: the crate inference-lab 1.0.0, `src/simulation/spec.rs`. The aggregate gate takes the draft length g for the
 //! whole batch with the greatest (requests + Σ survival of the tokens up to depth g) / (verify time + draft time). The
-//! budget gate starts from g and drops single tokens where that raises goodput, the least likely deepest ones first; a
-//! draft pass without tokens takes no time. A block drafter makes one pass for all tokens, so that only verified
-//! lengths differ: tokens are added while goodput rises. Prefill chunks in the step cost nothing in the estimate.
+//! budget gate starts from g and drops single tokens where that raises goodput. Of the requests' deepest tokens it
+//! drops the least likely first. A draft pass without tokens takes no time. A block drafter makes one pass for all
+//! tokens, so only the verified lengths differ: tokens are added while goodput rises. Prefill chunks in the step cost
+//! nothing in the estimate.
 //!
 //! In inference-lab the confidences of a whole round are known before drafting. Here a confidence is known once its
-//! token is drafted, so a deeper token is assumed to be as confident as the request's newest one. The draft passes that
-//! have run take no time in the estimate.
+//! token is drafted, so a deeper token is assumed to be as confident as the request's newest token. The draft passes
+//! that have run take no time in the estimate.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
@@ -100,14 +101,15 @@ struct Running {
     ragged: bool,
     gamma: u32,
     belief: Belief,
-    /// Number of draft passes already read.
+    /// Number of draft passes of this step whose confidences were read.
     passes: u32,
     rows: Vec<Row>,
-    /// Expected accepted tokens of the batch at each depth; extrapolated beyond the drafted depth.
+    /// By depth: expected number of accepted tokens of the batch at this depth. Beyond the drafted depth the values are
+    /// extrapolated.
     expected: Vec<f64>,
     /// Number of requests that would draft at each depth that is not drafted yet.
     widths: Vec<u32>,
-    /// The deepest planned token of each request, the least likely first: (bits of the token's survival, request).
+    /// The deepest planned token of each request, the least likely first, as (bits of the token's survival, request).
     heap: BinaryHeap<(Reverse<u64>, usize)>,
     ranked: RankedTokens,
 }
@@ -115,7 +117,7 @@ struct Running {
 /// A request of the step in progress.
 #[derive(Clone, Copy)]
 struct Row {
-    /// Probability that all drafts of the request are accepted.
+    /// Probability that all drafts of the request so far are accepted.
     survival: f64,
     /// The confidence of the request's newest draft; 1 before the first.
     newest: f64,
@@ -128,7 +130,8 @@ struct Row {
 }
 
 impl Row {
-    /// The assumed survival of the request's token at `depth`, which is not drafted yet.
+    /// The assumed survival of the request's token at `depth`, which is not drafted yet. Each further token counts as
+    /// confident as the newest draft.
     fn beyond(&self, depth: u32) -> f64 {
         self.survival * self.newest.powi((depth - self.drafted) as i32)
     }
@@ -200,7 +203,8 @@ impl Running {
         best.0
     }
 
-    /// Fills `expected` and `widths` for the depths that are not drafted yet.
+    /// Fills `expected` and `widths` for the depths that are not drafted yet, as if each request's further tokens were
+    /// as confident as its newest draft.
     fn extrapolate(&mut self) {
         self.widths.clear();
         self.widths.resize(self.gamma as usize + 1, 0);
@@ -213,8 +217,9 @@ impl Running {
         }
     }
 
-    /// Sets each row's `wanted`: up to `width` drafts, less the least likely deepest tokens where dropping them raises
-    /// goodput. Tokens that are drafted already stay.
+    /// Sets each row's `wanted` number of drafts. It starts from `width`, at most the request's limit. Then the least
+    /// likely of the requests' deepest tokens are dropped where that raises goodput. Tokens that are drafted already
+    /// stay.
     fn remove(&mut self, batch: &BatchView, width: u32) {
         let n = batch.len() as f64;
         self.heap.clear();

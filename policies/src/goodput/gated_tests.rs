@@ -18,13 +18,15 @@ fn belief(drafting: Drafting) -> Belief {
     belief
 }
 
-/// One request that takes 11 ms without drafts, confidence 0.5. With the first draft, whose pass has run, a step has
-/// 1.5 tokens in 12 ms. A second would make 1.75 tokens in 14.1 ms, a lower rate.
+/// One request with confidence 0.5. A step without drafts takes 11 ms. With the first draft, whose pass has run
+/// already, a step makes 1.5 tokens in 12 ms. A second draft would make it 1.75 tokens in 14.1 ms, which is a lower
+/// rate.
 #[test]
 fn drafting_ends_where_one_more_token_as_sure_does_not_pay() {
     let (drafted, verified) = lengths(Gated::default(), belief(Drafting::Autoregressive), &[vec![0.5; 8]]);
     assert_eq!((drafted, verified), (vec![1], vec![1]));
-    // Confidence 0.9: five drafts give 4.69 tokens in 16 ms, a sixth would give 5.22 in 18.1 ms.
+    // With confidence 0.9, five drafts make 4.69 tokens in 16 ms. A sixth draft would make it 5.22 tokens in 18.1 ms,
+    // which is a lower rate.
     assert_eq!(lengths(Gated::default(), belief(Drafting::Autoregressive), &[vec![0.9; 8]]), (vec![5], vec![5]));
     // The first token is always drafted, because no confidence is known before. It is not verified if it is almost
     // surely wrong.

@@ -1,14 +1,14 @@
 //! Acceptance rates of a drafter's heads, one head per depth, learnt from the depths at which trees were accepted.
 //!
-//! SmartSpec's model of a tree (arXiv 2406.14066, 4.4): a token that head j proposes is the target's with probability
-//! α_j, whatever its rank and whatever happened before. One of k such tokens is the target's with s_j(k) = 1 − (1 −
-//! α_j)^k. A step shows whether one of the k was accepted, not which rank it had. The paper leaves open how α_j follows
-//! from that.
+//! SmartSpec's model of a tree (arXiv 2406.14066, 4.4): a token that head j proposes is the target's own token with
+//! probability α_j, whatever its rank and whatever happened before. Of k such tokens, one is the target's with
+//! probability s_j(k) = 1 − (1 − α_j)^k. A step shows whether one of the k tokens was accepted, but not its rank. The
+//! paper does not say how to compute α_j from this.
 //!
-//! Here, if a share r of the requests that reached head j in a step had one of its k tokens accepted, α_j moves by (1 −
-//! keep)·(r − s_j(k)). With k = 1 this is SmartSpec's moving average. With any k, α_j settles where s_j(k) equals the
-//! observed share on average. Averaging the inverse 1 − (1 − r)^(1/k) would not, because it is convex in r, and with
-//! one request r is 0 or 1.
+//! Here α_j moves by (1 − keep)·(r − s_j(k)) after a step, where r is the share of the requests that reached head j and
+//! had one of its k tokens accepted. With k = 1 this is SmartSpec's moving average. With any k, α_j settles where
+//! s_j(k) equals the observed share on average. An average of the inverse 1 − (1 − r)^(1/k) would not settle there,
+//! because the inverse is convex in r, and with one request r is 0 or 1.
 
 use foretoken_sim::StepOutcome;
 
@@ -41,13 +41,14 @@ impl Heads {
         self.alpha[depth - 1]
     }
 
-    /// Probability that one of the `width` tokens of the head at `depth` is accepted, given that one of every head
-    /// before it was.
+    /// Probability that one of the `width` tokens of the head at `depth` is accepted, if one token of every head before
+    /// it was accepted.
     pub(crate) fn passes(&self, depth: usize, width: u32) -> f64 {
         1.0 - (1.0 - self.alpha(depth)).powi(width as i32)
     }
 
-    /// Updates the rates from a step. The widths are read from the step's trees.
+    /// Updates the rates from a step. The numbers of tokens per head are read from the step's trees. A head that no
+    /// request reached keeps its rate.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
         let mut reached = [0u32; MOST_HEADS];
         let mut passed = [0u32; MOST_HEADS];
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(heads.alpha, before);
     }
 
-    /// With one request a step, r is 0 or 1. Averaging the inverse would settle at s, not at α.
+    /// With one request a step, r is 0 or 1. An average of the inverse would settle at s, not at α.
     #[test]
     fn wide_heads_come_to_rest_at_the_rate_of_one_token() {
         let mut heads = Heads::new(0.9, 0.98);

@@ -22,8 +22,8 @@ pub(crate) struct Ladder<'a> {
 }
 
 impl<'a> Ladder<'a> {
-    /// The first length is k = 0. `undrafted` is the step of `requests` decode requests without drafts, `depths` says
-    /// how deep each request may draft, `acceptance` is the conditional rate a of E(a, k).
+    /// Starts at length k = 0. `undrafted` is the estimate of a step of `requests` decode requests without drafts.
+    /// `depths` says how many requests may draft to each depth. `acceptance` is the conditional rate a of E(a, k).
     pub(crate) fn new(
         undrafted: Estimate,
         requests: usize,

@@ -4,10 +4,10 @@ use crate::shared::acceptance::Rate;
 use crate::shared::slots::Slots;
 use foretoken_sim::{RequestId, StepOutcome};
 
-/// The state of the ring with one request's last steps, and the sums over it.
+/// The state of the ring that holds one request's last steps, and the sums over these steps.
 #[derive(Clone, Copy, Default)]
 struct Last {
-    /// Number of steps in the request's ring, and the index at which the next one is written.
+    /// Number of steps in the request's ring, and the index at which the next step is written.
     len: u32,
     next: u32,
     /// Sums over the ring: accepted drafts, and tries, which are the drafts in the denominator of the rate.
@@ -27,20 +27,22 @@ pub(crate) struct RequestRates {
 }
 
 impl RequestRates {
-    /// A request's rate is `start` until one of its drafts was verified. Then it is the rate over the request's last
-    /// `window` steps with verified drafts.
+    /// No rates yet. A request's rate is `start` until one of its drafts was verified. Then it is the rate over the
+    /// request's last `window` steps with verified drafts.
     pub(crate) fn new(start: f64, window: u32) -> RequestRates {
         let window = window as usize;
         RequestRates { start, window, slots: Slots::default(), last: Vec::new(), rings: Vec::new() }
     }
 
-    /// Returns the request's acceptance rate.
+    /// Returns the request's acceptance rate: accepted drafts divided by tries, over its last steps with verified
+    /// drafts.
     pub(crate) fn rate(&self, id: RequestId) -> f64 {
         let rate = |last: &Last| f64::from(last.accepted) / f64::from(last.tries);
         self.slots.get(id).map_or(self.start, |slot| rate(&self.last[slot]))
     }
 
-    /// Adds a step's outcome to the rings of the requests with verified drafts. `rate` says which drafts are tries.
+    /// Adds a step's outcome to the rings of the requests with verified drafts. `rate` says which drafts count in the
+    /// denominator of the rate.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome, rate: Rate) {
         for ((&id, &accepted), &verified) in outcome.ids.iter().zip(outcome.accepted).zip(outcome.verified) {
             if verified > 0 {

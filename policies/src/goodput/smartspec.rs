@@ -3,12 +3,12 @@
 //!
 //! Source: Liu et al., "Optimizing Speculative Decoding for Serving Large Language Models Using Goodput" (2024), Alg. 1
 //! and 2, with the corrected formula: Alg. 1 line 4 multiplies by n twice (docs/model.md 3.1, 12, 14). `smartspec`
-//! takes the scheduler's batch, as all released code does; `joint = true` enumerates its first-come-first-served
-//! prefixes.
+//! takes the scheduler's batch, as all released code does. `joint = true` tries all prefixes of this batch, which is in
+//! first-come-first-served order.
 //!
-//! Prompt lookup (drafts from n-gram matches) needs no further rule: a request without a match may draft 0 tokens and
-//! counts one token, the m matched requests count E(a, k), and the belief's drafting is parallel (docs/model.md 3.1,
-//! 3.6).
+//! Prompt lookup (drafts from n-gram matches) needs no further rule. A request without a match may draft 0 tokens and
+//! counts one token. Each of the m requests with a match counts E(a, k). The belief's drafting is parallel
+//! (docs/model.md 3.1, 3.6).
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
@@ -54,7 +54,7 @@ impl Default for Smartspec {
 }
 
 impl Smartspec {
-    /// Alg. 2, which also chooses the batch.
+    /// The parameters of `smartspec-joint`: Alg. 2, which also chooses how many requests take part in the step.
     pub fn joint() -> Smartspec {
         Smartspec { joint: true, ..Smartspec::default() }
     }
@@ -141,8 +141,8 @@ impl BestLength {
         }
     }
 
-    /// argmax over k of expected tokens per second; the smallest k on a tie. A request whose limit is below k drafts up
-    /// to its limit, and the estimate counts it so. Stores the goodput of the chosen length.
+    /// The draft length k with the most expected tokens per second, the smallest k on a tie. A request whose limit is
+    /// below k drafts up to its limit, also in the estimate. Stores the goodput of the chosen length.
     fn best_length(&mut self, batch: &BatchView) -> u32 {
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);
@@ -153,9 +153,9 @@ impl BestLength {
         k
     }
 
-    /// Alg. 2: the number of requests in the prefix of the batch whose best length has the greatest goodput; the
-    /// shortest prefix on a tie. Sums are extended request by request, so trying all prefixes costs O(requests ×
-    /// lengths).
+    /// Alg. 2: tries each prefix of the batch with its best length. Returns the number of requests in the prefix with
+    /// the greatest goodput, the shortest prefix on a tie. Sums are extended request by request, so trying all prefixes
+    /// costs O(requests × lengths).
     fn best_prefix(&mut self, batch: &BatchView) -> usize {
         self.depths.clear(self.longest);
         let mut plain =

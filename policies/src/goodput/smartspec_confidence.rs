@@ -1,6 +1,6 @@
-//! `smartspec-confidence`: each request drafts while the draft is confident of its last token. Then the verify length
-//! with the best estimated goodput is taken; the estimate counts a token as accepted if its confidence is above the
-//! threshold.
+//! `smartspec-confidence`: each request drafts while the draft is confident of its last token. Then the policy takes
+//! the verify length with the best estimated goodput. The estimate counts a token as accepted if its confidence is
+//! above the threshold.
 //!
 //! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows
 //! P + 1 steps (docs/model.md 3.1). The appendix has no value for the threshold T.
@@ -108,7 +108,8 @@ impl Running {
         self.estimate.as_ref().expect("the engine proposes before it drafts")
     }
 
-    /// Reads the draft passes that ran since the last call. Requests whose last token is not above the threshold stop.
+    /// Reads the draft passes that ran since the last call. A request stops drafting if the confidence of its last
+    /// token is not above the threshold.
     fn take_in(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         while self.passes < drafts.passes {
             let j = self.passes as usize;
@@ -134,8 +135,8 @@ impl Running {
     }
 
     /// The verify length v with the most predicted tokens per second; the smallest v on a tie. Stores its goodput. The
-    /// time is T_d of all drafts plus T_v(v). The loop walks down from the longest draft, because the estimate covers
-    /// all drafts.
+    /// time is the draft time of all drafts plus the target's time to verify v drafts a request. The loop goes from the
+    /// longest draft down to 0, because the estimate at first covers all drafts.
     fn best_length(&mut self, requests: usize) -> u32 {
         let mut estimate = *self.estimate();
         let mut tokens = requests as f64 + self.levels.iter().map(|l| l.predicted as f64).sum::<f64>();
@@ -213,7 +214,8 @@ mod tests {
         // first.
         let (drafted, _) = decide(params, BELIEF, [8, 8, 8]);
         assert_eq!(drafted, [4, 2, 1]);
-        // Every request with room drafts once, because its confidence starts at 1. A request stops at its limit.
+        // Every request with a limit above 0 drafts at least one token, because its confidence counts as 1 before the
+        // first token. A request stops at its limit.
         assert_eq!(decide(params, BELIEF, [2, 0, 8]).0, [2, 0, 1]);
     }
 

@@ -1,8 +1,10 @@
 //! `smartspec-dsd`: SmartSpec as in its authors' vLLM v0 fork. It decides every 20 steps. Speculation must beat 1.1
-//! times the goodput without drafts. The search over lengths stops at the first one that is no better.
+//! times the goodput without drafts. The search goes over the lengths from 0 up and stops at the first length that is
+//! no better than the one before.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`. The rule for n-gram proposals is from
-//! the earlier @647244ce (docs/model.md 3.3): always propose 8, none above a batch of 32, verify at most 7.
+//! the earlier @647244ce (docs/model.md 3.3): always propose 8 tokens, none if the batch has more than 32 requests, and
+//! verify at most 7.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::Ladder;
@@ -125,8 +127,8 @@ struct Running {
     longest: u32,
     acceptance: f64,
     own_rates: OwnRates,
-    /// Steps until the next decision, and the length that the last decision chose: of drafts, or with n-gram proposals
-    /// of verification.
+    /// Steps until the next decision, and the length that the last decision chose. It is the draft length; with n-gram
+    /// proposals it is the verify length.
     wait: u32,
     length: u32,
     /// Estimated goodput of this step's decision, in tokens per second; for draft length 0 times `zero_handicap`.
@@ -162,7 +164,8 @@ impl Running {
         }
     }
 
-    /// True if this step decides. Call it once per step.
+    /// True if this step chooses a new length: the first call, then every `update_interval`-th call. Call it once per
+    /// step.
     fn decides(&mut self) -> bool {
         let decides = self.wait == 0;
         self.wait = if decides { self.params.update_interval - 1 } else { self.wait - 1 };
@@ -177,8 +180,8 @@ impl Running {
         self.params.kv_tokens > 0 && tokens * self.params.kv_margin > self.params.kv_tokens as f64
     }
 
-    /// Chooses the length before drafting: goes up from 0 while the length is feasible and the goodput rises. At length
-    /// 0 the goodput counts `zero_handicap` times.
+    /// Chooses the draft length before drafting: goes up from 0 while the length is feasible and the goodput rises. The
+    /// goodput at length 0 is multiplied by `zero_handicap`.
     fn decide_draft(&mut self, batch: &BatchView) {
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);
@@ -199,8 +202,9 @@ impl Running {
         self.goodput = (best.1 > 0.0).then_some(best.1);
     }
 
-    /// Chooses the length before verification, for n-gram proposals. The estimate counts E(a, v) tokens for each
-    /// request with proposals, and the draft time of all proposals. Goes up from 0 while the goodput rises.
+    /// Chooses the verify length for n-gram proposals: goes up from 0 while the goodput rises. The estimate counts E(a,
+    /// v) tokens for each request with proposals, one token for each other request, and the draft time of all
+    /// proposals.
     fn decide_verify(&mut self, batch: &BatchView) {
         self.depths.fill(batch, self.longest);
         let mut estimate = Estimate::undrafted(&self.belief, batch);
@@ -260,7 +264,7 @@ impl SpecPolicy for Running {
             drafts.nothing_to_decide();
             return;
         }
-        // For n-gram proposals only steps with proposals count towards the interval.
+        // With n-gram proposals, only steps that have proposals count towards `update_interval`.
         match self.decides() {
             true => self.decide_verify(batch),
             false => drafts.nothing_to_decide(),

@@ -27,7 +27,7 @@ fn a_decision_holds_for_20_steps() {
         p.observe(&outcome(&drafts, &[8, 8], &[0, 0]));
     }
     assert!(lengths[0] > 0 && lengths[..20].iter().all(|&k| k == lengths[0]), "{lengths:?}");
-    // After 20 steps without an accepted draft, alpha = .7 · .85^20 = .027, and nothing is drafted.
+    // After 20 steps without an accepted draft, the acceptance rate is .7 · .85^20 = .027, and nothing is drafted.
     assert!(lengths[20..].iter().all(|&k| k == 0), "{lengths:?}");
     assert!(close(p.acceptance, 0.7 * 0.85f64.powi(41)));
 }
@@ -47,7 +47,7 @@ fn speculation_has_to_be_a_tenth_better() {
     assert_eq!(decided(fair, belief, &batch).0, 1);
 }
 
-/// The goodput at length 1 is not above 1.1 · goodput(0), that at length 2 is. The search stops at length 1 and does
+/// The goodput at length 2 is above 1.1 · goodput(0), but at length 1 it is not. The search stops at length 1 and does
 /// not reach length 2.
 #[test]
 fn the_search_stops_at_the_first_length_that_is_no_better() {
@@ -114,7 +114,8 @@ fn bad_settings_are_named() {
     }
 }
 
-/// The length at which a search from 0 up ends because the goodput falls. `None` if two goodputs tie within rounding.
+/// The length at which a search from 0 up ends: the last one before the goodput falls. `None` if two goodputs tie
+/// within rounding.
 fn climb(goodput: impl Fn(u32) -> f64, longest: u32) -> Option<u32> {
     let mut best = 0;
     for k in 1..=longest {

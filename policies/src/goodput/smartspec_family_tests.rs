@@ -86,7 +86,8 @@ fn hopeless_drafts_are_not_prepared_for() {
     assert!(skipping < 0.5 * never, "{skipping} s of drafting, {never} s without skipping");
 }
 
-/// Trees whose tokens are accepted as the paper's model says: the tokens per round equal the corrected Eq. 10.
+/// Trees whose tokens are accepted as the paper's model says: the mean tokens per round of a run equal the corrected
+/// Eq. 10.
 #[test]
 fn the_expected_length_of_trees_is_what_comes_out() {
     // Verification is nearly free, so the widest tree is the best.

@@ -1,8 +1,8 @@
-//! `smartspec-medusa`: trees of a drafter with one head per depth. The widths k_1 … k_h are those with the best
-//! estimated goodput.
+//! `smartspec-medusa`: trees of a drafter with one head per depth. The policy chooses the widths k_1 … k_h, that is,
+//! the tokens of each head, with the best estimated goodput.
 //!
 //! Source: SmartSpec (arXiv 2406.14066), Alg. 1 and 2 in their tree form, 4.3, 4.4 and 7.2.2 (Medusa, dense
-//! connections: every token of a head follows every token of the head before). The expected length is the corrected one
+//! connections: every token of a head follows every token of the head before). The expected length is corrected
 //! (docs/model.md 3.1): E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}. Eq. 10 as printed omits the round in
 //! which nothing is accepted, and has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
 
@@ -150,7 +150,8 @@ impl Running {
     fn new(params: SmartspecMedusa, context: &PolicyContext) -> Running {
         let start = context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate);
         let depth = params.heads.min(context.max_draft_len) as usize;
-        // Tokens of the widest tree, if fewer than `max_tree_tokens`: the scheduler need not reserve more.
+        // Tokens of the widest possible tree. If they are fewer than `max_tree_tokens`, the scheduler need not reserve
+        // more.
         let widest = (1..=depth as u32).fold(0u32, |sum, d| sum.saturating_add(params.max_topk.saturating_pow(d)));
         Running {
             belief: context.belief,
@@ -167,7 +168,7 @@ impl Running {
         }
     }
 
-    /// The step without trees, as a tree of depth 0.
+    /// The step without drafts and its cost, as a tree of depth 0.
     fn bare(&self, batch: &BatchView) -> Tree {
         Tree {
             widths: [0; MOST_HEADS],
@@ -181,8 +182,8 @@ impl Running {
         }
     }
 
-    /// Returns `tree` with `width` tokens below each token of its last level. `None` if it would have more than `most`
-    /// tokens, or no request may verify it.
+    /// Returns `tree` with `width` tokens below each token of its last level, with its expected tokens and times.
+    /// `None` if it would have more than `most` tokens, or if no request may verify it.
     fn deepen(&self, batch: &BatchView, tree: &Tree, width: u32) -> Option<Tree> {
         let level = tree.last.checked_mul(width)?;
         let tokens = tree.tokens.checked_add(level).filter(|&t| t <= self.most)?;
@@ -203,7 +204,8 @@ impl Running {
                 ContextReads::Once => 0.0,
                 ContextReads::PerPosition => target.alpha_s * positions as f64,
             };
-        // A pass runs over the level before, and reads the tokens that the draft ran over in earlier passes.
+        // The draft pass runs over the tokens of the last level. It reads the context and the tokens of the levels
+        // before.
         let before = u64::from(tree.tokens + 1 - tree.last);
         let mut pass =
             PassShape { requests: n, batched: n * u64::from(tree.last), context: at.context + n * before, pairs: 0 };
@@ -224,8 +226,8 @@ impl Running {
         Some(next)
     }
 
-    /// The first tree with the greatest goodput, by depth-first search. The search leaves a branch if no tree below it
-    /// can beat the best so far.
+    /// Returns the tree with the greatest goodput, the first found on a tie, by depth-first search. The search leaves a
+    /// branch if no tree below it can beat the best tree so far.
     fn best_tree(&mut self, batch: &BatchView) -> Tree {
         self.room.fill(batch, self.most);
         let topk = self.params.max_topk as usize;
@@ -265,9 +267,10 @@ impl Running {
         }
     }
 
-    /// An upper bound of the goodput of all trees that extend `tree`. For the tokens, every further head is as wide as
-    /// the tokens left allow for the next head, and all requests that verify `tree` verify it too. For the time, only
-    /// the requests that may verify any tree verify the next head's tokens.
+    /// An upper bound of the goodput of all trees that extend `tree`. The bound on tokens assumes two things: every
+    /// further head has the greatest width that the tokens left allow for the next head, and all requests that verify
+    /// `tree` also verify the larger tree. The bound on time assumes that only the requests that may verify any tree
+    /// verify one token of the next head below each token of the last level.
     fn bound(&self, tree: &Tree) -> f64 {
         let widest = ((self.most - tree.tokens) / tree.last).min(self.params.max_topk);
         if widest == 0 {

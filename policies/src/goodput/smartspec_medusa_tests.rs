@@ -87,8 +87,9 @@ fn the_expectation_is_the_corrected_one() {
     assert!(close(tree.verify_s, 1e-7 * 300.0 + 40e-6 * 56.0 + 8e-3));
 }
 
-/// Section 7.2.2: under load the tree shrinks to one token a head, 4 a request with the base token. Under still more
-/// load, heads stay unused, which the paper's simulation of three fixed heads does not show.
+/// Section 7.2.2 of the paper: under load the tree shrinks to one token a head, which is 4 tokens a request with the
+/// base token. Under still more load, heads stay unused, which the paper's simulation of three fixed heads does not
+/// show.
 #[test]
 fn widths_shrink_to_one_as_the_batch_grows() {
     let target = foretoken_sim::Coefficients { alpha_s: 0.0, gamma_s: 0.1e-3, delta_s: 10e-3 };
@@ -173,7 +174,8 @@ fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// The search finds the best of all width vectors; the test costs each by growing its trees.
+    /// The search finds the best of all vectors of widths. The test computes the cost of each vector by growing its
+    /// trees.
     #[test]
     fn equals_exhaustive_search(
         batch in any_batch(6, 40),

@@ -207,7 +207,7 @@ mod tests {
     fn lengths_are_dealt_out_by_rate() {
         // 9 drafts (a mean of 3) are divided by the rates .9, .5, .1: 9·(.6, .3333, .0667) = 5.4, 3, 0.6.
         assert_eq!([0.9, 0.5, 0.1].map(|r| share(9.0, r, 1.5)), [5, 3, 1]);
-        // A half goes up.
+        // A share of 1.5 drafts is rounded up to 2.
         assert_eq!(share(3.0, 0.5, 1.0), 2);
     }
 
@@ -287,7 +287,7 @@ mod tests {
             let sum: f64 = rates.iter().sum();
             for (&len, rate) in plan.draft_len.iter().zip_eq(&rates) {
                 let exact = if sum > 0.0 { f64::from(k) * view.len() as f64 * rate / sum } else { f64::from(k) };
-                // Each length is within a half of the exact share, cut to the longest draft.
+                // Each length differs by at most a half from its exact share, unless it is cut to the longest draft.
                 let whole = f64::from(len);
                 prop_assert!((whole - exact).abs() <= 0.5 + 1e-9 || (len == 8 && exact > 8.0), "{len} for {exact}");
             }

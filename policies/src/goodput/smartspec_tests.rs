@@ -104,13 +104,13 @@ proptest! {
         let chosen = policy(belief, acceptance, 8).best_length(&view);
         let best = (0..=8).map(goodput).fold(0.0, f64::max);
         prop_assert!(goodput(chosen) >= best * (1.0 - 1e-12));
-        // Up to rounding, each shorter length is worse.
+        // Each shorter length has less goodput than the chosen length, up to rounding.
         prop_assert!((0..chosen).all(|k| goodput(k) < goodput(chosen) * (1.0 + 1e-12)));
     }
 }
 
-/// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match. Only these count E(a, k), have drafts, and verify more than
-/// their base token, in one draft pass.
+/// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match. Only these 2 count E(a, k) tokens, get drafts, and verify
+/// more than their base token. All drafts are made in one pass.
 #[test]
 fn prompt_lookup_counts_the_matched_requests_only() {
     let belief = Belief { drafting: Drafting::Parallel, ..BELIEF };
@@ -188,7 +188,7 @@ proptest! {
         let best = (1..=batch.ids.len()).map(best_at).fold(0.0, f64::max);
         prop_assert!(goodput(n, k) >= best * (1.0 - 1e-12));
         prop_assert!(close(p.explain().estimate.expect("it has one"), goodput(n, k)));
-        // Up to rounding, each smaller batch is worse.
+        // Each smaller batch has less goodput than the chosen batch, up to rounding.
         prop_assert!((1..n).all(|n| best_at(n) < best * (1.0 + 1e-12)));
     }
 }

@@ -1,9 +1,10 @@
-//! `turbospec-v1`: every 200 steps it proposes the longest draft and compares the goodput of verifying each length of
-//! it. The best length is proposed until the next decision.
+//! `turbospec-v1`: in every 200th step all requests draft the longest draft. The policy then compares the estimated
+//! goodput of verifying each length up to the longest. The best length is drafted until the next decision.
 //!
 //! Source: "TurboSpec", v3 of arXiv 2406.14066, as in its vLLM V1 code: LiuXiaoxuanPKU/vllm, branch batch-dsd
 //! @b08a7d37, `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in docs/model.md 3.4. The branch does not
-//! run as published. This policy has its formulas. A parameter switches each of their mistakes on or off.
+//! run as published. This policy uses the branch's formulas. Each known mistake in the formulas can be switched on or
+//! off by a parameter.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::smartspec_dsd::Proposer;
@@ -150,8 +151,8 @@ impl Running {
         }
     }
 
-    /// Estimated goodput, in tokens per second: (m·E(α, k) + B − m) / (T_target + overhead + T_draft). `expected` is
-    /// E(α, k). At k = 0 the overhead and T_draft are 0.
+    /// Estimated goodput, in tokens per second: (m·E(α, k) + B − m) / (T_target + overhead + T_draft), where m of the
+    /// step's B requests may draft. `expected` is E(α, k). At k = 0 the overhead and T_draft are 0.
     fn goodput(&self, load: &Load, k: u32, expected: f64) -> f64 {
         let others = load.requests - load.drafting;
         let verified = load.drafting * (f64::from(k) + 1.0) + others;
@@ -169,7 +170,8 @@ impl Running {
         (load.drafting * expected + others) / (target_s + speculation_s)
     }
 
-    /// Chooses the length: goes up from `k_start` to the longest proposal while the goodput rises.
+    /// Chooses the length: goes up from `k_start` while the goodput rises, at most to the longest draft `proposed` in
+    /// this step.
     fn decide(&mut self, batch: &BatchView, proposed: u32) {
         let load = Load::of(batch);
         let a = self.own_rates.mean(batch.ids).unwrap_or_else(|| self.acceptance.value());
@@ -196,8 +198,8 @@ impl Running {
 }
 
 impl SpecPolicy for Running {
-    /// Lookahead slots are always for the longest draft, because the policy does not know when the next deciding step
-    /// comes.
+    /// The scheduler always reserves lookahead slots for the longest draft, because the policy does not know when the
+    /// next deciding step comes.
     fn limits(&self) -> DraftLimits<'_> {
         DraftLimits::chain(self.longest)
     }

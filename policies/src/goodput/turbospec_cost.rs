@@ -1,9 +1,9 @@
-//! The step times that `turbospec-v1` believes: the branch's formula, with its published coefficients or with a linear
-//! belief's.
+//! The step times that `turbospec-v1` believes: the branch's formula, with its published coefficients or with the
+//! coefficients of a linear belief.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md
-//! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a plain step gets no slower with more requests.
-//! It only interpolates verify steps of fewer than some 64 requests.
+//! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a step without drafts gets no slower with more
+//! requests. The fit only interpolates between verify steps of fewer than about 64 requests.
 
 use crate::shared::belief::Belief;
 use foretoken_sim::{BatchView, Drafting};
@@ -26,6 +26,7 @@ pub enum Coefficients {
 }
 
 /// T_target = kv·(KV tokens) + compute·(tokens) + batch·(requests) + speculates·[a request drafts] + fixed, in seconds.
+/// The bracket is 1 if true, else 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TargetCost {
     pub kv: f64,
@@ -93,7 +94,8 @@ impl DraftCost {
                     + 0.447_110_958_433_997_2)
                     * 1e-3
             }
-            // Section 12: k passes over the drafting requests; the first also has the draft's prefill and catch-up.
+            // docs/model.md 12: k passes over the drafting requests. The first pass also has the draft model's prefill
+            // and catch-up. A parallel draft is a single pass.
             DraftCost::Belief(Belief { draft, drafting, .. }) => {
                 let (n, context) = (load.drafting, load.drafting_kv);
                 let passes = match drafting {
@@ -116,12 +118,12 @@ pub(crate) struct Load {
     pub requests: f64,
     /// m: the requests that may draft ("match count").
     pub drafting: f64,
-    /// KV tokens of all scheduled requests, the newest ones included.
+    /// KV tokens of all scheduled requests, with the KV of their newest tokens.
     pub kv: f64,
-    /// Tokens scheduled before drafts: one per decode request, and the chunks.
+    /// Tokens scheduled before drafts: one per decode request, and the tokens of the prompt chunks.
     pub scheduled: f64,
-    /// Tokens that join the first draft pass (the draft's prefill and catch-up, section 12), their context, and the
-    /// context of the drafting requests. Only `Coefficients::Belief` charges for them.
+    /// Tokens that join the first draft pass (the draft model's prefill and catch-up, docs/model.md 12), their context,
+    /// and the context of the drafting requests. Only `Coefficients::Belief` charges for them.
     pub riders: f64,
     pub riders_kv: f64,
     pub drafting_kv: f64,
@@ -185,7 +187,8 @@ mod tests {
     }
 
     proptest! {
-        /// With a belief, the draft's time equals section 12's if every request with room drafts k tokens.
+        /// With a belief, the draft time equals that of docs/model.md 12 if every request with a limit above 0 drafts k
+        /// tokens.
         #[test]
         fn a_beliefs_draft_is_section_12s(batch in any_batch(10, 1), belief in any_belief(), k in 1u32..8) {
             let mut batch = batch;

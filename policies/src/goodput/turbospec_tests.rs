@@ -46,7 +46,8 @@ fn turbospec_best_lengths() {
     }
 }
 
-/// docs/model.md 3.4: if the base token counts twice, the published coefficients no longer turn speculation off at 256.
+/// docs/model.md 3.4: if the base token counts twice, the published coefficients no longer turn speculation off at 256
+/// requests.
 #[test]
 fn double_counting_hides_that_speculation_does_not_pay() {
     let batch = Batch::new(&[511; 256], &[10; 256]);
@@ -66,7 +67,7 @@ fn the_literal_formula() {
     let p = Running::new(params, &CONTEXT);
     let load = Load::of(&batch.view());
     assert_eq!((load.requests, load.drafting, load.kv, load.scheduled), (4.0, 2.0, 750.0, 103.0));
-    // m(k+1) + (B − m) + scheduled at k = 2: 6 + 2 + 103.
+    // The counted tokens are m(k + 1) + (B − m) + scheduled, at k = 2: 6 + 2 + 103.
     let target = 4.85907942e-5 * 750.0 + 1.84383603e-2 * 111.0 - 4.33144783e-2 * 4.0 + 6.938699571857084;
     let draft =
         2.89700974e-6 * 750.0 + 4.3869407e-5 * 103.0 + 0.45217587 * 2.0 + 5.52805909e-3 * 4.0 + 0.4471109584339972;
@@ -89,7 +90,8 @@ fn full_length_is_proposed_every_200th_step_and_cut_to_the_winner() {
         let drafts = run.step(&batch, |_, _| 1.0, &[0, 0]);
         made.push((drafts.draft_len[0], drafts.verify_len[0]));
     }
-    // Before the first decision everything is proposed and verified. Then α = 0, and 1 is the least length.
+    // Before the first decision, drafts of full length are proposed and verified. Then the acceptance rate is 0, and
+    // length 1 is chosen because it is the least.
     assert!(made[..199].iter().all(|&m| m == (8, 8)));
     assert_eq!((made[199], made[200], made[398], made[399], made[400]), ((8, 1), (1, 1), (1, 1), (8, 1), (1, 1)));
     // If k = 0 is allowed, nothing is proposed between decisions.
@@ -133,8 +135,9 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// With a belief, the search equals a second implementation of the formula. The target's time is section 12's
-    /// (context read once) with the base tokens counted twice. Limits are equal, so that all lengths are equal.
+    /// With a belief, the search equals a second implementation of the formula. The target's time is that of
+    /// docs/model.md 12 (context read once) with the base tokens counted twice. All requests have the same limit, so
+    /// that all lengths are equal.
     #[test]
     fn equals_the_formula_written_again(
         batch in any_batch(10, 1),

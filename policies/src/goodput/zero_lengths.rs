@@ -21,7 +21,7 @@ pub(crate) struct ZeroLengths {
 }
 
 impl ZeroLengths {
-    /// With parallel drafting no prefill is skipped, because prompt lookup and heads have none.
+    /// With parallel drafting no prefill is skipped, because prompt lookup and draft heads have no prefill.
     pub(crate) fn new(absorbing_steps: u64, skip_above: f64, drafting: Drafting) -> ZeroLengths {
         let skip_above = if drafting == Drafting::Parallel { 1.0 } else { skip_above };
         ZeroLengths { absorbing_steps, skip_above, steps: 0, zeroes: 0, streak: 0, longest_streak: 0, skipped: 0 }
@@ -40,9 +40,9 @@ impl ZeroLengths {
         self.longest_streak = self.longest_streak.max(self.streak);
     }
 
-    /// True if the request that starts now should have a draft prefill. Otherwise the request is counted as skipped.
+    /// Is the request that starts now to have a draft prefill? If not, the request is counted as skipped.
     pub(crate) fn drafts_for_next(&mut self) -> bool {
-        // The quotient needs no tolerance: 63 / 90 is not rounded above 0.7.
+        // 63 / 90 is not rounded to more than 0.7, so the comparison needs no tolerance.
         let skip = self.steps > 0 && self.zeroes as f64 / self.steps as f64 > self.skip_above;
         self.skipped += u64::from(skip);
         !skip

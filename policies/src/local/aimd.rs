@@ -64,7 +64,8 @@ impl Definition for Aimd {
     }
 }
 
-/// The state of a request.
+/// The state of a request: its draft length, its counts of verifications and drafts, and whether it has stopped
+/// drafting.
 #[derive(Clone, Copy, Default)]
 struct Request {
     /// The request's draft length minus one.

@@ -1,4 +1,5 @@
-//! `downshift`: three draft tokens; two if fewer than 60 % of a request's drafts are accepted, one if fewer than 50 %.
+//! `downshift`: a request drafts three tokens. It drafts two if fewer than 60 % of its drafts so far were accepted, and
+//! one if fewer than 50 % were.
 //!
 //! Source: osaurus/vmlx PR #2624 (2026).
 

@@ -1,9 +1,10 @@
-//! `measured-cost-depth`: the draft length with the most expected tokens per measured time of a round, both learned
-//! while serving. Now and then other lengths are tried for a few rounds.
+//! `measured-cost-depth`: the draft length with the most expected tokens per measured time of a round. The policy
+//! learns acceptance rates and times while serving. Now and then other lengths are tried for a few rounds.
 //!
 //! Source: jundot/omlx `_DepthController`, `omlx/patches/mlx_lm_mtp/batch_generator.py` (v0.5.4rc1 and later; PRs
-//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d). omlx's depth 0, which switches drafting off, is
-//! left out, because its constants were not found.
+//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d), where p_j is the acceptance rate at position j and t(d) is the
+//! time of a round with d drafts. omlx's depth 0, which switches drafting off, is left out, because its constants were
+//! not found.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
@@ -17,8 +18,8 @@ const MEMORY_MS: f64 = 400.0;
 /// A sample above `OUTLIER` times the estimate has `OUTLIER_WEIGHT` of its usual weight.
 const OUTLIER: f64 = 2.0;
 const OUTLIER_WEIGHT: f64 = 0.25;
-/// Assumed milliseconds of a round without drafts, until a length was measured, and of each draft token, as long as the
-/// slowest measured length is not longer than the fastest one.
+/// Assumed milliseconds, where measurements are missing: of a round without drafts, until a length was measured; and of
+/// each draft token, until the slowest measured length is longer than the fastest measured length.
 const PRIOR_BASE_MS: f64 = 30.0;
 const PRIOR_ROW_MS: f64 = 7.0;
 /// Another length is adopted if its score is better by more than this share.
@@ -96,12 +97,12 @@ struct DepthController {
     measured: Vec<Measured>,
     clock_ms: f64,
     current: usize,
-    /// Next length of the warm-up; 0 when all were tried.
+    /// Next length of the warm-up, which goes from the longest length down to 1; 0 after the warm-up.
     warmup: usize,
     /// The length being probed, and the rounds left of the probe.
     probe: Option<(usize, u32)>,
-    /// The clock when a probe of the rival was last due, and a probe of the length measured longest ago, in
-    /// milliseconds; at first the clock at the end of the warm-up.
+    /// The clock, in milliseconds, when a probe of the best rival was last due, and when a probe of the length measured
+    /// longest ago was last due. At first both are the end of the warm-up.
     rival_at_ms: f64,
     stalest_at_ms: f64,
 }
@@ -130,9 +131,10 @@ impl DepthController {
         }
     }
 
-    /// Milliseconds of a round with drafts of length `depth`: measured, or on the line through the measured lengths
-    /// with the shortest and the longest rounds. If these are one length, or the shorter length is the slower, the line
-    /// has the slope `PRIOR_ROW_MS`. Before any measurement the prior holds.
+    /// Milliseconds of a round with drafts of length `depth`. If this length was not measured, the time lies on the
+    /// line through the fastest and the slowest measured length. The line has the slope `PRIOR_ROW_MS` if only one
+    /// length was measured, or if the slowest length is the shorter one. Before any measurement, the time is
+    /// `PRIOR_BASE_MS` + `PRIOR_ROW_MS` · `depth`.
     fn ms(&self, depth: usize) -> f64 {
         if let Some(ms) = self.measured[depth - 1].ms {
             return ms;
@@ -144,7 +146,8 @@ impl DepthController {
             return PRIOR_BASE_MS + PRIOR_ROW_MS * depth as f64;
         };
         let slope = if dear.0 > cheap.0 { (dear.1 - cheap.1) / (dear.0 - cheap.0) } else { PRIOR_ROW_MS };
-        // The line may reach 0 at short lengths. No round is taken to be faster than a tenth of the fastest.
+        // The line may fall to 0 at short lengths. No round is taken to be faster than a tenth of the fastest measured
+        // round.
         (cheap.1 + slope * (depth as f64 - cheap.0)).max(0.1 * cheap.1)
     }
 
@@ -164,8 +167,9 @@ impl DepthController {
         others.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)).then(b.cmp(&a)))
     }
 
-    /// Adds one round of drafts of length `depth` that took `ms` milliseconds to its average and to the clock, and
-    /// moves the warm-up and the probe on by a round. If neither goes on, it decides about the length.
+    /// Adds one round of drafts of length `depth`, which took `ms` milliseconds, to the average of this length and to
+    /// the clock. Counts the round for the warm-up or for the probe. If neither of the two goes on, decides about the
+    /// next length.
     fn round(&mut self, depth: usize, ms: f64) {
         self.clock_ms += ms;
         let clock_ms = self.clock_ms;

@@ -4,7 +4,8 @@ use super::*;
 use crate::testing::{close, outcome};
 use foretoken_sim::{Drafts, Time};
 
-/// Runs `count` rounds at the policy's lengths, each `ms(length)` long. Returns the lengths.
+/// Runs `count` rounds at the lengths that the policy chooses; a round takes `ms(length)` milliseconds. Returns the
+/// lengths.
 fn rounds(depths: &mut DepthController, count: usize, ms: impl Fn(usize) -> f64) -> Vec<usize> {
     let mut round = |_| {
         let depth = depths.length();

@@ -8,8 +8,9 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Number of windows for which a newly adopted length is held before the other length challenges it. Each challenge
-/// lost in a row multiplies this number by four, up to `LONGEST_WAIT`. The first challenge comes after one window.
+/// Number of windows for which a newly adopted length is held before the other length challenges it. Each lost
+/// challenge in a row multiplies this number by four, up to `LONGEST_WAIT`. The first challenge of a run comes after
+/// one window.
 const WAIT: u32 = 4;
 const LONGEST_WAIT: u32 = 64;
 
@@ -144,7 +145,7 @@ impl Arms {
     }
 
     /// Adds one round at the present length; a round of the warm-up only counts down. Ends full windows, and starts and
-    /// ends challenges.
+    /// ends challenges, that is, windows in which the other length is tried.
     fn round(&mut self, tokens: u64, seconds: f64) {
         if self.warmup > 0 {
             self.warmup -= 1;
@@ -178,7 +179,8 @@ impl Arms {
         }
     }
 
-    /// Ends a challenge. The held length then runs for 4, 16 or 64 windows.
+    /// Ends a challenge. The held length then runs for 4 windows if it has just won the challenge, 16 after one lost
+    /// challenge in a row, and 64 after more.
     fn end_challenge(&mut self) {
         self.challenge = false;
         self.window = Window::default();

@@ -1,5 +1,5 @@
-//! `mlx-vlm-expand`: a request drafts the longer of two lengths while most of its last rounds accepted the whole
-//! shorter one.
+//! `mlx-vlm-expand`: a request has two draft lengths. It drafts the longer one while most of its last rounds accepted
+//! at least as many tokens as the shorter one.
 //!
 //! Source: mlx-vlm's `_effective_mtp_block_size`, which lablup/mlxcel keeps beside its own rule (PR #1295, 2026-08-22).
 //! The rule uses no times. mlxcel's issue #1207 reports a load where the share of such rounds is 58.5 %, so that the
@@ -76,7 +76,7 @@ impl Definition for MlxVlmExpand {
 /// The last rounds of a request.
 #[derive(Clone, Copy, Default)]
 struct Rounds {
-    /// One bit per round, the newest lowest: 1 if the whole shorter length was accepted.
+    /// One bit per round, the newest round in the lowest bit: 1 if the round accepted at least the shorter length.
     whole: u32,
     /// Number of rounds remembered, at most [`WINDOW`].
     seen: u32,
@@ -138,8 +138,8 @@ mod tests {
         // 5 of 8 such rounds, 0.625, are too few; 6 of 9, 0.667, are enough. A round that accepts 3 drafts counts as
         // one that accepts the shorter length of 2; a round that accepts 1 or none counts as a failure.
         assert_eq!(lengths([2, 0, 3, 1, 2, 1, 2, 2, 2, 2], 8)[7..], [2, 2, 4]);
-        // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 whole rounds, the request stays expanded up to the eleventh
-        // failure, not the twelfth.
+        // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 rounds that accepted the whole shorter length, the request
+        // stays expanded up to the eleventh failure, but not after the twelfth.
         let mut rounds = vec![2; 32];
         rounds.extend([1; 13]);
         assert_eq!(lengths(rounds, 8)[40..], [4, 4, 4, 4, 2]);

@@ -16,7 +16,7 @@ impl<T: Copy + Default> PerRequest<T> {
         self.slots.get(id).map(|place| self.states[place]).unwrap_or_default()
     }
 
-    /// Returns the state of request `id` for changing it; makes the default if the request is new.
+    /// Returns the state of request `id` to be changed. A new request gets the default state.
     pub(crate) fn entry(&mut self, id: RequestId) -> &mut T {
         let (place, new) = self.slots.take(id);
         if self.states.len() <= place {

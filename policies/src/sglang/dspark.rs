@@ -1,14 +1,17 @@
 //! `dspark`: SGLang's DSpark scheduler. It drafts whole blocks. A table of steps per second gives the batch a budget of
-//! draft tokens to verify, and the tokens most likely to survive get it.
+//! draft tokens to verify. The tokens most likely to survive are verified.
 //!
 //! Source: DSpark (arXiv 2607.05147) as in SGLang 0.5.23, `srt/speculative/dspark_components/dspark_planner.py` and
 //! `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`. These files were executed for the fixture that
-//! the tests compare with (`tests/policies`). Let n be the number of requests and s₁ ≥ s₂ ≥ … the survivals of the
-//! batch's draft tokens. The budget is argmax_b (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie, from
-//! confidences two rounds old. The confidences of the present drafts decide which tokens get it. SGLang's own defaults
-//! do none of this, for two reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table every step takes the
-//! same time, so that everything is verified. That equals a fixed length and is refused here, unless `allow_degenerate`
-//! is set.
+//! the tests compare with (`tests/policies`).
+//!
+//! Let n be the number of requests and s₁ ≥ s₂ ≥ … the survivals of the batch's draft tokens. The budget is argmax_b
+//! (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie. It is computed from confidences two rounds old. The
+//! confidences of the present drafts decide which tokens are verified.
+//!
+//! SGLang's own defaults do none of this, for two reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table
+//! every step takes the same time, so that everything is verified. That equals a fixed length and is refused here,
+//! unless `allow_degenerate` is set.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::sglang::dspark_relay::Relay;
@@ -119,8 +122,8 @@ struct Scheduler {
     relay: Relay,
     /// Buffer for the confidences of one request that have reached the host.
     late: Vec<f64>,
-    /// True if the policy was given confidences (`foretoken decide`). The budget then follows from them, not from late
-    /// ones.
+    /// True if the policy was given confidences (`foretoken decide`). The budget is then computed from the present
+    /// confidences, not from late confidences.
     told: bool,
     ranked: RankedTokens,
     own_estimate: Option<f64>,
@@ -149,8 +152,8 @@ impl Scheduler {
         }
     }
 
-    /// Fills `ranked` with the batch's drafts, by their present confidences; survivals are rounded to single precision
-    /// unless the policy was given confidences.
+    /// Fills `ranked` with the batch's drafts, by their present confidences. Survivals are rounded to single precision,
+    /// unless `foretoken decide` gave the confidences.
     fn push_live(&mut self, drafts: &Drafts) {
         self.ranked.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
@@ -162,8 +165,8 @@ impl Scheduler {
         }
     }
 
-    /// Fills `ranked` with the batch's drafts, by the confidences that have reached the host, and counts the budget in
-    /// `relay`.
+    /// Fills `ranked` with the batch's drafts, by the confidences that have reached the host. Reports to `relay` that
+    /// this round's budget is computed.
     fn push_late(&mut self, batch: &BatchView, drafts: &Drafts) {
         self.ranked.clear();
         for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
@@ -175,8 +178,9 @@ impl Scheduler {
         self.relay.budget_computed();
     }
 
-    /// The number of draft tokens with the best rate, raised to the captured graph's size if `align`; it may then
-    /// exceed the number of drafts. `None` before the first confidences have arrived. Notes the rates for `explain`.
+    /// The number of draft tokens to verify with the best rate, by the table. With `align` it is raised to the captured
+    /// graph's size; it may then exceed the number of drafts. `None` before the first confidences have reached the
+    /// host. Stores the rates for `explain`.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
         if self.told {
             self.push_live(drafts);

@@ -1,24 +1,26 @@
-//! How DSpark's confidences reach the host: through a ring of copies of the whole table of confidences, which is two
-//! rounds late. A longer lag is made by a further ring for each request, the carry.
+//! How DSpark's confidences reach the host. In each round the whole table of confidences is copied into a ring of two
+//! rows, so the host sees confidences that are two rounds old. For a longer lag there is a second ring for each
+//! request, the carry.
 //!
 //! Source: SGLang 0.5.23 `srt/managers/overlap_utils.py` (`ConfidenceRelay`) and
 //! `HostConfidenceBudgetPlanner._shift_to_lag` in `srt/speculative/dspark_components/dspark_planner.py`. A copy has all
-//! requests, so a request that sat a round out keeps its last confidences. The carry is written only for a round's own
-//! requests; each round with a budget uses the carry's rows in turn.
+//! requests, so a request that took no part in a round has its last confidences in the copy. The carry is written only
+//! for the requests of a round. Rounds with a budget use the rows of the carry in turn.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// Number of rounds by which the ring is late (`CONFIDENCE_RELAY_RING_LAG`).
+/// Number of rounds by which the first ring is late (`CONFIDENCE_RELAY_RING_LAG`).
 const RING: u64 = 2;
 
-/// The confidences that have not yet reached the host.
+/// Holds the confidences of the last rounds until they reach the host.
 pub(crate) struct Relay {
-    /// True if scheduling is overlapped with the device. If not, there is no first ring, and the newest confidences
-    /// enter the carry.
+    /// True if scheduling overlaps with the device. If false, there is no first ring, and the present confidences go
+    /// straight into the carry.
     overlap: bool,
     width: usize,
-    /// Number of rows of the carry: the rounds by which the lag exceeds the first ring's.
+    /// Number of rows of each request's second ring, the carry: the number of rounds by which the lag exceeds the lag
+    /// of the first ring.
     carry: usize,
     slots: Slots,
     /// Number of rounds recorded so far.
@@ -27,9 +29,9 @@ pub(crate) struct Relay {
     budgets: usize,
     /// By slot: the rounds in which the two rows of the first ring were recorded; `u64::MAX` for an empty row.
     recorded: Vec<[u64; 2]>,
-    /// By slot and row of the carry: true if the row has confidences.
+    /// By slot and row of the carry (the request's second ring): true if the row has confidences.
     carried: Vec<bool>,
-    /// By slot: two rows of the first ring, then `carry` rows of the carry.
+    /// By slot: the confidences of the request, in two rows of the first ring, then `carry` rows of the second ring.
     rows: Vec<f32>,
 }
 
@@ -51,14 +53,16 @@ impl Relay {
         }
     }
 
-    /// True if a budget can be computed in this round: not while the ring fills for the first time.
+    /// Can a budget be computed in this round? With overlap, not in the first two rounds, in which the first ring
+    /// fills.
     pub(crate) fn is_ready(&self) -> bool {
         !self.overlap || self.rounds >= RING
     }
 
     /// Writes the confidences of a request that have reached the host into `late`; all are 1 if none has. `live` are
-    /// the confidences of the present drafts. With a carry, its row for this round, once read, gets the ring's newest
-    /// confidences, or `live` without overlap. Call it once per request in every round with a budget.
+    /// the confidences of the present drafts. With a carry, this reads the carry's row for this round. Then the row
+    /// gets the newest confidences of the first ring; without overlap, it gets `live`. Call this once per request in
+    /// every round with a budget.
     pub(crate) fn late(&mut self, id: RequestId, live: impl Iterator<Item = f64>, late: &mut [f64]) {
         late.fill(1.0);
         let place = self.place(id);
@@ -88,7 +92,8 @@ impl Relay {
         }
     }
 
-    /// Call it once this round's budget is computed, after [`late`](Relay::late) for all its requests.
+    /// Counts a budget. Call it once this round's budget is computed, after [`late`](Relay::late) was called for all
+    /// requests of the round.
     pub(crate) fn budget_computed(&mut self) {
         self.budgets += 1;
     }
@@ -174,7 +179,8 @@ mod tests {
         let rounds = [true, true, true, false, false, true, true];
         // The copies of rounds 3 and 4, which rounds 5 and 6 use, still have the request's confidence of round 2.
         assert_eq!(arrivals(2, true, &rounds), [0.0, 0.25, 0.25]);
-        // The carry has two rows: one for rounds 2, 4 and 6, one for rounds 3 and 5. The latter is empty in round 5.
+        // The carry has two rows: one for rounds 2, 4 and 6, one for rounds 3 and 5. The second row is still empty in
+        // round 5.
         assert_eq!(arrivals(4, true, &rounds), [1.0, 1.0, 0.0]);
     }
 

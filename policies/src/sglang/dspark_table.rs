@@ -1,8 +1,8 @@
 //! DSpark's two forms of cost table: steps per second by number of tokens, or the seconds of a step as a sum.
 //!
-//! Source: SGLang 0.5.23 `srt/speculative/dspark_components/dspark_sps.py`. The first form is constant from each probe
-//! up to the next. The second is a bias plus an amount by the requests and one by the tokens of the pass. Both amounts
-//! are interpolated between probes and constant beyond them.
+//! Source: SGLang 0.5.23 `srt/speculative/dspark_components/dspark_sps.py`. The first form is constant from each
+//! measured point up to the next. The second form is a constant plus an amount by the number of requests and an amount
+//! by the number of tokens of the pass. Both amounts are interpolated between measured points and constant beyond them.
 
 use crate::definition::PolicyContext;
 use crate::shared::profile::capture_sizes;
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn measured_rates_are_those_of_whole_blocks() {
         let table = CostTable::build(SpsTable::Profiled, &CONTEXT, 3, 2048);
-        // 8 tokens: two requests with a block of 3 and their newest token each.
+        // A pass of 8 tokens: two requests, each with a block of 3 drafts and its newest token.
         let drafting = |n: f64| (0..3).map(|j| 0.5e-3 + 2e-6 * n + 1e-9 * n * (2048.0 + f64::from(j))).sum::<f64>();
         let target = |n: f64, tokens: f64| 8e-3 + 40e-6 * tokens + 1e-7 * n * 2048.0;
         let step_s = drafting(2.0) + target(2.0, 8.0);

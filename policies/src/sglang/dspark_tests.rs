@@ -5,8 +5,8 @@ use crate::definition::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use proptest::prelude::*;
 
-/// As under `foretoken decide`: the budget follows from the present confidences, and the table is timed over the batch
-/// itself.
+/// The values that `foretoken decide` gives. With them the budget is computed from the present confidences, and the
+/// table is timed over the batch itself.
 fn told(batch: &Batch) -> Option<Told<'_>> {
     Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
 }
@@ -100,7 +100,8 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
     assert_eq!(round(&mut policy, [0.9, 0.8]), [0, 0]);
     assert_eq!(policy.explain().estimate, Some(2.0 * 100.0));
     assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
-    // The third round's survivals are high: three tokens are verified, all of the surer request.
+    // The third round's survivals are high: three tokens are verified. All three belong to the second request, whose
+    // present confidences are higher.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [0, 3]);
 }
 
@@ -108,8 +109,8 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
 fn a_newcomer_counts_as_certain() {
     let mut policy = steep(false);
     (0..2).for_each(|_| drop(round(&mut policy, [1e-7, 1e-7])));
-    // New requests count as certain. The three drafts with which a step still has 5 tokens pay. The present confidences
-    // decide which three.
+    // The confidences of new requests count as 1. So the table allows three drafts, with which a step still has 5
+    // tokens. The present confidences decide which three are verified.
     let mut batch = Batch::new(&[100; 2], &[3; 2]);
     batch.ids = vec![7, 8];
     assert_eq!(round_of(&mut policy, &batch, [0.9, 0.8]), [2, 1]);

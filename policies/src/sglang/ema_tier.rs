@@ -157,8 +157,8 @@ impl Tiers {
         Tiers { ema: f64::from(tiers[now]) - 1.0, params: params.clone(), tiers, max_draft_len, now, batches: 0 }
     }
 
-    /// Adds one verify batch: `requests` requests with `accepted` accepted drafts together, bonus tokens excluded.
-    /// Decides if an interval ends with this batch. Without requests it does nothing.
+    /// Adds one verify batch: `requests` requests with `accepted` accepted drafts in total, bonus tokens excluded.
+    /// Decides about the length if an interval ends with this batch. Does nothing without requests.
     fn feed(&mut self, requests: u64, accepted: u64) {
         if requests == 0 {
             return;
@@ -173,8 +173,9 @@ impl Tiers {
         }
     }
 
-    /// Whether to go down is judged against the next lower candidate, whether to go up against the present one. One
-    /// decision may move by several candidates.
+    /// Moves to a lower candidate while the average is at most that candidate − 0.5 + `down_hysteresis`. Moves to a
+    /// higher candidate while the average is above the present candidate − 0.5 + `up_hysteresis`. One decision may move
+    /// by several candidates.
     fn decide(&mut self) {
         let tier = |i: usize| f64::from(self.tiers[i]);
         let (down, up) = (self.params.down_hysteresis, self.params.up_hysteresis);
@@ -199,8 +200,8 @@ impl SpecPolicy for Tiers {
         plan.fill(self.limits().depth);
     }
 
-    /// Leaves out requests that had no room to draft, because they say nothing about acceptance. SGLang has no such
-    /// request.
+    /// Leaves out requests without verified drafts, because they say nothing about acceptance. SGLang has no such
+    /// requests.
     fn observe(&mut self, outcome: &StepOutcome) {
         let drafted = || outcome.accepted.iter().zip(outcome.verified).filter(|&(_, &v)| v > 0);
         self.feed(drafted().count() as u64, drafted().map(|(&a, _)| u64::from(a)).sum());

@@ -232,8 +232,8 @@ impl SlotState {
         self.candidates[self.now]
     }
 
-    /// Adds one verify batch; `mean` is the mean of its accepted drafts. At length 0 the average stays, but the batch
-    /// counts. Decides if an interval ends with this batch.
+    /// Adds one verify batch; `mean` is its mean number of accepted drafts per request. At length 0 the average stays,
+    /// but the batch counts. Decides about the length if an interval ends with this batch.
     fn feed(&mut self, mean: f64) {
         if self.steps() > 0 {
             self.ema = (1.0 - self.rule.ema_alpha) * self.ema + self.rule.ema_alpha * mean;
@@ -252,7 +252,8 @@ impl SlotState {
         let tier = |i: usize| f64::from(self.candidates[i]);
         let before = self.now;
         let mut now = before;
-        // No average falls to 0 − 0.5, the usual threshold of length 0, so length 0 has the threshold 0.5.
+        // The threshold for a length is the length − 0.5. For length 0 that would be −0.5, which no average reaches. So
+        // length 0 has the threshold 0.5.
         let drop = |to: f64| if to == 0.0 { 0.5 } else { to - 0.5 } + self.rule.down_hysteresis;
         while now > 0 && self.ema <= drop(tier(now - 1)) {
             now -= 1;
@@ -271,8 +272,8 @@ impl SlotState {
         self.now = now;
     }
 
-    /// At length 0 there are no accepted drafts to decide by, so the next candidate is always tried. A slot that never
-    /// drafted has an average below 0; it is then set from that candidate.
+    /// At length 0 there are no accepted drafts to decide by, so each decision moves to the next candidate. If the slot
+    /// never drafted, its average is below 0. The average is then set to that candidate − 1.
     fn probe(&mut self) {
         self.now = (self.now + 1).min(self.candidates.len() - 1);
         if self.steps() > 0 && self.ema < 0.0 {
@@ -321,8 +322,8 @@ impl SpecPolicy for Slots {
         plan.fill(self.slots[slot].steps().min(self.max_draft_len));
     }
 
-    /// Leaves out requests that had no room to draft, because they say nothing about acceptance. SGLang has no such
-    /// request.
+    /// Leaves out requests without verified drafts, because they say nothing about acceptance. SGLang has no such
+    /// requests.
     fn observe(&mut self, outcome: &StepOutcome) {
         let requests = outcome.accepted.len();
         if requests == 0 {

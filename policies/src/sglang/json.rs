@@ -38,7 +38,8 @@ const CANDIDATES: &str = "candidate_steps";
 const CEILING: &str = "ceiling_coeff";
 
 /// Parses an `adaptive_spec.json`. Flat keys give `sglang-gen1` (`sglang-gen2` reads the same file). Batch-size keys
-/// give `sglang-gen3`, or `sglang-throughput` if `strategy` says so. Initial lengths are the presets'.
+/// give `sglang-gen3`, or `sglang-throughput` if `strategy` says so. The initial length is the preset's, because the
+/// file has none.
 ///
 /// # Errors
 /// The key that cannot be read, and which values are right.
@@ -124,7 +125,7 @@ fn is_batch_size(key: &str) -> bool {
 }
 
 /// The entries of batch sizes in rising order. Refuses keys that are no batch size from 1 on, entries that are no
-/// object, sizes given twice, and a file without any.
+/// object, sizes that are given twice, and a file without batch sizes.
 fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson> {
     let mut found = Vec::new();
     for (key, value) in slots {
@@ -149,7 +150,7 @@ fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson>
 
 /// An object of the file; each read takes a setting out.
 struct Entry {
-    /// The prefix of the object's keys in errors: `8.` below batch size 8, else nothing.
+    /// The prefix of the object's keys in errors: `8.` for the object of batch size 8, nothing for the file itself.
     prefix: String,
     settings: Map<String, Value>,
 }

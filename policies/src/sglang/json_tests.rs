@@ -59,7 +59,7 @@ fn what_is_written_reads_back() {
     let read = |policy: &PolicySpec| from_sglang_json(&to_sglang_json(policy).unwrap()).unwrap();
     let tiers = EmaTier { candidates: vec![2, 4, 8], ema_alpha: 0.1, update_interval: 3, ..EmaTier::default() };
     assert_eq!(read(&PolicySpec::SglangGen1(tiers.clone())), PolicySpec::SglangGen1(tiers.clone()));
-    // The flat file of the other two presets has the same text; candidates are sorted.
+    // `sglang-gen2` and `ema-tier` are written as the same flat file as `sglang-gen1`, with sorted candidates.
     let second = EmaTier { candidates: vec![8, 2, 4], off_list: OffList::Add, ..tiers.clone() };
     for other in [PolicySpec::SglangGen2(second), PolicySpec::EmaTier(tiers.clone())] {
         assert_eq!(read(&other), PolicySpec::SglangGen1(tiers.clone()));

@@ -1,5 +1,5 @@
-//! How SGLang finds the settings of a batch size: it pads the size up to a captured size, then takes the largest key at
-//! or below it.
+//! How SGLang finds the settings of a batch size. It pads the size up to a captured size. Then it takes the largest key
+//! that is not above the padded size.
 //!
 //! Source: sgl-project/sglang `srt/speculative/adaptive_step_router.py` (@a12239f6) and, for the captured sizes,
 //! `generate_decode_cuda_graph_batch_sizes` in its server arguments; restated in docs/model.md 1.3.
@@ -15,12 +15,14 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// A router for `keys`, ascending, at least one.
+    /// Finds slots by `keys`: the smallest batch size of each slot, ascending, at least one slot. `captured` may be
+    /// empty.
     pub fn new(keys: Vec<u32>, captured: Vec<u32>) -> Router {
         Router { keys, captured }
     }
 
-    /// The index of the slot of a batch: the largest key at or below its padded size, else the first key.
+    /// The index of the slot of a batch: of the largest key that is not above the padded batch size. If all keys are
+    /// above it, the first slot.
     pub fn slot(&self, batch_size: u32) -> usize {
         let size = padded(&self.captured, batch_size);
         self.keys.partition_point(|&key| key <= size).saturating_sub(1)

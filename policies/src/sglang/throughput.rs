@@ -1,5 +1,5 @@
 //! `sglang-throughput`: SGLang's throughput-aware strategy. It takes the length with the most expected tokens per
-//! measured time of a decode round at this batch size.
+//! measured time of a decode round, at the present batch size.
 //!
 //! Source: sgl-project/sglang PR #28045, `srt/speculative/throughput_aware_controller.py` (@088c5abe) and
 //! `throughput_aware_spec_params.py` (@23570745); restated in docs/model.md 1.4. The pull request is open; 0.5.23 does
@@ -186,9 +186,9 @@ impl Tracker {
         self.positions.iter().take(steps as usize).all(|p| p.rates.len() == self.window)
     }
 
-    /// Expected tokens of a round with `steps` drafts: 1 + the sum of the positions' rates. The rates of positions
-    /// without a rate are extrapolated as a geometric series. `None` before the first rate is known. docs/model.md
-    /// 1.4.
+    /// Expected tokens of a round with `steps` drafts: 1 + the sum of the positions' rates. Positions without a
+    /// measured rate continue the rates before them as a geometric series. `None` if the first position has no rate yet
+    /// (docs/model.md 1.4).
     fn expected_tokens(&self, steps: u32) -> Option<f64> {
         let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
         for j in 0..steps as usize {
@@ -239,8 +239,8 @@ impl CostTable {
         CostTable { batch_sizes, seconds }
     }
 
-    /// Seconds at the smallest profiled batch size from `batch_size` on, or at the largest one. `None` if the length
-    /// was not profiled there.
+    /// Seconds of a round with `steps` drafts at the smallest profiled batch size that is at least `batch_size`; at the
+    /// largest profiled one if all are smaller. `None` if the length was not profiled there, or no batch size was.
     fn at(&self, batch_size: u32, steps: u32) -> Option<f64> {
         let last = self.batch_sizes.len().checked_sub(1)?;
         let i = self.batch_sizes.partition_point(|&s| s < batch_size).min(last);
@@ -316,9 +316,9 @@ impl BestScore {
         Some(self.tracker.expected_tokens(steps)? / self.table.at(batch_size, steps)?)
     }
 
-    /// Takes the best of the slot's candidates, the shortest one on a tie. Keeps the present length if none has a
-    /// score, or if the best is not better by more than `switch_hysteresis`. A shorter length forgets the rates of the
-    /// positions beyond it.
+    /// Sets `steps` to the candidate of the slot with the best score, the shortest one on a tie. The present length
+    /// stays if no candidate has a score, or if the best score is not higher by more than `switch_hysteresis`. If the
+    /// length falls, the rates of the positions beyond it are cleared.
     fn decide(&mut self, batch_size: u32) {
         self.weighed.begin();
         let mut best = (f64::NEG_INFINITY, self.steps);

@@ -27,7 +27,7 @@ fn rates_are_unconditional_and_deeper_ones_are_extrapolated() {
     // 3, 1 and 1 of four requests had positions 1, 2 and 3 accepted.
     tracker.take_in(&outcome(&drafts, &[3, 3, 3, 3], &[3, 1, 0, 1]), 3);
     assert_eq!(tracker.expected_tokens(3), Some(1.0 + 0.75 + 0.25 + 0.25));
-    // p3 = p2 (0.25 / 0.75)^(1/2), p4 = p3 (p3 / 0.75)^(1/3).
+    // The extrapolated rates: p3 = p2 (0.25 / 0.75)^(1/2), p4 = p3 (p3 / 0.75)^(1/3).
     let p3 = 0.25 * (1.0f64 / 3.0).sqrt();
     let p4 = p3 * (p3 / 0.75).cbrt();
     assert!(close(tracker.expected_tokens(5).unwrap(), 2.25 + p3 + p4));
@@ -36,8 +36,8 @@ fn rates_are_unconditional_and_deeper_ones_are_extrapolated() {
     assert!(!tracker.warm(3) && tracker.warm(1));
     tracker.take_in(&outcome(&drafts, &[1], &[0]), 1);
     assert_eq!(tracker.expected_tokens(1), Some(1.5));
-    // If only the first position has a rate, the next position is assumed to have the same. If that rate is 0, the
-    // rates of all positions are.
+    // If only the first position has a rate, the second position is assumed to have the same rate. If the first rate is
+    // 0, the rates of all further positions are 0.
     tracker.clear_from(1);
     assert_eq!(tracker.expected_tokens(2), Some(2.0));
     (0..2).for_each(|_| tracker.take_in(&outcome(&drafts, &[1], &[0]), 1));
@@ -91,7 +91,8 @@ fn explain_lists_the_candidates_of_a_decision() {
         assert!(policy.explain().candidates.is_empty());
         policy.observe(&outcome(&Drafts::default(), &[3, 3], &[3, 3]));
     }
-    // A decision is due, so the limit is the longest candidate. Everything was accepted, so it is chosen.
+    // A decision is due, so the limit is the longest candidate. All drafts were accepted, so the longest candidate is
+    // chosen.
     assert_eq!((policy.limits().depth, proposed(&mut policy, 2)), (7, 7));
     let what: Vec<String> = policy.explain().candidates.into_iter().map(|c| c.what).collect();
     assert_eq!(what, ["1 steps", "3 steps", "5 steps", "7 steps"]);

@@ -27,7 +27,8 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// The acceptance rate of one step; `None` if nothing was verified.
+    /// The acceptance rate of one step: accepted drafts divided by the drafts that count, over all requests. `None` if
+    /// nothing was verified.
     pub fn of(self, outcome: &StepOutcome) -> Option<f64> {
         let (mut accepted, mut tries) = (0u64, 0u64);
         for (&a, &v) in outcome.accepted.iter().zip(outcome.verified) {
@@ -58,12 +59,12 @@ impl OwnRates {
         OwnRates(context.own_rates.cloned())
     }
 
-    /// The rate of one request; `None` if the policy is not given any.
+    /// The true rate of one request; `None` if the policy is not given true rates.
     pub(crate) fn rate(&self, id: RequestId) -> Option<f64> {
         self.0.as_ref().and_then(|rates| rates.get(id as usize)).copied()
     }
 
-    /// The mean rate of a batch; `None` if the policy is not given any, or the batch is empty.
+    /// The mean true rate of a batch; `None` if the policy is not given true rates, or if the batch is empty.
     pub(crate) fn mean(&self, ids: &[RequestId]) -> Option<f64> {
         let rates = self.0.as_ref().filter(|_| !ids.is_empty())?;
         Some(ids.iter().filter_map(|&id| rates.get(id as usize)).sum::<f64>() / ids.len() as f64)
@@ -82,8 +83,8 @@ pub(crate) struct RunningMean {
 }
 
 impl RunningMean {
-    /// The value is `start` before the first step with values; then the mean of all values of the last `window` such
-    /// steps, or of all steps if `window` is `None`.
+    /// A mean without values yet: its value is `start`. Later it is the mean of all values of the last `window` steps
+    /// with values, or of all steps if `window` is `None`.
     pub(crate) fn new(start: f64, window: Option<u32>) -> RunningMean {
         let window = window.map(|w| w as usize);
         let steps = VecDeque::with_capacity(window.map_or(0, |w| w + 1));

@@ -23,8 +23,9 @@ impl Belief {
     /// Believed time of a whole step in seconds, if `draft_len[i]` tokens of decode request i are drafted and
     /// `verify_len[i]` are verified. Includes this step's prefill chunks and the draft's catch-up (docs/model.md 12).
     ///
-    /// Computes section 12 pass by pass with [`shape`], in O(requests × depth). Policies that compare many lengths in a
-    /// step extend an [`Estimate`](crate::Estimate) depth by depth, which must agree with this.
+    /// Computes docs/model.md 12 pass by pass with [`shape`], in O(requests × depth). Policies that compare many
+    /// lengths in a step extend an [`Estimate`](crate::Estimate) depth by depth. An estimate must agree with this
+    /// function.
     pub fn step_s(&self, batch: &BatchView, draft_len: &[u32], verify_len: &[u32]) -> f64 {
         let passes = draft_len.iter().copied().max().unwrap_or(0);
         let draft_s: f64 = match passes {
@@ -62,7 +63,8 @@ impl Belief {
     }
 }
 
-/// Number of nodes that each draft pass runs over: the root, then the nodes of each level that have children.
+/// Number of tree nodes that each draft pass runs over: first the root, then the nodes of each level that have
+/// children.
 fn widths(tree: &DraftTree) -> Vec<u64> {
     let nodes = tree.nodes();
     let expanded = |depth: u32| nodes.iter().enumerate().filter(move |(_, n)| n.depth == depth);

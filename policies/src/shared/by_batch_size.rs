@@ -1,5 +1,5 @@
-//! The policy behind all tables from batch size to draft length. It looks the length up, and says for which length the
-//! scheduler charges the token budget.
+//! The policy behind all tables from batch size to draft length. It looks up the length. It also says which length the
+//! scheduler counts against the token budget.
 
 use foretoken_sim::engine::BatchRange;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
@@ -66,8 +66,8 @@ impl ByBatchSize {
 }
 
 impl SpecPolicy for ByBatchSize {
-    /// The token budget is charged before the batch is known. Charging the longest length would take room from prompts
-    /// when the table drafts nothing, so the last batch's length is charged.
+    /// The scheduler counts drafts against the token budget before the batch is known. The longest length of the table
+    /// would take budget from prompts even when the table drafts nothing. So the length of the last batch is counted.
     fn limits(&self) -> DraftLimits<'_> {
         let now = DraftLimits::chain(self.last.unwrap_or(self.longest)).up_to(self.longest);
         DraftLimits { vllm: self.vllm.as_deref(), ..now }
@@ -86,8 +86,9 @@ pub(crate) mod tests {
     use crate::definition::Definition;
     use crate::testing::{Batch, CONTEXT};
 
-    /// The lengths that a new policy gives to batches of (number of decodes, number of prefill chunks). Asserts that a
-    /// batch has one length, which is charged for the next batch.
+    /// The draft lengths of a policy without history for `batches`, each given as (number of decodes, number of prefill
+    /// chunks). Asserts that all requests of a batch get the same length, and that this length is charged for the next
+    /// batch.
     pub(crate) fn lengths(policy: &dyn Definition, batches: &[(usize, u32)]) -> Vec<u32> {
         policy.check().unwrap();
         let Speculation::Policy(mut running) = policy.build(&CONTEXT) else { panic!("a policy") };

@@ -19,8 +19,8 @@ impl<F: Fn(&BatchView, usize) -> u32 + Send + 'static> ByRequest<F> {
 }
 
 impl<F: Fn(&BatchView, usize) -> u32 + Send> SpecPolicy for ByRequest<F> {
-    /// The token budget is charged before the batch is known, so the longest length of the last batch is charged. A
-    /// request that wants more gets it one step later.
+    /// The scheduler counts drafts against the token budget before the batch is known, so the longest length of the
+    /// last batch is counted. A request that wants more drafts gets them one step later.
     fn limits(&self) -> DraftLimits<'_> {
         DraftLimits::chain(self.last.unwrap_or(self.longest)).up_to(self.longest)
     }

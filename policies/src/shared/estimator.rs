@@ -67,8 +67,8 @@ impl Depths {
     }
 }
 
-/// The believed time of a step. [`deepen`](Estimate::deepen) adds a depth, all of whose drafts are verified. Then
-/// [`drop_token`](Estimate::drop_token) takes out the verification of single drafts.
+/// The believed time of a step. [`deepen`](Estimate::deepen) adds the drafts of one more depth, all of which are
+/// verified. Then [`drop_token`](Estimate::drop_token) takes single drafts out of verification.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     belief: Belief,

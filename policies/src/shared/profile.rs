@@ -13,7 +13,8 @@ pub trait PassTimes: Sync {
     /// Seconds of a target pass of this shape.
     fn target_s(&self, shape: PassShape) -> f64;
 
-    /// How target passes read context; the caller counts their context accordingly.
+    /// How target passes read context: once, or once per position. The caller computes the context of a shape
+    /// accordingly.
     fn context_reads(&self) -> ContextReads;
 }
 

@@ -75,8 +75,9 @@ pub(crate) struct Budget {
     pub rate: f64,
 }
 
-/// argmax over b of `rate(expected tokens, b)`, b from 0; the smallest b wins a tie. The expected tokens are the b
-/// greatest survivals plus `sure`, the tokens that come without drafts. Each b is noted in `weighed`.
+/// Tries each number b of draft tokens, from 0 up, and returns the b with the greatest `rate(expected tokens, b)`; the
+/// smallest b wins a tie. The expected tokens are the sum of the b greatest survivals plus `sure`, the tokens that come
+/// without drafts. Each b is recorded in `weighed`.
 pub(crate) fn best_budget(
     sure: f64,
     descending: impl Iterator<Item = f64>,

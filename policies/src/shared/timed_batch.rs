@@ -8,8 +8,8 @@ use foretoken_sim::{ContextReads, Drafting, PassShape};
 /// The batch whose passes are timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TimedBatch<'a> {
-    /// Requests with `context` KV tokens each: in a target pass as many as the pass has tokens, at most `most`; in
-    /// draft passes a given number.
+    /// Requests with `context` KV tokens each. A target pass has one request for each of its tokens, but at most `most`
+    /// requests. For draft passes the caller gives the number of requests.
     MadeUp {
         /// Most requests of a pass: the engine's `max_num_seqs`, or fewer if the policy times smaller batches.
         most: u32,
@@ -54,7 +54,7 @@ impl<'a> TimedBatch<'a> {
 
     /// Seconds in which the draft makes `len` tokens for each of `requests` requests; `requests` includes padding.
     pub(crate) fn drafting_s(self, profile: &dyn PassTimes, drafting: Drafting, requests: u32, len: u32) -> f64 {
-        // Seconds of the pass that drafts `each` tokens per request after `drafted` ones.
+        // Seconds of the pass that drafts `each` tokens per request, after `drafted` tokens were drafted.
         let pass = |each: u32, drafted: u32| {
             let (each, drafted, rows) = (u64::from(each), u64::from(drafted), u64::from(requests));
             profile.draft_s(match self {

@@ -19,7 +19,7 @@ impl Weighed {
         }
     }
 
-    /// Notes a candidate. Calls `what` only if recording is turned on.
+    /// Records a candidate, if recording is turned on. Only then calls `what`.
     #[inline]
     pub(crate) fn note(&mut self, estimate: f64, what: impl FnOnce() -> String) {
         if self.on {

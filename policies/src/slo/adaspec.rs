@@ -155,7 +155,7 @@ struct Step {
     last: Vec<f64>,
     /// Sum of `last` over the requests that may draft one more token.
     going_on: f64,
-    /// Number of draft passes already read.
+    /// Number of draft passes of this step whose confidences were read.
     passes: u32,
     /// The tightest TPOT limit of the batch, seconds; infinite where the SLO does not bind.
     slo_s: f64,
@@ -200,8 +200,8 @@ impl Running {
         s.tokens_of.resize(n, 1.0);
     }
 
-    /// Alg. 3: expected tokens per second, or −1 if the speculative step would miss the SLO. `longest_s` is the longest
-    /// time of the step in `expected` mode.
+    /// Alg. 3: expected tokens per second, or −1 if a step with drafts would miss the SLO. `longest_s` is the longest
+    /// time, in seconds, that the step may take in `expected` mode.
     fn throughput(&self, tokens: f64, estimate: &Estimate, longest_s: f64) -> f64 {
         let time = estimate.step_s();
         let bound = match self.params.slo {
@@ -222,13 +222,14 @@ impl Running {
         bounds.map(|(i, (&slo, &tokens))| slo * (tokens + gain(i))).fold(f64::INFINITY, f64::min)
     }
 
-    /// The throughput of the drafts so far, in tokens per second.
+    /// Expected throughput of the step with the drafts so far, in tokens per second; −1 if the step with drafts would
+    /// miss the SLO.
     fn actual(&self, batch: &BatchView) -> f64 {
         self.throughput(self.step.tokens, self.estimate(), self.longest_step_s(batch, |_| 0.0))
     }
 
-    /// Alg. 1 line 5: true if one more pass would raise the throughput above `best`, if each of its tokens has the
-    /// expected confidence. False if no request has room for one more token.
+    /// Alg. 1 line 5: true if the throughput with one more draft pass would be above `best`. Each token of that pass is
+    /// assumed to have the expected confidence. False if no request may draft one more token.
     fn worth_a_pass(&mut self, batch: &BatchView, best: f64) -> bool {
         let depth = self.step.passes + 1;
         let at = self.depths.at(depth);
@@ -274,8 +275,8 @@ impl Running {
         }
     }
 
-    /// Alg. 2: drops the least promising token while that strictly improves the throughput. The last throughput becomes
-    /// the policy's own estimate.
+    /// Alg. 2: drops the token with the least cumulative confidence while that strictly improves the throughput. The
+    /// last throughput becomes the policy's own estimate.
     fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         let stride = self.cap as usize;
         let mut best = self.actual(batch);
@@ -341,7 +342,7 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // Without confidences the expected tokens of the drafts are unknown.
+        // If the policy reads no confidences, the expected tokens of the drafts are unknown, so it has no estimate.
         self.own_estimate = None;
         if self.wants().confidence {
             self.take_in(batch, drafts);

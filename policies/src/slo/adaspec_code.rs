@@ -2,12 +2,12 @@
 //!
 //! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/{draft_model_runner, top1_proposer,
 //! spec_decode_worker}.py` (docs/model.md 2.2 to 2.5). It differs from the paper (`adaspec`) in four points. Costs are
-//! looked up in tables. Not drafting is compared with drafting, and a step with less throughput than predicted ends
-//! drafting. Tokens are dropped down to the next smaller captured graph size or not at all. No SLO is enforced: that
+//! looked up in tables. Not drafting is compared with drafting, and drafting ends after a pass that lowered the
+//! throughput. Tokens are dropped down to the next smaller captured graph size or not at all. No SLO is enforced: that
 //! code is commented out. The code's mistakes are kept, because the published measurements have them:
 //! - the request with the least promising last token loses all its tokens before the next request loses one, because
 //!   the list of confidences is never shortened;
-//! - a size that is a capture size already is still lowered by a full bucket;
+//! - a size that is a capture size already is still lowered to the capture size below;
 //! - after a predicted stop, elimination uses the draft time of one pass more than ran.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
@@ -109,7 +109,7 @@ struct Running {
     told: bool,
     /// Goodput of the drafts so far in this step, in tokens per second.
     goodput: f64,
-    /// Draft time used in the last goodput, in seconds.
+    /// Draft time, in seconds, that the last computed goodput has used.
     draft_s: f64,
     /// Expected tokens: one per request, plus the cumulative confidences so far.
     tokens: f64,
@@ -167,8 +167,8 @@ impl Running {
         self.ragged_goodput(batch, tokens)
     }
 
-    /// Goodput of one more token for every request with room, each with the expected confidence; `None` if none has
-    /// room.
+    /// Goodput of a draft length of `k` for every request whose limit allows it. The new token of each request is
+    /// assumed to have the expected confidence. `None` if no request may draft `k` tokens.
     fn predicted(&mut self, batch: &BatchView, k: u32) -> Option<f64> {
         let may = || batch.limit.iter().zip(&self.last).filter(|&(&limit, _)| limit >= k && k <= self.cap);
         may().next()?;
@@ -203,8 +203,9 @@ impl Running {
         mean.value = mean.sum / mean.count as f64;
     }
 
-    /// Drops the tokens above the next lower capture size, or nothing if goodput would fall. The request whose last
-    /// token has the least cumulative confidence loses its tokens first, then the next one.
+    /// Drops tokens until the pass has the next lower capture size, or none if goodput would fall. The request whose
+    /// last token has the least cumulative confidence loses its tokens first, from the last one on. Then the next
+    /// request follows.
     fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         let rows: u32 = drafts.draft_len.iter().map(|&k| k + 1).sum();
         let mut delta = bucket_delta(rows);

@@ -1,14 +1,15 @@
 //! The cost tables of AdaSpec's published code: times of captured graphs by sequence bucket and graph size.
 //!
 //! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/` (docs/model.md 2.2). The code replays each captured
-//! decode graph at a few sequence lengths. It looks up a verify pass by its scored tokens, one row each, as vLLM v0's
-//! batch expansion runs it. The average sequence length is the context over the padded size, so it is too short if
-//! padding is large. Above the largest graph, a line fitted to the bucket's times is used.
+//! decode graph at a few sequence lengths. A verify pass has one row for each scored token, as in vLLM v0's batch
+//! expansion, and is looked up by its number of rows. The average sequence length is the context divided by the padded
+//! size, so it is too short if padding is large. Above the largest graph, a line fitted to the bucket's times is used.
 
 use crate::shared::profile::{PassTimes, padded, uniform_pass};
 use foretoken_sim::{ContextReads, PassShape};
 
-/// Sequence lengths at which graphs are timed. A length uses the largest one not above it.
+/// Sequence lengths at which graphs are timed. A pass uses the largest of them that is not above its average sequence
+/// length, or else the first.
 const SEQ_BUCKETS: [u64; 5] = [1, 256, 512, 1024, 2048];
 
 /// Graph sizes: 1, 2, 4, 8, 16, then multiples of 32 up to 1152.
@@ -58,7 +59,7 @@ fn line(x: &[u32], y: &[f64]) -> (f64, f64) {
     (mean_y - slope * mean_x, slope)
 }
 
-/// The tables of both models.
+/// The cost tables of the draft model and of the target model.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeCosts {
     sizes: Vec<u32>,
@@ -99,7 +100,8 @@ mod tests {
     fn lookups_floor_the_sequence_and_pad_the_rows() {
         let costs = CodeCosts::measure(&BELIEF);
         let target = |rows: f64, seq: f64| 8e-3 + 40e-6 * rows + 1e-7 * rows * seq;
-        // 40 rows run as 64. 40 · 900 tokens over 64 rows are 562 on average: bucket 512.
+        // 40 rows are padded to 64. 40 · 900 tokens of context over 64 rows are 562 on average, which uses the bucket
+        // 512.
         assert!(close(costs.verify_s(40, 36_000), target(64.0, 512.0)));
         assert!(close(costs.verify_s(16, 16 * 255), target(16.0, 1.0)));
         assert!(close(costs.verify_s(16, 16 * 256), target(16.0, 256.0)));

@@ -201,7 +201,8 @@ fn the_least_promising_request_is_drained_first() {
     let (mut drafts, mut policy) = decide(&CONTEXT, off, &batch, &confidence);
     assert_eq!(drafts.draft_len, [4; 8]);
     let promising = policy.goodput;
-    // 40 rows: eight must go to reach 32. The goodput before is set to 0, so that any result is better.
+    // A pass of 40 rows: eight tokens must be dropped to reach 32 rows. The goodput before is set to 0, so that any
+    // result is better.
     policy.goodput = 0.0;
     policy.eliminate(&batch.view(), &mut drafts);
     // Request 5 loses all its tokens, then the first of the other requests, which are equal.
@@ -209,7 +210,7 @@ fn the_least_promising_request_is_drained_first() {
     let kept = 8.0 + 6.0 * (1..=4).map(|n| 0.9f64.powi(n)).sum::<f64>();
     let context = 6 * (5 * 100 + 10) + 2 * 100;
     assert!(close(policy.goodput, kept / (policy.costs.draft_s(4, 8, 8 * 104) + policy.costs.verify_s(32, context))));
-    // With the goodput before set to the predicted one, dropping the eight tokens would lower it, so none is dropped.
+    // The goodput before is now the predicted goodput. Dropping eight tokens would lower it, so no token is dropped.
     policy.goodput = promising;
     drafts.verify_len = vec![4; 8];
     policy.eliminate(&batch.view(), &mut drafts);

@@ -9,7 +9,7 @@ fn adaspec(drafter: Drafter, verifier: bool, slo: SloMode) -> Adaspec {
     Adaspec { drafter, verifier, slo, ..Adaspec::default() }
 }
 
-/// Section 12's estimate, implemented directly, in tokens per second; −1 if the SLO is missed.
+/// The estimate of docs/model.md 12, implemented directly, in tokens per second; −1 if the SLO is missed.
 fn plain_estimate(
     belief: &Belief,
     batch: &Batch,

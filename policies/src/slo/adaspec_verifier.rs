@@ -2,9 +2,9 @@
 //!
 //! The rule (docs/model.md 12): remove, one at a time, the token with the smallest cumulative confidence in the batch,
 //! while the estimated throughput strictly improves. On a tie remove the deeper token, then the token of the larger
-//! batch index. Cumulative confidence never rises along a request, so the smallest is always some request's last token,
-//! and a heap of these tails finds it. With `context_reads = once` every token costs the same and the rule is exact;
-//! with `per-position` it is the paper's heuristic.
+//! batch index. Cumulative confidence never rises along a request. So the smallest one belongs to the last token of
+//! some request, and a heap of these last tokens finds it. With `context_reads = once` every token costs the same and
+//! the rule is exact; with `per-position` it is the paper's heuristic.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +12,8 @@ use std::collections::BinaryHeap;
 /// The last token of a request's draft. In the order of this type, the greatest tail is removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tail {
-    /// Bits of the cumulative confidence. For numbers ≥ 0, read as integers, they have the order of the numbers.
+    /// Bit pattern of the cumulative confidence. The patterns of numbers ≥ 0, read as integers, have the order of the
+    /// numbers.
     promise: Reverse<u64>,
     /// Depth of the token, from 1.
     pub depth: u32,
@@ -39,7 +40,7 @@ pub(crate) struct Tails {
 }
 
 impl Tails {
-    /// Replaces all tails. O(n).
+    /// Replaces all tails by `tails`. Takes time proportional to their number.
     pub(crate) fn fill(&mut self, tails: impl Iterator<Item = Tail>) {
         let mut buffer = std::mem::take(&mut self.heap).into_vec();
         buffer.clear();
@@ -47,12 +48,13 @@ impl Tails {
         self.heap = buffer.into();
     }
 
-    /// Returns the next token to remove.
+    /// Returns the next token to remove; `None` if no token is left.
     pub(crate) fn peek(&self) -> Option<Tail> {
         self.heap.peek().copied()
     }
 
-    /// Removes the token of `peek`. `next` is the token before it in the same request, if there is one.
+    /// Removes the token that `peek` returns. `next` is the token before it in the same request, if there is one; it
+    /// becomes the request's last token.
     pub(crate) fn remove(&mut self, next: Option<Tail>) {
         self.heap.pop();
         self.heap.extend(next);

@@ -137,7 +137,8 @@ fn better_first(a: &Choice, b: &Choice) -> std::cmp::Ordering {
     b.score.total_cmp(&a.score).then(a.request.cmp(&b.request)).then(a.node.cmp(&b.node))
 }
 
-/// The time when a request was first seen decoding, and the tokens it had emitted then. Its TPOT counts from there.
+/// The time when a request was first seen decoding, and the number of tokens that it had emitted then. The request's
+/// TPOT is measured from this time on.
 #[derive(Clone, Copy, Debug)]
 struct FirstSeen {
     at: Time,
@@ -160,8 +161,7 @@ struct TwoPhases {
     positions: u64,
     /// (need, batch index) of the requests that need more than the one token that every step brings.
     needy: Vec<(f64, u32)>,
-    /// Number of candidates that the first phase took of each request. They come first in the request's part of the
-    /// pool.
+    /// By request: number of candidates that the first phase took. They come first in the request's part of the pool.
     taken: Vec<usize>,
     /// Candidates that the first phase did not take.
     rest: Vec<Choice>,
@@ -194,7 +194,7 @@ impl TwoPhases {
         }
     }
 
-    /// Notes requests that decode for the first time.
+    /// Stores the time and the emitted tokens of each request that decodes for the first time.
     fn see(&mut self, batch: &BatchView) {
         for (&id, &emitted) in batch.ids.iter().zip(batch.emitted) {
             let id = id as usize;
@@ -205,8 +205,8 @@ impl TwoPhases {
         }
     }
 
-    /// Lists the candidates: the `width` most probable nodes of each level, which are the beam, cut to the best nodes
-    /// that the request's limit allows.
+    /// Fills `pool` with the candidates. These are the beam of each request: the `width` most probable nodes of each
+    /// level of its tree. If they are more than the request's limit, only the most probable ones stay.
     fn gather(&mut self, batch: &BatchView, trees: &[DraftTree]) {
         self.pool.clear();
         self.bounds.clear();
@@ -260,9 +260,9 @@ impl TwoPhases {
         draft_s + pass_s(&target, shape::plain_pass(batch)) + target.gamma_s * nodes as f64 + read
     }
 
-    /// A_i of every request: the tokens that the request must gain in this step for its TPOT to be within its limit at
-    /// the step's end. Every step brings one token. Requests with a need above 1 go to `needy`, in falling order of
-    /// need.
+    /// Computes A_i, the need of each request: the tokens that the request must gain in this step for its TPOT to be
+    /// within its limit at the step's end. Every step brings one token anyway. Requests with a need above 1 go to
+    /// `needy`, in falling order of need.
     fn weigh_needs(&mut self, batch: &BatchView, step_s: f64) {
         self.needy.clear();
         for (i, &id) in batch.ids.iter().enumerate() {
@@ -277,8 +277,9 @@ impl TwoPhases {
         self.needy.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     }
 
-    /// Phase 1: takes the most probable nodes of each needy request until the expected tokens meet the request's need.
-    /// The budget and `max_slo_nodes` end it earlier. Returns the rest of the budget.
+    /// Phase 1: takes the most probable nodes of each needy request until the request's expected tokens meet its need.
+    /// Stops earlier for a request with `max_slo_nodes` nodes, or at the end of the budget `left`. Returns the budget
+    /// that is still left.
     fn toward_slo(&mut self, draft_len: &[u32], mut left: usize) -> usize {
         self.taken.clear();
         self.taken.resize(draft_len.len(), 0);

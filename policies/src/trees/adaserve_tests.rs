@@ -12,7 +12,7 @@ fn policy(params: Adaserve, belief: Belief) -> TwoPhases {
 }
 
 /// Runs a step without an engine: proposes, grows the trees, selects. `first(request, depth)` is the probability of the
-/// first guess.
+/// draft's likeliest token at that depth.
 fn step(policy: &mut TwoPhases, view: &BatchView, first: impl Fn(usize, u32) -> f64) -> Drafts {
     let mut plan = DraftPlan { draft_len: vec![0; view.len()], ..DraftPlan::default() };
     policy.propose(view, &mut plan);
@@ -85,7 +85,8 @@ fn need_comes_before_probability() {
     batch.slo_tpot_s = vec![f64::INFINITY; 2];
     let drafts = step(&mut policy(params, BELIEF), &batch.view(), unsure_first);
     assert_eq!(kept(&drafts), [2, 4]);
-    // If a request gets at most one node for its target, the rest of the budget goes to the most probable nodes.
+    // If a request may get at most one node for its TPOT target, the rest of the budget goes to the most probable
+    // nodes.
     let capped = Adaserve { max_slo_nodes: 1, min_depth: 5, max_depth: 5, ..params };
     batch.slo_tpot_s = vec![1e-3, f64::INFINITY];
     let drafts = step(&mut policy(capped, BELIEF), &batch.view(), |i, _| if i == 0 { 0.2 } else { 0.9 });

@@ -163,9 +163,9 @@ mod tests {
         assert_eq!([0, 1, 2].map(|i| drafts.trees[i].kept()), [7, 2, 0]);
     }
 
-    /// Four nodes, by hand. Further guesses have .28, .122 and .078 of the probability that the first guess leaves. At
-    /// .6 the four are the chain .6, .36, .216, .1296, because the best branch has .112. At .3 they are .3, .196, .3² =
-    /// .09 and the third guess's .086.
+    /// The four best nodes, by hand. Guesses after the first have .28, .122 and .078 of the probability that the first
+    /// guess leaves. If the first guess has .6, the four nodes are the chain .6, .36, .216, .1296, because the best
+    /// branch has .112. If it has .3, they are .3, .196, .3² = .09 and the third guess's .086.
     #[test]
     fn it_is_deep_where_the_draft_is_sure_and_wide_where_it_is_not() {
         let four = Eagle2 { num_draft_tokens: 5, ..Eagle2::default() };

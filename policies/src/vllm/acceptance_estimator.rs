@@ -1,10 +1,10 @@
-//! vLLM's online acceptance estimator: it maps the draft's probability of a token to the probability that the token is
-//! accepted. The mapping is learned while serving.
+//! vLLM's online acceptance estimator: it maps the draft's probability q of a token to the probability that the token
+//! is accepted. The mapping is learned while serving.
 //!
 //! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/acceptance_estimator.py` (PR #52228), whose kernels were executed for
 //! the fixture that the tests compare with (`tests/policies`). It is a logistic model over the feature logit(q), with
 //! one slope for all draft positions and an intercept for each. Every `refit_interval` steps it takes one damped Newton
-//! step on the sums of those steps alone, then resets the sums. The information matrix is an arrowhead (slope against
+//! step on the sums since the last refit, then resets the sums. The information matrix is an arrowhead (slope against
 //! each intercept), so eliminating the intercepts leaves one equation for the slope. Everything is in single precision,
 //! as on vLLM's device. A q that rounds to 1 therefore gets the greatest feature.
 
@@ -32,15 +32,15 @@ fn feature(q: f64) -> f32 {
 /// probability, w = c(1 − c), and the label 1 if the token was accepted, else 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums<T> {
-    /// Σ w·x².
+    /// Σ w·x², with the feature x and the weight w = c(1 − c) of each observation.
     square: T,
-    /// Σ w·x.
+    /// Σ w·x, with the feature x and the weight w = c(1 − c) of each observation.
     coupling: T,
-    /// Σ w.
+    /// Σ w, with the weight w = c(1 − c) of each observation.
     weight: T,
-    /// Σ (label − c)·x.
+    /// Σ (label − c)·x, with the feature x and the predicted probability c of each observation.
     slope_score: T,
-    /// Σ (label − c).
+    /// Σ (label − c), with the predicted probability c of each observation.
     score: T,
     /// Number of observations.
     n: T,
@@ -125,8 +125,8 @@ impl AcceptanceEstimator {
         1.0 / (1.0 + (-(self.slope * x + self.intercepts[position])).exp())
     }
 
-    /// Adds a step, with drafts or without. A position is observed if it was verified and all before it were accepted.
-    /// Refits after every `refit_interval` steps.
+    /// Adds the outcome of a step, also of a step without drafts. A position is observed if it was verified and all
+    /// drafts before it were accepted. Refits after every `refit_interval` steps.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
         self.step.fill(Sums::default());
         for (i, (&accepted, &verified)) in outcome.accepted.iter().zip(outcome.verified).enumerate() {
@@ -154,8 +154,8 @@ impl AcceptanceEstimator {
         step.n[lane] += 1.0;
     }
 
-    /// Takes one damped Newton step on the sums, and resets them. If the slope would fall below 0, it stays and only
-    /// the intercepts move.
+    /// Takes one damped Newton step on the sums, and resets them. If the slope would fall below 0, only the intercepts
+    /// move.
     fn refit(&mut self) {
         let (mut square, mut score, mut n) = (0.0, 0.0, 0.0);
         let (mut shrink, mut coupling) = (0.0, 0.0);

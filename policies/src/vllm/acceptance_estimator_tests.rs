@@ -34,8 +34,8 @@ fn it_starts_uniform_and_clamps_the_feature() {
 #[test]
 fn only_what_verification_reached_is_observed() {
     let mut e = AcceptanceEstimator::new(4, 100);
-    // 1 of 4 accepted: position 0 is right, position 1 wrong. Then 2 of 2: both are right, and nothing is observed
-    // beyond.
+    // 1 of 4 drafts is accepted: position 0 is right and position 1 is wrong. Then 2 of 2 are accepted: both are right.
+    // No later position is observed.
     step(&mut e, &[0.9, 0.8, 0.7, 0.6], 1, 4);
     step(&mut e, &[0.9, 0.8, 0.7, 0.6], 2, 2);
     let seen: Vec<f32> = e.at.iter().map(|s| s.n).collect();

@@ -1,13 +1,15 @@
 //! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window. A cost table measured at
-//! start-up then gives the batch a budget of draft tokens to verify, and the tokens most likely to survive get it.
+//! start-up then gives the batch a budget of draft tokens to verify. The tokens most likely to survive are verified.
 //!
 //! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/adaptive_verification.py` and `acceptance_estimator.py` (PR #47808,
 //! generalised to every drafter by PR #52228), which were executed for the fixture that the tests compare with
-//! (`tests/policies`). Let s₁ ≥ s₂ ≥ … be the survivals of the batch's draft tokens, N_s the number of requests that
-//! sample, and T the tokens that are no drafts. The budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] +
-//! verify[T + b]), the smallest b on a tie. It is capped so that the logits to verify fit one chunk of the sampler. The
-//! budget comes from a copy of the confidences that is one step older than the present drafts. The confidences of the
-//! present drafts decide which tokens get it. By default no warm-up precedes the trimming.
+//! (`tests/policies`).
+//!
+//! Let s₁ ≥ s₂ ≥ … be the survivals of the batch's draft tokens, N_s the number of requests that sample, and T the
+//! tokens that are no drafts. The budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the
+//! smallest b on a tie. It is capped so that the logits to verify fit one chunk of the sampler. The budget is computed
+//! from confidences that are one step older than the present drafts. The confidences of the present drafts decide which
+//! tokens are verified. By default no warm-up precedes the trimming.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, best_budget, survivals};
@@ -140,8 +142,8 @@ impl Adaptive {
         }
     }
 
-    /// Fills `confidence` with the acceptance probabilities that the estimator predicts from the draft's confidences;
-    /// with the confidences themselves if the policy was given some.
+    /// Fills `confidence` with the acceptance probabilities that the estimator predicts from the draft's confidences.
+    /// Under `foretoken decide` it fills it with the confidences themselves.
     fn predict(&mut self, drafts: &Drafts) {
         let k = self.k as usize;
         self.confidence.resize(drafts.draft_len.len() * k, 0.0);
@@ -153,8 +155,8 @@ impl Adaptive {
         }
     }
 
-    /// The number of draft tokens to verify, from the confidences of a round ago; from the present ones if the policy
-    /// was given some. Notes the rate of each number for `explain`.
+    /// The number of draft tokens to verify, from the confidences of one round ago; under `foretoken decide`, from the
+    /// present confidences. Stores the rate of each number for `explain`.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> usize {
         let Adaptive { ranked, confidence, history, tables, .. } = self;
         let k = self.k as usize;

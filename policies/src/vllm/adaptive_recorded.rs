@@ -1,5 +1,5 @@
 //! Recorded decisions of vLLM's manager and estimator against [`super`]: tables, coefficients, every budget and the
-//! tokens that got it.
+//! verified tokens.
 
 use super::*;
 use crate::recorded::{draw, lines, near, read};

@@ -5,8 +5,8 @@ use crate::definition::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use proptest::prelude::*;
 
-/// As under `foretoken decide`: the draft's confidences count as acceptance probabilities, and the tables are timed
-/// over the batch itself.
+/// The values that `foretoken decide` gives. With them the draft's confidences count as acceptance probabilities, and
+/// the tables are timed over the batch itself.
 fn told(batch: &Batch) -> Option<Told<'_>> {
     Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
 }
@@ -24,7 +24,8 @@ fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No vector of verified lengths has a better rate than the policy's, and none with fewer tokens has an equal one.
+    /// No vector of verified lengths has a better rate than the policy's choice. No vector with fewer tokens has an
+    /// equal rate.
     #[test]
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),
@@ -45,7 +46,7 @@ proptest! {
         loop {
             let theirs = plain_rate(&tables, &batch, &lens, &exact);
             prop_assert!(theirs <= ours * (1.0 + 1e-12), "{lens:?} beats {:?}", step.verify_len);
-            // An equal rate with fewer tokens would have been chosen.
+            // If fewer tokens had an equal rate, the policy would have chosen them.
             let fewer = lens.iter().sum::<u32>() < step.verify_len.iter().sum();
             prop_assert!(!fewer || theirs < ours * (1.0 + 1e-12));
             let Some(i) = (0..lens.len()).find(|&i| lens[i] < batch.limit[i]) else { break };
@@ -117,12 +118,13 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
         policy.select(&batch.view(), &mut drafts);
         drafts.verify_len
     };
-    // The first step has no confidences: survival is 1 everywhere, as if every token were sure.
+    // In the first step the host has no confidences yet, so the survival of every token counts as 1.
     let first = round(&mut policy, 1.0, [0.1; 4]);
     let sure: u32 = first.iter().sum();
-    // Confidences were low a round ago, so there is no budget now, however high they are.
+    // The confidences of a round ago were low, so no draft is verified now, although the present confidences are high.
     assert_eq!(round(&mut policy, 1.0, [0.99; 4]), [0; 4]);
-    // Confidences were high a round ago, so there is a budget. It goes to the requests with high confidences now.
+    // The confidences of a round ago were high, so drafts are verified now. They belong to the requests whose present
+    // confidences are high.
     let third = round(&mut policy, 1.0, [0.2, 0.99, 0.3, 0.97]);
     assert!(sure == 12 && third[1] == 3 && third[3] == 3, "{first:?} {third:?}");
 }
@@ -131,7 +133,8 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
 fn trimming_starts_at_once() {
     let mut run = Run::of(&VllmAdaptive::default(), &dear());
     let batch = Batch::new(&[100; 8], &[3; 8]);
-    // The first step has no confidences. Then c = σ(0.5 · logit(0.1) − 0.2) = 0.21 everywhere, which does not pay.
+    // In the first step the host has no confidences yet, so all drafts are verified. Then the acceptance probability is
+    // σ(0.5 · logit(0.1) − 0.2) = 0.21 for every token, which does not pay.
     assert_eq!(run.step(&batch, |_, _| 0.1, &[0; 8]).verify_len, [3; 8]);
     assert_eq!(run.step(&batch, |_, _| 0.1, &[0; 8]).verify_len, [0; 8]);
 }

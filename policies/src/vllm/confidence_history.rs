@@ -15,7 +15,7 @@ pub(crate) enum HostCopy<'a> {
     Present,
 }
 
-/// The confidences of the last round of every running request.
+/// For every running request, the confidences of its last round.
 pub(crate) struct History {
     width: usize,
     slots: Slots,
@@ -43,7 +43,7 @@ impl History {
         }
     }
 
-    /// Call it after this step's budget is chosen and before its rounds are recorded.
+    /// Ends a step. Call it after this step's budget is chosen and before its rounds are recorded.
     pub(crate) fn next_step(&mut self) {
         self.step += 1;
     }

@@ -96,8 +96,9 @@ impl SpecPolicy for AnyAlive {
             *alive &= drafts.draft_len[i] >= launched && drafts.confidence(i, last) >= self.tau;
             any |= *alive;
         }
-        // Without a confident chain, all drafts of the last pass were below the threshold and are dropped. The first
-        // draft is kept in any case. But if it is the only one, there is no pass left to stop, and vLLM drops it.
+        // If no chain is confident, the drafts of the last pass are dropped: all of them were below the threshold. The
+        // first draft is verified all the same. But if the pass was also the last of the round, vLLM drops it even if
+        // it made the first draft.
         self.verify_len = match any {
             true => launched,
             false if launched == self.steps => launched - 1,
@@ -132,7 +133,8 @@ mod tests {
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4, 0.9], &[0.5, 0.6, 0.7, 0.49]]), (vec![4, 4], vec![3, 3]));
         // No chain is confident after the third of four passes.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4, 0.9], &[0.5, 0.6, 0.2]]), (vec![3, 3], vec![2, 2]));
-        // The first chain is confident to its end, so the round goes on and both requests draft and keep 4.
+        // The first chain is confident to its end, so the round goes on: both requests draft 4 tokens, and all of them
+        // are verified.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9], &[0.1, 0.9]]), (vec![4, 4], vec![4, 4]));
         // A confident token after an unconfident one does not make a chain confident again: the round ends as if the
         // second chain had only its first token.
@@ -163,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        /// The decision follows from the number of confident tokens at the start of each chain.
+        /// The decision depends only on how many tokens at the start of each chain are confident.
         #[test]
         fn the_longest_confident_start_decides(
             batch in any_batch(6, 8),

@@ -81,7 +81,7 @@ fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
     y0 + (y1 - y0) * f64::from(size - x0) / f64::from(x1 - x0)
 }
 
-/// The draft's table by number of requests, and the target's by number of tokens.
+/// The draft's cost table by number of requests, and the target's cost table by number of tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTables {
     /// Seconds of drafting, by number of requests.
@@ -91,7 +91,8 @@ pub(crate) struct CostTables {
 }
 
 impl CostTables {
-    /// Measures both tables, for drafts of `len` tokens. Made-up requests have `kv` KV tokens each.
+    /// Measures both tables, for drafts of `len` tokens. The requests over which passes are timed have `kv` KV tokens
+    /// each; under `foretoken decide` they are the requests of its batch.
     pub(crate) fn measure(context: &PolicyContext, len: u32, kv: u32, lookup: CostLookup) -> CostTables {
         let most_tokens = context.max_num_batched_tokens;
         let sizes = capture_sizes(context.max_num_seqs);
@@ -167,7 +168,7 @@ mod tests {
     fn a_given_batch_is_timed_instead() {
         let told = Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &[100, 20, 3] });
         let tables = CostTables::measure(&PolicyContext { told, ..CONTEXT }, 2, 8192, CostLookup::Staircase);
-        // Padded to 4 rows; three requests grow by one token per pass.
+        // Three requests are padded to 4 rows. The context of each request grows by one token per draft pass.
         let draft = 2.0 * (0.5e-3 + 2e-6 * 4.0 + 1e-9 * 123.0) + 1e-9 * 3.0;
         assert!((tables.draft.s(3) - draft).abs() < 1e-12);
         for (tokens, padded) in [(3, 4.0), (4, 4.0), (9, 16.0)] {

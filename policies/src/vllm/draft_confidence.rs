@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn the_first_draft_is_not_judged_and_the_token_below_the_threshold_is_verified() {
-        // The low confidence of the first draft does not matter. The means of the later ones are 0.75, 0.45, 0.9.
+        // The low confidence of the first draft does not matter. The means of the second to fourth draft are 0.75, 0.45
+        // and 0.9.
         let confidence = [[0.1, 0.9, 0.5, 0.9], [0.1, 0.6, 0.4, 0.9]];
         assert_eq!(verified(0.5, &[4, 4], &confidence), [3, 3]);
         assert_eq!(verified(0.4, &[4, 4], &confidence), [4, 4]);

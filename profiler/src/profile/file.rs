@@ -5,11 +5,11 @@ use crate::shapes::Role;
 use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
 
-/// The version of the file's format that is written, and the only one that is read. Since version 2 a table
-/// gives the cost of context at several context lengths.
+/// The version of the file's format. Only this version is written and read. Since version 2, a table gives the cost of
+/// context at several context lengths.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// Why a text is not a profile.
+/// Why a text cannot be read as a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// A later Foretoken wrote the file.
@@ -24,7 +24,7 @@ pub enum ProfileError {
         /// The version that the file gives.
         found: i64,
     },
-    /// The file has no `schema_version`, or one that is no integer.
+    /// The file has no `schema_version`, or its value is not an integer.
     #[error("no schema_version: this is not a profile; make one with `foretoken profile`")]
     NotAProfile,
     /// The text is not TOML, or a key is missing, unknown or of a wrong type.
@@ -47,10 +47,10 @@ const HEAD: &str = "\
 ";
 
 impl Profile {
-    /// Reads and checks the text of a profile.
+    /// Reads the text of a profile and checks its values.
     ///
     /// # Errors
-    /// What is wrong with the text; an error of the TOML parser names the line.
+    /// The text is not a valid profile. An error of the TOML parser names the line.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let table: toml::Table = toml::from_str(text).map_err(toml_error)?;
         Profile::check_version(&table)?;
@@ -59,7 +59,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Checks that the file's `schema_version` is the one that this Foretoken reads. Called before other keys are read.
+    /// Checks that the file's `schema_version` is the version that this Foretoken reads. It is called before other keys
+    /// are read.
     ///
     /// # Errors
     /// The version is missing, wrong, older or newer.
@@ -73,16 +74,17 @@ impl Profile {
         }
     }
 
-    /// Checks the linear costs, table, noise and repeatability of both models, and that every measured time is above 0.
+    /// Checks the linear costs, the table, the noise and the repeatability of both models. Also checks that every
+    /// measured time is above 0.
     ///
     /// # Errors
-    /// The first wrong key and what is wrong with its value.
+    /// A value is wrong. The error names the first such key and what is wrong with its value.
     pub fn check(&self) -> Result<(), ProfileError> {
         Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
     }
 
-    /// A warning if the text has no seal, or if its seal shows that it was changed after it was written; otherwise
-    /// `None`. It is not an error, because users may edit a profile.
+    /// A warning if the text has no seal, or if the seal shows that the text was changed after it was written;
+    /// otherwise `None`. A change is not an error, because users may edit a profile.
     pub fn changed(text: &str) -> Option<String> {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,
@@ -100,7 +102,7 @@ impl Profile {
         let text = toml::to_string(self).expect("plain data always serialises");
         let mut out = HEAD.to_owned();
         for line in text.lines() {
-            // Arrays of arrays are written with one line per row; they contain no other brackets.
+            // An array of arrays is written with one row per line. These lines have no other brackets.
             let table = ["measured = [[", "batched = [[", "pairs = [[", "context = [["]
                 .iter()
                 .any(|start| line.starts_with(start));

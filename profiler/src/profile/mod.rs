@@ -1,4 +1,4 @@
-//! The profile file: what was measured on which machine, the fits, and how far they can be trusted.
+//! The profile file: which machine was measured, the measured times, the fits, and how far the fits can be trusted.
 
 mod file;
 mod model;
@@ -21,16 +21,17 @@ use serde::{Deserialize, Serialize};
 pub struct Profile {
     /// Version of the file's format.
     pub schema_version: u32,
-    /// Version of Foretoken that measured.
+    /// Version of the Foretoken that measured the profile.
     pub foretoken: String,
     /// When the measurement ended, RFC 3339, UTC.
     pub measured_at: String,
-    /// Whether the linear fits of both models are within their error bound for decode and verify passes.
+    /// Whether the linear fits of both models are within their error bound, for decode passes and for verification
+    /// passes.
     pub trusted: bool,
     /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
-    /// How the target's alpha counts the context of a verify pass, once per request or once per new token: the count
-    /// whose linear fit has the smaller error. The draft's alpha and both tables count context once per request.
+    /// How the target's α counts the context of a verification pass: once per request, or once per new token. It is the
+    /// count whose linear fit has the smaller error. The draft's α and both tables count context once per request.
     pub context_reads: ContextReads,
     /// The machine that was measured.
     pub device: DeviceInfo,
@@ -74,21 +75,21 @@ pub struct Measuring {
     pub passes: u64,
     /// Wall time of the measurement, seconds; 0.0 if it was resumed after an interruption.
     pub wall_s: f64,
-    /// Relative change of an anchor's time from the beginning to the end of the measurement (0.05: 5 % slower), of the
-    /// model with the larger change.
+    /// Relative change of an anchor's time from the beginning to the end of the measurement (0.05: 5 % slower). An
+    /// anchor is a shape that is timed again and again. The change is that of the model with the larger change.
     pub drift: f64,
-    /// Share of the machine's CPU time that other processes used, if the system reports it. After a resumption it
-    /// covers only the time since then.
+    /// Share of the machine's CPU time that other processes used, if the system reports it. If the measurement was
+    /// resumed, only the time since then counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_cpu: Option<f64>,
-    /// Share of the machine's CPU time that its hypervisor gave to other machines, if the system reports it; the time
-    /// as above.
+    /// Share of the machine's CPU time that its hypervisor gave to other virtual machines, if the system reports it. If
+    /// the measurement was resumed, only the time since then counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_cpu: Option<f64>,
 }
 
 impl Profile {
-    /// The costs of the passes of one of the two models.
+    /// The costs of the passes of the model `role`.
     pub fn of(&self, role: Role) -> &ModelProfile {
         match role {
             Role::Target => &self.target,
@@ -96,12 +97,13 @@ impl Profile {
         }
     }
 
-    /// The latency model of the passes of `role`, of the kind `truth`.
+    /// The latency model of the passes of the model `role`. `truth` chooses the table, the linear fit or the staircase.
     pub fn truth(&self, role: Role, truth: Truth) -> LatencySpec {
         self.of(role).truth(truth)
     }
 
-    /// How the latency model `truth` counts the context of a pass with several new tokens a request.
+    /// How the latency model `truth` counts the context of a pass with several new tokens per request: once per
+    /// request, or once per new token.
     pub fn reads(&self, role: Role, truth: Truth) -> ContextReads {
         match (role, truth) {
             (Role::Target, Truth::Linear | Truth::Staircase) => self.context_reads,
@@ -109,8 +111,8 @@ impl Profile {
         }
     }
 
-    /// The largest values over all measured passes of `role`, with context counted as the latency model `truth` counts
-    /// it.
+    /// The largest values over all measured passes of the model `role`. Context is counted as the latency model `truth`
+    /// counts it.
     pub fn range(&self, role: Role, truth: Truth) -> Range {
         let (model, reads) = (self.of(role), self.reads(role, truth));
         let context = model.measured.iter().map(|m| m.shape.pass(reads).context).max();

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelProfile {
-    /// Robust coefficient of variation of the times of equal passes, the median over all shapes. Simulations add noise
+    /// Robust coefficient of variation of the times of equal passes; the median over all shapes. Simulations add noise
     /// of this size.
     pub noise_cv: f64,
-    /// Mean relative difference between the medians of the first and the second half of a shape's visits. No latency
-    /// model can be expected to have a smaller error.
+    /// Mean relative difference between two measurements of a shape: the medians of the first and of the second half of
+    /// its visits (a few timed passes each). A latency model cannot be expected to have a smaller error.
     pub repeatability: f64,
     /// Name, size and weights of the model.
     pub model: ModelInfo,
@@ -22,8 +22,8 @@ pub struct ModelProfile {
     pub linear: LinearFit,
     /// α, γ, δ by ordinary least squares on seconds, for standard errors and p-values.
     pub ols: OlsFit,
-    /// Errors of fits on shapes that they were not fitted to: each of five fits leaves out a different fifth of the
-    /// shapes. The ends of the measured range are in every fit.
+    /// Errors of the fits on shapes to which they were not fitted. Each of five fits leaves out a different fifth of
+    /// the shapes. The ends of the measured range are in every fit.
     pub held_out: Errors,
     /// The largest numbers of requests, new tokens, context tokens and query-key pairs over all measured passes.
     pub range: Range,
@@ -39,7 +39,7 @@ pub struct ModelProfile {
 pub struct ModelInfo {
     /// Name of the preset, or of the checkpoint's folder.
     pub name: String,
-    /// `random, seed N`, or `blake3:…` of the checkpoint's files.
+    /// `random, seed N` for random weights, or `blake3:…`, the digest of the checkpoint's weights.
     pub weights: String,
     /// Type of the weight matrices on the device.
     pub dtype: String,
@@ -51,7 +51,8 @@ pub struct ModelInfo {
     pub max_positions: u32,
 }
 
-/// α, γ, δ ≥ 0 and their standard errors. A coefficient that the bound holds at 0 has the standard error 0.
+/// α, γ, δ ≥ 0 with their standard errors. A coefficient of 0, which would be negative without the bound, has the
+/// standard error 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearFit {
@@ -67,8 +68,8 @@ pub struct LinearFit {
     pub gamma_se_s: f64,
     /// Standard error of `delta_s`, seconds.
     pub delta_se_s: f64,
-    /// Condition number of the equations, with columns scaled to unit length. It is large if the shapes hardly separate
-    /// the effects of the terms.
+    /// Condition number of the equations, with columns scaled to unit length. A large number means that the shapes
+    /// hardly separate the effects of the terms.
     pub condition: f64,
     /// Number of shapes in the fit.
     pub shapes: u64,
@@ -107,7 +108,7 @@ pub struct OlsFit {
     pub r2: f64,
 }
 
-/// Mean absolute relative errors on held-out shapes.
+/// Mean absolute relative errors on held-out shapes (shapes to which the fit was not fitted).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
@@ -119,19 +120,19 @@ pub struct Errors {
     pub table: ByRegion,
 }
 
-/// Mean absolute relative errors (0.05 is 5 %); a region without shapes has none.
+/// Mean absolute relative errors (0.05 is 5 %). The error of a region without shapes is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByRegion {
     /// The mean error over all shapes.
     pub overall: f64,
-    /// The mean error over passes with one new token per request, up to 64 tokens.
+    /// The mean error over passes with one new token per request, and up to 64 tokens in the pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decode: Option<f64>,
-    /// The mean error over passes with several new tokens per request, up to 64 tokens.
+    /// The mean error over passes with several new tokens per request, and up to 64 tokens in the pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<f64>,
-    /// The mean error over decode and verify passes with more than 64 tokens.
+    /// The mean error over decode and verification passes with more than 64 tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<f64>,
     /// The mean error over passes with prompt chunks.
@@ -159,8 +160,8 @@ pub struct Range {
     pub requests: u64,
     /// Most new tokens in a pass.
     pub batched: u64,
-    /// Most tokens of context in a pass, summed over its requests. Each request's context counts once, except in the
-    /// result of `Profile::range`, which counts it as a latency model does.
+    /// Most tokens of context in a pass, summed over its requests. Each request's context counts once. Only the result
+    /// of `Profile::range` counts context as the chosen latency model does.
     pub context: u64,
     /// Most query-key pairs in a pass.
     pub pairs: u64,
@@ -173,14 +174,14 @@ pub struct Range {
 pub struct Measurement {
     /// The shape of the pass.
     pub shape: Shape,
-    /// Mean time without interrupted passes, seconds. The time of a prefill pass includes the delay that a prompt
-    /// causes to the model's next passes.
+    /// Mean time without interrupted passes, seconds. A prefill pass's time includes the delay that the prompt causes
+    /// to the next passes of the same model.
     pub seconds: f64,
     /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median.
     pub spread: f64,
     /// Number of timed passes of the shape.
     pub samples: u64,
-    /// The cross-validation fold to which the shape belongs, from 1; 0 if the shape was never held out.
+    /// The cross-validation fold of the shape, from 1. 0 if the shape is in every fit and was never held out.
     pub fold: u8,
 }
 
@@ -200,7 +201,7 @@ impl From<Measurement> for Row {
 }
 
 impl ModelProfile {
-    /// The latency model of the kind `truth`.
+    /// The latency model that `truth` chooses: the table, the linear fit or the staircase.
     pub fn truth(&self, truth: Truth) -> LatencySpec {
         match truth {
             Truth::Table => LatencySpec::Measured(self.table.clone()),
@@ -209,14 +210,16 @@ impl ModelProfile {
         }
     }
 
-    /// A staircase whose steps are the table's numbers of tokens: a pass takes the time of the next larger number. A
-    /// token of context costs the linear fit's α. Above the largest number the table's last segment continues.
+    /// A staircase whose steps are the table's numbers of tokens. A pass takes the time of the next larger number of
+    /// tokens. A token of context costs the α of the linear fit. Above the largest number, the last segment of the
+    /// table continues.
     fn staircase(&self) -> StaircaseSpec {
         let steps = self.table.batched.clone();
         let (tail_gamma_s, tail_delta_s) = match steps.as_slice() {
             [.., (x0, t0), (x1, t1)] => {
                 let slope = (t1 - t0) / (x1 - x0) as f64;
-                // A segment that would start below zero starts at zero: a staircase has no negative times.
+                // A last segment that would start below zero at 0 tokens starts at zero, because a staircase has no
+                // negative times.
                 (slope, (t1 - slope * *x1 as f64).max(0.0))
             }
             [(_, t)] => (0.0, *t),

@@ -15,7 +15,7 @@ fn a_written_profile_is_read_back() {
 }
 
 proptest! {
-    /// Numbers that are written and read again have the same bits.
+    /// Numbers that are written and read again keep the same bits.
     #[test]
     fn numbers_come_back(alpha in 0f64..1.0, seconds in 1e-9f64..1e3, noise in 0f64..2.0, name in "[ -~]{0,20}") {
         let mut p = profile(line, 0.0);
@@ -52,7 +52,8 @@ fn a_text_that_is_no_profile_gives_a_reason() {
     assert!(Profile::parse(cut).is_err(), "a file that ends early");
 }
 
-/// A flipped bit in any byte of the text, a cut before any byte, an edited number and a missing seal are reported.
+/// Each of these changes must be reported: a flipped bit in any byte of the text, a cut before any byte, an edited
+/// number, a missing seal.
 #[test]
 fn an_edit_or_damage_is_reported() {
     let text = profile(line, 0.0).to_toml();
@@ -95,7 +96,8 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
         }
     }
     let LatencySpec::Staircase(s) = p.truth(Role::Target, Truth::Staircase) else { panic!() };
-    // Between two sizes a pass takes the time of the next size; above the largest size the last segment continues.
+    // Between two sizes, a pass takes the time of the next size. Above the largest size, the last segment of the table
+    // continues.
     let model = s.build().unwrap();
     let at = |batched| model.pass(PassShape { requests: 1, batched, context: 0, pairs: 0 }).as_s();
     let (size, seconds) = s.steps[s.steps.len() - 2];

@@ -3,8 +3,8 @@
 use crate::unread::Unread;
 use std::path::Path;
 
-/// Returns the common length of `arrays`, each a name and a length (`None`: the array is absent and is skipped).
-/// Refuses the file if an array differs from the first.
+/// Returns the common length of `arrays`, which have one value per request. An entry is (name, length); an array that
+/// is absent has the length `None` and is skipped. Returns an error if an array's length differs from the first one's.
 pub(super) fn same_length(path: &Path, line: usize, arrays: &[(&str, Option<usize>)]) -> Result<usize, Unread> {
     let given: Vec<(&str, usize)> = arrays.iter().filter_map(|(name, length)| Some((*name, (*length)?))).collect();
     let (first, length) = given.first().copied().unwrap_or_default();

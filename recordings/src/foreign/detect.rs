@@ -48,8 +48,8 @@ impl Format {
         }
     }
 
-    /// Keys that every object of this format has and that together no other format has. For a list, the keys of its
-    /// first object.
+    /// Keys that every object of this format has. No other format has all of them. If the file is a list, these are
+    /// keys of its first object.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Format::VllmForward => &["case", "requests", "median_us", "ranks"],
@@ -68,7 +68,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// Recognises the format of a file. If the file holds several JSON values, the first decides.
+/// Recognises the format of a file by its content. If the file holds several JSON values, the first value decides.
 ///
 /// # Errors
 /// If the file has none of the formats; the error says what was found.

@@ -7,7 +7,8 @@ use std::path::Path;
 /// All bytes of a regular file that is not empty.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     let io = |e: Error| Unread::file(path, format!("cannot be read: {e}"), "check the path and its permissions");
-    // A file is read twice, first to detect its format; a pipe cannot be. A device may never end.
+    // Only regular files are read. A file is read twice, first to detect its format, and a pipe cannot be read twice. A
+    // device may never end.
     if !std::fs::metadata(path).map_err(io)?.is_file() {
         return Err(Unread::file(path, "is not a regular file", "save what it delivers to a file first"));
     }
@@ -18,7 +19,7 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     }
 }
 
-/// `bytes` as UTF-8 text; the error names the line of the first byte that is not.
+/// `bytes` as UTF-8 text. If they are no UTF-8, the error names the line of the first wrong byte.
 pub(super) fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Unread> {
     std::str::from_utf8(bytes).map_err(|e| {
         let at = e.valid_up_to();

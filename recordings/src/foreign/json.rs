@@ -6,9 +6,10 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Deserializer, Error};
 use std::path::Path;
 
-/// Every JSON value of a file with these bytes, with the line on which it begins. `hint` says what the file should be.
+/// Every JSON value of a file with these bytes, with the line on which the value begins. `hint` says what the file
+/// should be; errors have it.
 ///
-/// A value may stand on one line, as tools append it, or on several, as people print it.
+/// A value may be on one line, as tools append it, or on several lines, as people print it.
 pub(super) fn values<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str) -> Result<Vec<(usize, T)>, Unread> {
     let text = file::utf8(path, bytes)?;
     let text = python::constants(text);
@@ -59,7 +60,8 @@ fn typed<T: DeserializeOwned>(path: &Path, line: usize, text: &str, hint: &str) 
     })
 }
 
-/// serde's message without its position, which counts lines from the start of the value, not of the file.
+/// serde's message without its position. serde counts lines from the start of the value, not from the start of the
+/// file.
 fn reason(error: &Error) -> String {
     let message = error.to_string();
     message.split(" at line ").next().unwrap_or(&message).to_owned()

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 const CONSTANTS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
-/// `text` with `NaN`, `Infinity` and `-Infinity` put in quotes. An ignored field may then hold such a constant; a
-/// field that must be a number is refused, and the error quotes the constant.
+/// `text` with `NaN`, `Infinity` and `-Infinity` put in quotes. A field that no reader uses may then hold such a
+/// constant. A field that must be a number is refused, and the error quotes the constant.
 pub(super) fn constants(text: &str) -> Cow<'_, str> {
     if !CONSTANTS.iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);

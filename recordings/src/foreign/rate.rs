@@ -44,7 +44,7 @@ impl Visitor<'_> for Reading {
         self.visit_f64(x as f64)
     }
 
-    /// vLLM writes `inf`. SGLang writes Python's `Infinity`, or `trace` when requests follow a trace.
+    /// vLLM writes `inf` for no limit. SGLang writes Python's `Infinity`, or `trace` if requests follow a trace.
     fn visit_str<E: Error>(self, word: &str) -> Result<Rate, E> {
         match word {
             "inf" | "Infinity" => Ok(Rate::AtOnce),

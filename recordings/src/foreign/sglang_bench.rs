@@ -1,5 +1,5 @@
-//! Reads results of `python -m sglang.benchmark.serving` (bench_serving): latencies measured by its client. A file has
-//! one run per line.
+//! Reads results of `python -m sglang.benchmark.serving` (bench_serving): latencies of requests, measured by the
+//! benchmark's client. A file has one run per line.
 //!
 //! No SGLang was run: the format is from the released source of 0.5.23, `sglang/benchmark/serving.py` (`benchmark`).
 //! The file has no start times, so its latencies can be compared but the run cannot be replayed.
@@ -19,7 +19,7 @@ const HINT: &str = "give what sglang.benchmark.serving wrote to its --output-fil
 pub struct BenchRun {
     /// The line of the file on which the run begins, from 1.
     pub line: usize,
-    /// The kind of server that was asked: `sglang`, `sglang-oai`, `vllm` and others.
+    /// The kind of server that the requests were sent to: `sglang`, `sglang-oai`, `vllm` and others.
     pub backend: String,
     /// The request rate asked for.
     pub rate: Rate,
@@ -33,8 +33,8 @@ pub struct BenchRun {
     pub total_input_tokens: u64,
     /// Output tokens of the requests that succeeded.
     pub total_output_tokens: u64,
-    /// Tokens emitted per verify step, the target's own token included. This is the server's mean since its start, so
-    /// it describes this run only if the server was new. `None` without speculation.
+    /// Mean tokens emitted per verify step, the target's own token included. The mean is over the server's whole time
+    /// since its start, so it describes this run only if the server was new. `None` without speculation.
     pub accept_length: Option<f64>,
     /// Time to the first token.
     pub ttft: Summary,
@@ -65,11 +65,12 @@ pub struct Summary {
 pub struct UntimedRequest {
     /// Prompt tokens.
     pub input_len: u32,
-    /// Output tokens; 0 when it failed.
+    /// Output tokens; 0 if the request failed.
     pub output_len: u32,
-    /// Seconds to the first token; 0 when none came.
+    /// Seconds to the first token; 0 if no token came.
     pub ttft_s: f64,
-    /// Seconds between two pieces of output after the first. With speculation a piece may hold several tokens.
+    /// Seconds between each two pieces of output that follow each other. With speculation, a piece may hold several
+    /// tokens.
     pub itl_s: Vec<f64>,
     /// The error's text; `None` if the request succeeded. If a failed request has no text, its `output_len` is 0.
     pub error: Option<String>,

@@ -24,7 +24,7 @@ pub struct DsparkRecords {
     pub mode: String,
     /// Tokens drafted for a request in each step.
     pub gamma: u32,
-    /// Tokens verified for a request in a step if none is trimmed: the drafts and the token before them.
+    /// Tokens that are verified for a request in a step if no draft is trimmed: all drafts and the token before them.
     pub verify_num_draft_tokens: u32,
     /// If not `None`, the server simulated acceptance with this number of tokens per step, and the records say nothing
     /// about real acceptance.
@@ -44,13 +44,14 @@ pub struct DsparkStep {
     pub batch_size: Option<u32>,
     /// Drafts that the planner allowed for the whole batch; `None` if it did not plan.
     pub budget: Option<u32>,
-    /// Age, in steps, of the confidences that the planner used.
+    /// Age of the confidences that the planner used, in steps.
     pub lag_steps: Option<u32>,
     /// Tokens in the verify pass, with the padding of its CUDA graph.
     pub verify_tokens: Option<u32>,
     /// Seconds that the planner predicted for the step.
     pub predicted_s: Option<f64>,
-    /// Seconds since the previous step, by the host's clock. `None` after a prefill and above one second.
+    /// Seconds since the previous step by the host's clock. `None` after a prefill, and if they are more than one
+    /// second.
     pub cpu_s: Option<f64>,
     /// Seconds on the GPU for the whole step.
     pub gpu_s: Option<f64>,
@@ -62,26 +63,29 @@ pub struct DsparkStep {
     pub requests: Option<Vec<DsparkRequest>>,
 }
 
-/// A request's part of a step.
+/// What a step did for one of its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsparkRequest {
     /// The request's id; `None` if it was not recorded.
     pub id: Option<String>,
     /// The request's tokens in the KV cache before the step.
     pub prefix_len: u32,
-    /// Tokens verified: the one before the drafts and `verify_len` - 1 drafts.
+    /// Number of verified tokens: the token before the drafts, and `verify_len` - 1 drafts.
     pub verify_len: u32,
     /// Tokens that the request gained: `correct_drafts` plus one token of the target.
     pub accept_len: u32,
     /// Drafts accepted.
     pub correct_drafts: u32,
-    /// Correct drafts beyond the verify length that mode `cap-accept` cut off (it verifies all drafts).
+    /// Number of correct drafts that mode `cap-accept` cut off, because they lie beyond the verify length. This mode
+    /// verifies all drafts.
     pub cap_trim: u32,
     /// Token ids of the drafts.
     pub draft_tokens: Vec<u32>,
-    /// The drafter's probability that a draft is right if all drafts before it are. `None` without a confidence head.
+    /// The drafter's probability that each draft is right if all drafts before it are right. `None` without a
+    /// confidence head.
     pub confidence: Option<Vec<f64>>,
-    /// The drafter's probability that a draft and all before it are right: the running product of `confidence`.
+    /// The drafter's probability that each draft and all drafts before it are right: the running product of
+    /// `confidence`.
     pub survival: Option<Vec<f64>>,
 }
 
@@ -105,7 +109,7 @@ struct RawRecord {
     records: Vec<RawStep>,
 }
 
-/// SGLang omits fields that have their default value, so an unknown value is absent instead of -1.
+/// SGLang omits fields that have their default value. An unknown value, whose default is -1, is therefore absent.
 #[derive(Deserialize)]
 struct RawStep {
     forward_ct: u64,

@@ -1,14 +1,14 @@
 //! Reads SGLang's forward-pass metrics: what each step of a scheduler held and its GPU time.
 //! `--enable-forward-pass-metrics` sends them over ZMQ PUB; SGLang does not store them. The file holds what a
-//! subscriber stored: either the msgpack payloads one behind the other, or JSON objects with these fields, one per
-//! line.
+//! subscriber stored: either the msgpack payloads, one directly after the other, or JSON objects with the same fields,
+//! one per line.
 //!
-//! No SGLang was run: the format is from the released source of 0.5.23, `observability/forward_pass_metrics.py`
-//! (schema 1) and `managers/scheduler_components/metrics_reporter.py` (what is counted). Its comments call the msgpack
-//! positional, but its encoder writes maps with field names. This reader takes either.
+//! No SGLang was run: the format is from the released source of 0.5.23, `observability/forward_pass_metrics.py` (schema
+//! 1) and `managers/scheduler_components/metrics_reporter.py` (what is counted). SGLang's comments say that the msgpack
+//! has no field names, but its encoder writes maps with field names. This reader takes both.
 //!
-//! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not
-//! be in the file.
+//! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not be
+//! in the file.
 
 use super::number::Amount;
 use super::{file, json};
@@ -23,7 +23,7 @@ const HINT: &str = "give the payloads of SGLang's forward-pass metrics (schema 1
 /// The schema version of the messages that this reader knows.
 const SCHEMA: u32 = 1;
 
-/// Deepest nesting of unknown fields; known fields nest two deep. Damaged bytes can claim any depth.
+/// Deepest nesting of unknown fields that is read. Known fields have two levels. Damaged bytes can claim any depth.
 const DEPTH: usize = 32;
 
 /// A step of a scheduler.
@@ -33,7 +33,7 @@ pub struct ForwardStep {
     pub worker: String,
     /// The data-parallel rank.
     pub dp_rank: u32,
-    /// Number of the message, counted per rank. A gap in the numbers means that messages were lost.
+    /// Number of the message, counted per rank. A gap between two numbers means that messages were lost.
     pub counter: u64,
     /// Seconds on the GPU from the start of the step's first pass to the end of its last, gaps included. With
     /// speculation the passes are draft and verify passes.
@@ -45,7 +45,7 @@ pub struct ForwardStep {
 }
 
 impl ForwardStep {
-    /// Is this message a heartbeat of an idle scheduler, and not a step?
+    /// True if the message is a heartbeat of an idle scheduler and not a step.
     pub fn is_heartbeat(&self) -> bool {
         self.wall_s == 0.0 && self.scheduled.prefill_requests == 0 && self.scheduled.decode_requests == 0
     }
@@ -62,7 +62,7 @@ pub struct Scheduled {
     pub prefill_length_variance: f64,
     /// Tokens of the step's prompts that were in the KV cache before the step.
     pub prefill_kv_tokens: u64,
-    /// Number of requests past their prompt. The format does not say how many tokens each drafted.
+    /// Number of requests past their prompt. The format does not say how many tokens were drafted for each of them.
     pub decode_requests: u32,
     /// Tokens in the KV cache of the decoding requests.
     pub decode_kv_tokens: u64,
@@ -79,15 +79,16 @@ pub struct Queued {
     pub prefill_tokens: u64,
     /// Variance of these requests' prompt lengths.
     pub prefill_length_variance: f64,
-    /// Number of requests that wait to go on decoding, after a preemption for example.
+    /// Number of requests that wait to continue decoding, for example after a preemption.
     pub decode_requests: u32,
-    /// Tokens in the KV cache of the requests that wait to go on decoding.
+    /// Tokens in the KV cache of the requests that wait to continue decoding.
     pub decode_kv_tokens: u64,
     /// Variance of `decode_kv_tokens` over the requests.
     pub decode_kv_variance: f64,
 }
 
-/// The message as serde reads it. Fields are in the schema's order, since positional messages have no names.
+/// The message as serde reads it. The fields have the schema's order, because messages without field names are read by
+/// position.
 #[derive(Deserialize)]
 struct Raw {
     version: u32,
@@ -143,13 +144,13 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardStep>, Unread> {
     }
 }
 
-/// Does a file with this first byte hold msgpack? The byte starts a small map or array; no UTF-8 text begins with such
-/// a byte.
+/// True if a file that starts with the byte `first` holds msgpack. Such a byte starts a small map or array; no UTF-8
+/// text starts with it.
 pub(super) fn is_message(first: u8) -> bool {
     (0x80..=0x9f).contains(&first)
 }
 
-/// The steps of the messages in `bytes`, up to and including the first error.
+/// The steps of the messages in `bytes`, up to the first error, which is the last item.
 pub(super) fn messages<'a>(path: &'a Path, bytes: &'a [u8]) -> impl Iterator<Item = Result<ForwardStep, Unread>> + 'a {
     let (mut at, mut index) = (0, 0);
     std::iter::from_fn(move || {

@@ -23,7 +23,7 @@ pub struct RequestRecord {
     pub line: usize,
     /// The request's id.
     pub id: String,
-    /// Why it ended: `stop`, `length` or `abort`.
+    /// Why the request ended: `stop`, `length` or `abort`.
     pub finish_reason: String,
     /// Prompt tokens. `None` if the request was aborted while it waited.
     pub prompt_tokens: Option<u32>,
@@ -31,13 +31,13 @@ pub struct RequestRecord {
     pub completion_tokens: u32,
     /// Prompt tokens that were found in the prefix cache.
     pub cached_tokens: Option<u32>,
-    /// How often the request was preempted (SGLang: retracted) and computed again.
+    /// How often the request was preempted and computed again (SGLang's word: retracted).
     pub num_retractions: Option<u32>,
     /// The data-parallel rank that served the request.
     pub dp_rank: Option<u32>,
     /// Seconds from the request's arrival to its end.
     pub e2e_latency_s: f64,
-    /// Seconds from arrival to the first token. `None` without `--enable-metrics`; so are the times below.
+    /// Seconds from arrival to the first token. This and the following times are `None` without `--enable-metrics`.
     pub first_token_latency_s: Option<f64>,
     /// Seconds that the request waited to be scheduled.
     pub queue_s: Option<f64>,
@@ -47,7 +47,7 @@ pub struct RequestRecord {
     pub finished_s: Option<f64>,
     /// Tokens per second after the first token.
     pub decode_throughput: Option<f64>,
-    /// Counts of the request's drafts; `None` if it had none.
+    /// Counts of the request's drafts; `None` if the request had no drafts.
     pub speculation: Option<RequestSpeculation>,
 }
 
@@ -58,17 +58,17 @@ pub struct RequestSpeculation {
     pub verify_steps: u64,
     /// Accepted drafts, without the token that the target adds each step (`spec_num_correct_drafts`).
     pub correct_drafts: u64,
-    /// `[j]`: number of steps in which j drafts were accepted. The sum is `verify_steps`.
+    /// `[j]`: number of verify steps in which j drafts were accepted. The sum over all j is `verify_steps`.
     pub correct_drafts_histogram: Vec<u64>,
-    /// Drafts proposed (`spec_num_proposed_drafts`). SGLang computes steps × *configured* width, which is wrong if the
-    /// width adapts. `None` if the configured width is 0.
+    /// Number of proposed drafts (`spec_num_proposed_drafts`). SGLang computes it as steps × *configured* width, which
+    /// is wrong if the width adapts. `None` if the configured width is 0.
     pub proposed_drafts: Option<u64>,
     /// DSpark: mean verify length (`spec_cap_length`), the token before the drafts included.
     pub cap_length: Option<f64>,
-    /// DSpark: `[v]` is the number of steps in which v tokens were verified (`spec_cap_lens_histogram`). Empty
-    /// otherwise.
+    /// For DSpark: `[v]` is the number of steps in which v tokens were verified (`spec_cap_lens_histogram`). Empty for
+    /// other drafters.
     pub cap_lens_histogram: Vec<u64>,
-    /// DSpark: tokens per step if no draft had been trimmed (`spec_block_accept_length`).
+    /// For DSpark: mean tokens per step if no draft had been trimmed (`spec_block_accept_length`).
     pub block_accept_length: Option<f64>,
 }
 
@@ -142,7 +142,7 @@ fn read_record(path: &Path, line: usize, mut raw: Raw) -> Result<RequestRecord, 
 }
 
 /// Reads the counts of drafts; an error if they contradict each other. SGLang omits the histogram if no step verified a
-/// draft, and the result is then `None`. It updates step count, sum and histogram together.
+/// draft. The result is then `None`. SGLang updates step count, sum and histogram together.
 fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String> {
     let Some(histogram) = raw.spec_correct_drafts_histogram.take() else {
         return match raw.spec_verify_ct {

@@ -34,7 +34,7 @@ pub struct BenchRun {
     pub total_input_tokens: u64,
     /// Output tokens of the requests that succeeded.
     pub total_output_tokens: u64,
-    /// The server's counters of speculation; `None` if it did not speculate.
+    /// The growth of the server's speculation counters; `None` if the server did not speculate.
     pub speculation: Option<SpeculationTotals>,
     /// Every request, in the order in which the requests were created.
     pub requests: Vec<BenchRequest>,
@@ -54,27 +54,27 @@ pub struct SpeculationTotals {
     /// Mean tokens per round, the target's own token included: 1 + accepted / drafts.
     pub acceptance_length: f64,
     /// `[i]`: share of all rounds in which the draft at position i was accepted. Rounds that ended before position i
-    /// count too.
+    /// count as not accepted.
     pub per_position: Vec<f64>,
 }
 
 /// A request as the client saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRequest {
-    /// When the request was sent, seconds. The zero of the clock is arbitrary but the same for the whole run.
+    /// When the request was sent, in seconds. Zero of this clock is an arbitrary instant, the same for the whole run.
     pub start_s: f64,
     /// Prompt tokens.
     pub input_len: u32,
-    /// Output tokens; 0 when it failed.
+    /// Output tokens; 0 if the request failed.
     pub output_len: u32,
-    /// Seconds to the first token; 0 when none came.
+    /// Seconds to the first token; 0 if no token came.
     pub ttft_s: f64,
-    /// Seconds between two pieces of output after the first. With speculation a piece holds all tokens that a step
-    /// emitted.
+    /// Seconds between each two pieces of output that follow each other. With speculation, a piece holds all tokens
+    /// that a step emitted.
     pub itl_s: Vec<f64>,
     /// Seconds from sending the request to its end; `None` if the file has no latencies.
     pub latency_s: Option<f64>,
-    /// Seconds that the request waited in the client for others to end; `None` if the file does not have it.
+    /// Seconds that the request waited in the client until other requests ended; `None` if the file lacks this time.
     pub client_queue_s: Option<f64>,
     /// Seconds that the request waited in the server; `None` without `--enable-per-request-metrics`.
     pub server_queue_s: Option<f64>,
@@ -94,7 +94,7 @@ struct Raw {
     failed: Option<usize>,
     total_input_tokens: u64,
     total_output_tokens: Option<u64>,
-    /// A field that only runs of pooling models have.
+    /// A field that only runs of pooling models have. Such runs are refused.
     total_input_sequences: Option<u64>,
     input_lens: Option<Vec<u32>>,
     output_lens: Option<Vec<u32>>,

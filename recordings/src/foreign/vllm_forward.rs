@@ -4,7 +4,7 @@
 //! The format is that of vLLM 0.33.0: `vllm/benchmarks/forward/main.py` (the list of cases), `capture.py` and
 //! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests, and what `--shapes` takes). The benchmark was not run.
 //! The benchmark replays one CUDA graph per case, without sampling or host time. Unless `--kv-len-jitter 0` is given,
-//! it draws the lengths around the requested ones; the results have the lengths that ran.
+//! the benchmark draws lengths around the requested lengths. The results have the lengths that were run.
 
 use super::number::Amount;
 use super::{file, json};
@@ -24,8 +24,8 @@ pub struct ForwardRequest {
     /// Drafts that the pass verifies for each request: 0, or `query_len` − 1.
     #[serde(default)]
     pub num_draft_tokens: u32,
-    /// Are the tokens before the query earlier chunks of the prompt? If `false`, the tokens before a prompt's query
-    /// are a prefix-cache hit.
+    /// True if the tokens before the query are earlier chunks of the prompt. If false, the tokens before a prompt's
+    /// query are a prefix-cache hit.
     #[serde(default)]
     pub chunked: bool,
     /// Number of equal requests. Results list each request separately, with a count of 1.
@@ -77,17 +77,17 @@ impl ForwardShape {
 pub struct ForwardCase {
     /// The batch, with the lengths that ran.
     pub shape: ForwardShape,
-    /// Median seconds of a pass. Each replay counts with its slowest rank.
+    /// Median seconds of a pass. A replay's time is that of its slowest rank.
     pub median_s: f64,
-    /// How far the medians of a rank's samples lie apart, relative to the rank's median; of all ranks the largest
-    /// value. vLLM warns above 0.005.
+    /// How far the medians of a rank's samples lie apart, relative to the rank's median. This is the largest value over
+    /// the ranks. vLLM warns above 0.005.
     pub spread: f64,
-    /// Tokens that were scheduled: the queries, plus the tokens of a prefix hit that models with bounded replay
-    /// compute again.
+    /// Number of scheduled tokens: the queries, plus tokens of a prefix hit that models with bounded replay compute
+    /// again.
     pub num_tokens: u64,
     /// Number of GPUs that took part.
     pub ranks: usize,
-    /// Does the time include the drafter's proposal? `None` if the version does not say.
+    /// True if the time includes the drafter's proposal. `None` if the file's version does not say.
     pub drafter: Option<bool>,
     /// How tokens were routed to experts, in vLLM's words.
     pub routing: Option<String>,
@@ -166,7 +166,7 @@ fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unr
     })
 }
 
-/// The error of a batch that vLLM would refuse.
+/// The error about a batch that vLLM would refuse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("case {name}: {what}")]
 pub struct BadShape {

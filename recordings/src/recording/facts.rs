@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Head {
     /// Version of Foretoken that recorded.
     pub foretoken: String,
-    /// The label of the policy that the experiment says the server runs.
+    /// The label of the policy that the server runs, according to the experiment.
     pub policy: String,
     /// Seed of the workload's random draws, from the experiment's `seeds`.
     pub seed: u64,
@@ -18,12 +18,12 @@ pub struct Head {
     pub model: String,
     /// What the server reports about itself.
     pub server: Server,
-    /// Wall clock at the run's start (time zero), microseconds since 1970. The times in the server's log are converted
-    /// with it.
+    /// Wall clock at the run's start (time zero), in microseconds since 1970. It converts the times in the server's log
+    /// to the run's clock.
     pub started_unix_us: u64,
     /// Number of clients of a closed loop; `None` if requests were sent at set times.
     pub clients: Option<u32>,
-    /// Were prompts sent as token ids? If `false`, they were sent as text.
+    /// True if prompts were sent as token ids, false if they were sent as text.
     pub token_ids: bool,
     /// Sampling temperature of the requests; 0 is greedy.
     pub temperature: f64,
@@ -43,8 +43,8 @@ impl Head {
 /// A planned request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// When the request was due, from the run's start. Zero in a closed loop, where a request is sent when its client
-    /// is free.
+    /// When the request was due, from the run's start. Zero in a closed loop, where a request is sent when a client is
+    /// free.
     pub due: Time,
     /// Planned prompt length, tokens.
     pub prompt_len: u32,
@@ -63,7 +63,7 @@ pub struct Server {
     pub models: Vec<String>,
     /// The model's limit on prompt plus output tokens of a request; `None` if the server does not state one.
     pub max_model_len: Option<u32>,
-    /// Does the server answer `/metrics`?
+    /// True if the server answers `/metrics`.
     pub metrics: bool,
 }
 
@@ -76,7 +76,7 @@ pub enum Event {
         request: u32,
         /// When the request was sent.
         at: Time,
-        /// How often the request had been sent before: 0 the first time.
+        /// How often the request had been sent before: 0 for the first attempt.
         attempt: u32,
     },
     /// A part of an answer came.
@@ -101,12 +101,13 @@ pub enum Event {
     Metrics {
         /// When the values were read.
         at: Time,
-        /// Values of serving and speculation metrics that changed since the last reading.
+        /// The serving and speculation metrics whose values changed since the last reading. The first reading has all
+        /// of them.
         samples: Vec<Sample>,
     },
     /// New lines of the server's step log were read.
     Log {
-        /// When the lines were read. They were written up to a second before.
+        /// When the lines were read. The server wrote them up to a second before.
         at: Time,
         /// The lines' text.
         lines: Vec<String>,
@@ -160,7 +161,8 @@ pub enum Ended {
         status: u16,
         /// The start of the server's message, at most a few hundred characters.
         said: String,
-        /// Seconds after which the server asks to try again; `None` if it does not.
+        /// The server's `retry-after`: seconds after which the client may try again. `None` if the server does not send
+        /// it.
         retry_after_s: Option<f64>,
     },
     /// The connection failed, or the answer broke off.
@@ -181,7 +183,7 @@ pub enum Failure {
     Timeout,
     /// The answer broke off before its end.
     Cut,
-    /// What came is no stream of completion events.
+    /// The answer was no stream of completion events, or an event could not be read.
     Garbled,
     /// The run ended while the request was in flight.
     Abandoned,
@@ -190,7 +192,7 @@ pub enum Failure {
 /// One value of the server's metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The metric's name, with Prometheus labels where labels tell several values apart.
+    /// The metric's name. Prometheus labels follow if the metric has labels.
     pub name: String,
     /// The metric's value.
     pub value: f64,

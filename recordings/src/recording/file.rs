@@ -51,7 +51,7 @@ impl RecordingWriter {
             let mut writer = Writer::go_on(Vec::new(), self.at);
             writer.frame(body)?;
             let after = writer.at();
-            // Overwrites what a failed write left behind the last whole frame.
+            // A failed write may have left bytes behind the last whole frame. They are overwritten.
             self.file.seek(SeekFrom::Start(self.at.bytes))?;
             self.file.write_all(&writer.into_inner())?;
             self.at = after;
@@ -74,11 +74,11 @@ impl RecordingWriter {
 const HINT: &str = "give a recording that `foretoken observe` wrote";
 const AGAIN: &str = "fetch the file again, or observe again";
 
-/// Reads a recording to its end. A file that was cut is read up to the last whole frame.
+/// Reads a recording. If the file was cut, it is read up to the last whole frame.
 ///
 /// # Errors
-/// If the file cannot be read, is no recording, has another version, ends before the first frame does, is damaged, or
-/// has events that no run records.
+/// If the file cannot be read, is no recording, has another version, ends within the first frame, is damaged, or has
+/// events that no run records.
 pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
     let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
     parse_recording(path, BufReader::with_capacity(1 << 18, file))
@@ -107,7 +107,7 @@ pub fn parse_recording(path: &Path, input: impl Read) -> Result<Recording, Unrea
         Next::End | Next::Cut(_) => return Err(no_head()),
     };
     let mut events: Vec<Event> = Vec::new();
-    // The time of the last event of each request so far.
+    // For each request, the time of its last event so far.
     let mut seen = vec![Time::ZERO; head.asked.len()];
     loop {
         let frame = frames.at().frames;
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// A file that is open for reading only stands for a full disk.
+    /// A file that is open only for reading stands in for a full disk: writing to it fails.
     #[test]
     fn events_that_a_full_disk_refused_are_written_later() {
         let dir = tempfile::tempdir().unwrap();

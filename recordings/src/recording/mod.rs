@@ -1,5 +1,6 @@
-//! What `foretoken observe` records while it sends requests to a server: what it sent, what came back and when, and
-//! what the server's metrics and step log reported. It records only facts, in the order of their observation.
+//! What `foretoken observe` records while it sends requests to a server. It records what it sent, what came back and
+//! when, and what the server's metrics and step log reported. Events have the order in which they were observed, and
+//! are recorded without interpretation.
 
 mod facts;
 mod file;

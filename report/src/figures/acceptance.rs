@@ -1,5 +1,5 @@
-//! Two figures of recorded acceptance: the share of right drafts by depth, for each family of texts, and the
-//! calibration of the draft model's confidence.
+//! Two figures of recorded acceptance: the share of right drafts by depth, one line per family of texts, and the
+//! calibration of the draft model's confidence. A draft is right if the target model chooses the same token.
 
 use super::axis::Axis;
 use super::canvas::Anchor;
@@ -15,12 +15,13 @@ pub struct Accepted {
     pub title: String,
     /// The line under the figures: where the numbers come from, and the number of samples.
     pub source: String,
-    /// For each family of texts its name and its conditional acceptance rates, from depth 1 on. `None`: no draft of the
-    /// family reached this depth.
+    /// For each family of texts its name, and for each depth from 1 on the share of right drafts among drafts whose
+    /// predecessors in the round are all right. `None` if no draft of the family reached this depth.
     pub families: Vec<(String, Vec<Option<f64>>)>,
-    /// Bins of the draft's confidence, each as (mean confidence, share of right drafts, number of positions).
+    /// Bins of the draft's confidence: (mean confidence, share of right drafts, number of positions), all shares from 0
+    /// to 1.
     pub calibration: Vec<(f64, f64, u64)>,
-    /// Expected calibration error, as a share.
+    /// Expected calibration error, as a share (0 to 1).
     pub calibration_error: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Draws a number of the results against a swept setting: one line per policy, one panel per combination of the other
-//! settings.
+//! Draws one number of the results over a swept setting: one line per policy, one panel per combination of the other
+//! swept settings.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};
@@ -9,7 +9,8 @@ use super::view::{Mean, Scale, View, distinct, joined, with_unit, words};
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Swept};
 
-/// A number by which figures compare policies, and how figures write it. Each cell (one run of one policy) has it.
+/// A number by which figures compare policies, such as the speedup, and how figures write it. It is read from a cell
+/// (one run of one policy).
 pub struct Quantity {
     /// The number's name in a figure's title.
     pub title: &'static str,
@@ -25,7 +26,8 @@ pub struct Quantity {
     pub reference: Option<f64>,
     /// The least and the greatest possible value; `None` if the number has no such limits.
     pub ends: Option<(f64, f64)>,
-    /// Returns a note on the cells of a panel, which follows the swept values in the panel's title; empty for no note.
+    /// Returns a note on the cells of a panel. The note follows the swept values in the panel's title; empty for no
+    /// note.
     pub title_note: fn(&[&Cell]) -> String,
     /// A sign beside the numbers of some cells, with its explanation; `None` for no sign.
     pub mark: Option<Mark>,
@@ -42,33 +44,33 @@ pub struct Mark {
 }
 
 impl Quantity {
-    /// The sign behind a mean over `cells`, one per seed; empty unless one of the cells is marked.
+    /// The sign after the mean over `cells` (one cell per seed). Empty if no cell is marked.
     pub fn sign(&self, cells: &[&Cell]) -> &'static str {
         self.mark.as_ref().filter(|m| cells.iter().any(|c| (m.on)(c))).map_or("", |m| m.sign)
     }
 
-    /// The figure's source line. It explains the sign if a cell of the view is marked.
+    /// The figure's source line. It explains the sign if a cell of the figure is marked.
     pub fn source(&self, view: &View) -> String {
         let marked = |m: &&Mark| view.all(|_| true).into_iter().any(|c| (m.on)(c));
         let says = self.mark.as_ref().filter(marked).map(|m| format!(" · {}: {}", m.sign, m.says));
         view.source_of_means() + &says.unwrap_or_default()
     }
 
-    /// Writes a value with the number's decimals.
+    /// A value as text with the number's decimals.
     pub fn say(&self, value: f64) -> String {
         fixed(value, self.decimals)
     }
 
-    /// Limits a value to `ends`. The interval over seeds is computed without these limits and may pass 100 %.
+    /// Clamps a value into `ends`. The interval over seeds may lie partly outside, for example above 100 %.
     pub fn bounded(&self, value: f64) -> f64 {
         self.ends.map_or(value, |(low, high)| value.clamp(low, high))
     }
 
-    /// An axis for the means, their intervals and `reference`; `None` without means. With `ends` it covers all possible
-    /// values, or only those around the means if they span less than 40 % of these. Without `ends` it covers the
-    /// intervals, but passes the means by at most half of their spread or 2 % of the greatest; longer whiskers are cut.
-    /// The interval over two seeds can be many times wider than the spread of the means, which would then lie on one
-    /// spot.
+    /// An axis for the means, their intervals and `reference`; `None` if there are no means. If `ends` is set, the axis
+    /// covers all possible values; if the means span less than 40 % of them, only the values near the means. If `ends`
+    /// is `None`, the axis covers the means and their intervals. But it extends beyond the means by at most half of
+    /// their spread, or 2 % of the greatest mean; longer whiskers are cut. Otherwise a wide interval over two seeds
+    /// would squeeze all means into one spot.
     pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
@@ -76,7 +78,7 @@ impl Quantity {
             return None;
         }
         if let Some((least, most)) = self.ends {
-            // The axis covers all possible values, unless the means span less than 40 % of them.
+            // The axis covers all possible values, unless the means span less than 40 % of these values.
             let near = (high - low).max((most - least) * 0.02) * 0.5;
             return Some(match high - low < (most - least) * 0.4 {
                 true => Axis::linear((low - near).max(least), (high + near).min(most), ticks),
@@ -89,21 +91,21 @@ impl Quantity {
         let highest = ends().map(|e| e.1).fold(high, f64::max).min(high + slack);
         // A small margin keeps the outermost markers off the frame.
         let air = (highest - lowest) * 0.03;
-        // No margin below a number whose least value is 0.
+        // No margin below 0, so that the axis starts at 0.
         let below = if lowest == 0.0 { 0.0 } else { air };
         Some(Axis::linear(lowest - below, highest + air, ticks))
     }
 }
 
-/// Draws one figure for each setting swept over at least two numbers; none if no cell has the quantity. Returns (the
-/// setting's path, SVG).
+/// Draws one figure for each setting that is swept over at least two numbers. Draws none if no cell has the number.
+/// Returns (the setting's path, the SVG text).
 pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
     let paths = view.combinations.first().map_or(0, |c| c.len());
     (0..paths).filter_map(|at| Some((view.combinations[0][at].path.clone(), draw_path(view, quantity, at)?))).collect()
 }
 
-/// A policy's line: points of (swept value, number, sign). The sign is empty where all policies have it, because then
-/// the tick shows it.
+/// A policy's line: its look, and points of (swept value, mean, sign). The sign is empty at a swept value at which all
+/// policies have the sign; there the tick shows it.
 type Line = (Look, Vec<(f64, Mean, &'static str)>);
 
 fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
@@ -140,7 +142,7 @@ fn title(view: &View, quantity: &Quantity, at: usize, other: &[&Swept]) -> Strin
     joined([words(other.iter().copied()), (quantity.title_note)(&cells)])
 }
 
-/// The sign beside the tick at swept value `x`, with a space before it; empty unless every policy is marked there.
+/// The sign next to the tick at swept value `x`, with a space before it. Empty unless all policies are marked at `x`.
 fn tick_sign(view: &View, quantity: &Quantity, at: usize, x: f64) -> String {
     let sign = |policy: &str| quantity.sign(&view.cells(policy, |s| s[at].number == Some(x)));
     match view.policies.iter().map(|p| sign(p.0)).min() {
@@ -149,7 +151,8 @@ fn tick_sign(view: &View, quantity: &Quantity, at: usize, x: f64) -> String {
     }
 }
 
-/// The values of swept setting `at` with their labels, ascending; `None` if one is no number or all are equal.
+/// The values of the swept setting with index `at`, with their labels, ascending. `None` if a value is not a number or
+/// all values are equal.
 fn numbers(view: &View, at: usize) -> Option<Vec<(f64, String)>> {
     let all: Option<Vec<_>> = view.combinations.iter().map(|c| Some((c[at].number?, c[at].value.clone()))).collect();
     let mut values = distinct(all?, |a, b| a.0 == b.0);

@@ -1,12 +1,13 @@
-//! Draws the arena: the loss of every policy in every scenario, as a map of colours. Rows are policies, the best first;
-//! columns are scenarios. A ring marks the best policy of each scenario that a server can run.
+//! Draws the table of the arena (a set of experiments, called scenarios, in which all policies run) as a map of
+//! colours. Rows are policies, the best first; columns are scenarios; a colour shows a policy's loss in a scenario. A
+//! ring marks the best policy that a server can run in each scenario.
 
 use super::canvas::{Anchor, svg};
 use super::style::{GREY, INK, LINE, MARGIN, PAPER, RULE, Rgb, TEXT, TITLE, WIDTH, fit, text_width};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// Classes of loss: the loss in % that the class stays below, label, colour (viridis; light is good).
+/// Classes of loss: (the loss in % below which the class ends, label, colour). Colours are viridis; light is good.
 const CLASSES: [(f64, &str, Rgb); 7] = [
     (1.0, "under 1", (0xfd, 0xe7, 0x25)),
     (3.0, "1–3", (0x90, 0xd7, 0x43)),
@@ -18,7 +19,7 @@ const CLASSES: [(f64, &str, Rgb); 7] = [
 ];
 /// Height of a row, px.
 const ROW: f64 = 13.0;
-/// Size of the policies' and scenarios' names, px.
+/// Font size of the policies' and scenarios' names, px.
 const SMALL: f64 = 10.0;
 /// Width of the column of names, px.
 const NAMES: f64 = 176.0;
@@ -28,11 +29,13 @@ const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring }
 /// The loss of each policy in each scenario of the arena.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArenaMap {
-    /// The policies, the best first: (name, true for a bound, which no server can run).
+    /// The policies, the best first, as (name, true if the policy is a bound, which no server can run).
     pub policies: Vec<(String, bool)>,
-    /// The scenarios: (name, group, such as tuning or held-out). Scenarios of one group are neighbours.
+    /// The scenarios as (name, name of the group, such as tuning or held-out). Scenarios of one group follow each
+    /// other.
     pub scenarios: Vec<(String, String)>,
-    /// Losses in %, by policy and scenario; `None` where a policy did not run.
+    /// The loss in % in mean end-to-end latency against the best oracle, by policy and scenario; `None` if the policy
+    /// did not run.
     pub losses: Vec<Vec<Option<f64>>>,
 }
 
@@ -58,7 +61,7 @@ pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
         }
         c.marker((x + 5.0, key), BEST);
         c.text("best that a server can run", (x + 16.0, key), Anchor::Start, TEXT, INK);
-        // The groups stand side by side: a name above and a line between them.
+        // Above each group of scenarios stands the group's name with a line under it.
         let mut from = 0;
         for group in map.scenarios.chunk_by(|a, b| a.1 == b.1) {
             let to = from + group.len();
@@ -70,7 +73,8 @@ pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
         }
         for (j, (name, _)) in map.scenarios.iter().enumerate() {
             let x = left + wide * (j as f64 + 0.5);
-            // Centred so that all names end at the map.
+            // `upward` centres a name at its point, so the point lies half a name's width above the map. So all names
+            // end at the map.
             c.upward(name, (x, top - 6.0 - text_width(name, SMALL) / 2.0), SMALL, INK);
         }
         for (i, (name, bound)) in map.policies.iter().enumerate() {

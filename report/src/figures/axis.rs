@@ -1,6 +1,6 @@
 //! Scales and ticks. Ticks are at round numbers, at the swept values, or one for each row of a list.
 
-/// A scale from data to a share of the axis' length, with its ticks.
+/// A scale that maps values to a share of the axis' length, with its ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     low: f64,
@@ -15,7 +15,7 @@ impl Axis {
     pub fn linear(low: f64, high: f64, ticks: usize) -> Axis {
         let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
         let step = round_step((high - low) / ticks.max(1) as f64);
-        // Counted in whole steps, with room for rounding: 0.1 · 3 is not 0.3.
+        // Counted in whole steps, with a tolerance for rounding errors: 0.1 · 3 is not exactly 0.3.
         let (first, last) = ((low / step + 1e-9).floor() as i64, (high / step - 1e-9).ceil() as i64);
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let ticks = (first..=last).map(|i| (i as f64 * step, format!("{:.decimals$}", i as f64 * step))).collect();
@@ -32,10 +32,11 @@ impl Axis {
         Axis { low, high, ticks: rounded.ticks.into_iter().filter(|t| inside(t.0)).collect(), ..rounded }
     }
 
-    /// A logarithmic axis over positive values, widened to a factor of two where it would be shorter. Over more than
-    /// three decades the ticks are powers of ten, over more than 0.6 decades 1, 2 and 5 times these, else closer.
+    /// A logarithmic axis over positive values. If `high` is less than twice `low`, the axis is widened to a factor of
+    /// two. Ticks: powers of ten over more than three decades; 1, 2 and 5 times powers of ten over more than 0.6
+    /// decades; else closer.
     pub fn log(low: f64, high: f64) -> Axis {
-        // At least a factor of two, so that there is something to mark.
+        // The axis covers at least a factor of two, so that some ticks fall inside.
         let widen = (2.0 * low / high).max(1.0).sqrt();
         let (low, high) = (low / widen, high * widen);
         let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
@@ -53,7 +54,8 @@ impl Axis {
         Axis { low, high, log: true, ticks: all.filter(|(v, _)| (low..=high).contains(v)).collect() }
     }
 
-    /// An axis for swept values, with a tick at each: logarithmic when they are positive and span a factor of 8.
+    /// An axis with a tick at each swept value. It is logarithmic if all values are positive and the greatest is at
+    /// least 8 times the least.
     pub fn swept(values: &[(f64, String)]) -> Axis {
         let low = values.iter().map(|v| v.0).fold(f64::INFINITY, f64::min);
         let high = values.iter().map(|v| v.0).fold(f64::NEG_INFINITY, f64::max);
@@ -63,8 +65,8 @@ impl Axis {
         Axis { low, high, log, ticks: values.to_vec() }
     }
 
-    /// A linear axis of the whole numbers from 0 to `high`, with a margin of half a unit at both ends. Ticks: each
-    /// number up to `high` = 12, every second one up to 24, else every fifth one.
+    /// A linear axis of the whole numbers from 0 to `high`, with a margin of half a unit at both ends. Each number has
+    /// a tick if `high` is at most 12, every second number if `high` is at most 24, else every fifth number.
     pub fn whole(high: u32) -> Axis {
         let every = match high {
             0..=12 => 1,
@@ -75,7 +77,8 @@ impl Axis {
         Axis { low: -0.5, high: f64::from(high) + 0.5, log: false, ticks }
     }
 
-    /// An axis of batch sizes from `low` to `high` with ticks at whole numbers: linear up to 12, else logarithmic.
+    /// An axis of batch sizes from `low` to `high`, with ticks at whole numbers. It is logarithmic if `high` is above
+    /// 12.5.
     pub fn batch_sizes(low: f64, high: f64) -> Axis {
         if high > 12.5 && low > 0.0 {
             let mut axis = Axis::log(low, high);
@@ -87,7 +90,7 @@ impl Axis {
         axis
     }
 
-    /// A linear axis of the draft positions 1 to `most`.
+    /// A linear axis of the draft positions from 1 to `most`.
     pub fn positions(most: u32) -> Axis {
         let mut axis = Axis { low: 0.5, ..Axis::whole(most) };
         axis.ticks.retain(|t| t.0 >= 1.0);
@@ -100,7 +103,7 @@ impl Axis {
         Axis { low: labels.len() as f64 - 0.5, high: -0.5, log: false, ticks }
     }
 
-    /// Where a value lies: 0 at the axis' start, 1 at its end.
+    /// The position of a value: 0 at the axis' start, 1 at its end.
     pub fn at(&self, value: f64) -> f64 {
         if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
@@ -119,13 +122,13 @@ impl Axis {
         self.high
     }
 
-    /// The value moved into the axis' range.
+    /// The value, clamped into the axis' range.
     pub fn clamp(&self, value: f64) -> f64 {
         value.clamp(self.low.min(self.high), self.low.max(self.high))
     }
 }
 
-/// The least of 1, 2, 5 · 10^k that is at least `x`.
+/// The least number of the form 1, 2 or 5 · 10^k that is at least `x`.
 fn round_step(x: f64) -> f64 {
     let power = 10f64.powf(x.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= x * (1.0 - 1e-9)).unwrap_or(10.0 * power)

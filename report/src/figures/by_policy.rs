@@ -1,5 +1,5 @@
-//! Draws a number of every policy as a dot with a whisker: one row per policy, one panel per combination of swept
-//! values.
+//! Draws one number of the results for every policy: a dot for the mean and a whisker for the interval. One row per
+//! policy, one panel per combination of swept values.
 
 use super::against::Quantity;
 use super::axis::Axis;
@@ -45,7 +45,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     }))
 }
 
-/// A panel's title: its swept values, and the note on its cells.
+/// A panel's title: its swept values, then the note on its cells.
 fn title(view: &View, quantity: &Quantity, combination: &[Swept]) -> String {
     joined([words(combination), (quantity.title_note)(&view.all(|s| s == combination))])
 }

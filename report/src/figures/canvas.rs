@@ -1,7 +1,7 @@
 //! Lines, markers and text on a plotters SVG surface, in px with fractions.
 //!
-//! plotters' backend has whole coordinates only; the surface is therefore finer than the figure by a fixed factor and
-//! the header scales it back. Drawing into a string cannot fail.
+//! plotters' SVG backend has whole coordinates only. So the surface has several units per px, and the SVG header scales
+//! the drawing back. Drawing into a string cannot fail.
 
 use super::style::{FONTS, MARKER, PAPER, Rgb};
 use crate::{Dash, Look, Marker};
@@ -14,14 +14,14 @@ use plotters::prelude::{
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Units of the surface per px.
+/// Number of surface units per px.
 const FINE: f64 = 4.0;
 const IN_MEMORY: &str = "drawing into a string cannot fail";
 
 /// A point in px from the top left.
 pub type Point = (f64, f64);
 
-/// Which part of a text lies at its point.
+/// Which part of a text lies at the text's point.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     /// The text starts at the point.
@@ -35,7 +35,8 @@ pub enum Anchor {
 /// The SVG surface that figures draw on.
 pub struct Canvas<'a>(DrawingArea<SVGBackend<'a>, Shift>);
 
-/// Draws an SVG of `size` px. `title` and `description` are for readers who cannot see it.
+/// Draws an SVG document of `size` px (width, height). `title` and `description` are for readers who cannot see the
+/// drawing.
 pub fn svg(size: Point, title: &str, description: &str, draw: impl FnOnce(&Canvas)) -> String {
     let (width, height) = (size.0.ceil() as u32, size.1.ceil() as u32);
     let (fine_width, fine_height) = (width * FINE as u32, height * FINE as u32);
@@ -72,7 +73,7 @@ fn stroke(colour: Rgb, width: f64) -> ShapeStyle {
 }
 
 impl Canvas<'_> {
-    /// Draws a line through `points`, `width` px wide; nothing if all points are the same or there is one only.
+    /// Draws a line through `points`, `width` px wide. Draws nothing if there are fewer than two distinct points.
     pub fn line(&self, points: &[Point], colour: Rgb, width: f64, dash: Dash) {
         let mut path: Vec<_> = points.iter().copied().map(fine).collect();
         path.dedup();
@@ -102,8 +103,8 @@ impl Canvas<'_> {
         self.line(&[a, (b.0, a.1), b, (a.0, b.1), a], colour, 1.0, Dash::Solid);
     }
 
-    /// Draws the marker of `look`. A thin edge in the background's colour separates overlapping markers; a ring has no
-    /// such edge, and its inside is filled with the background's colour.
+    /// Draws the marker of `look`. A thin edge in the background's colour separates overlapping markers. A ring has no
+    /// edge; its inside has the background's colour.
     pub fn marker(&self, at: Point, look: Look) {
         let corners = |shape: &[Point], r: f64| shape.iter().map(|(x, y)| (at.0 + x * r, at.1 + y * r)).collect();
         let polygon = |shape: &[Point]| {
@@ -133,17 +134,17 @@ impl Canvas<'_> {
         }
     }
 
-    /// Writes a text; `at` is at half of its height.
+    /// Writes a text on one line. `at` is half-way up the text; `anchor` says which part of the text lies at it.
     pub fn text(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
         self.write(text, at, anchor, size, colour, FontStyle::Normal, FontTransform::None);
     }
 
-    /// Writes a bold text; `at` is at half of its height.
+    /// Writes a bold text on one line. `at` is half-way up the text; `anchor` says which part of the text lies at it.
     pub fn bold(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
         self.write(text, at, anchor, size, colour, FontStyle::Bold, FontTransform::None);
     }
 
-    /// Writes a text that reads from bottom to top, centred on `at`.
+    /// Writes a text that reads from bottom to top and is centred on `at`.
     pub fn upward(&self, text: &str, at: Point, size: f64, colour: Rgb) {
         self.write(text, at, Anchor::Middle, size, colour, FontStyle::Normal, FontTransform::Rotate270);
     }
@@ -168,7 +169,7 @@ impl Canvas<'_> {
             Anchor::End => HPos::Right,
         };
         let colour = rgb(colour);
-        // plotters writes a font size of 1 / 1.24 of the given one.
+        // plotters divides a font size by 1.24 when it writes the SVG, so the size is multiplied by 1.24.
         let style = (FontFamily::Name(FONTS), size * FINE * 1.24, weight)
             .into_text_style(&self.0)
             .transform(turn)

@@ -1,5 +1,5 @@
-//! Figures of a capacity search: the request rate that each policy carries, and the share of requests within their
-//! bounds as the rate grows.
+//! Figures of a capacity search: the highest request rate that each policy carries, and the share of requests that keep
+//! their SLO bounds at each rate.
 
 use super::axis::Axis;
 use super::canvas::Anchor;
@@ -16,24 +16,25 @@ pub struct Carried {
     pub policy: String,
     /// The swept values as text; empty if nothing is swept.
     pub at: String,
-    /// The swept value; `None` unless exactly one number is swept.
+    /// The swept value; `None` unless exactly one setting is swept and its value is a number.
     pub value: Option<f64>,
     /// The policy's colour, dash and marker.
     pub look: Look,
-    /// The capacity in requests a second, over seeds; `None` if `words` says why there is none.
+    /// The capacity, requests per second: mean and interval over seeds. `None` if there is no capacity; then `words`
+    /// says why.
     pub req_s: Option<Interval>,
     /// The capacity as text, or the reason why there is none.
     pub words: String,
-    /// Rates tried on the first seed whose runs were not stopped early, ascending.
+    /// The rates that were tried with the first seed, ascending, without rates whose runs were stopped early.
     pub tried: Vec<TriedRate>,
 }
 
-/// A request rate that was tried, with a run that was not stopped early.
+/// A request rate that was tried, and its run's results. The run was not stopped early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TriedRate {
     /// The tried rate, requests a second.
     pub rate: f64,
-    /// Share of the counted requests that kept their bounds.
+    /// Share of the counted requests (0 to 1) that kept their SLO bounds.
     pub share: f64,
     /// Did the server keep up with the arrivals?
     pub steady: bool,
@@ -42,30 +43,30 @@ pub struct TriedRate {
 /// Texts and numbers of the figures that do not belong to one policy.
 #[derive(Clone, Copy, Debug)]
 pub struct CapacityWords<'a> {
-    /// Share of requests that must keep their bounds.
+    /// Share of requests (0 to 1) that must keep their SLO bounds.
     pub share: f64,
-    /// Where the numbers come from, and the bounds that were asked for.
+    /// Where the numbers come from, and the SLO bounds of the search.
     pub source: &'a str,
-    /// How many seeds the intervals are over, as text.
+    /// A text on the seeds over which the intervals are computed.
     pub seeds: &'a str,
-    /// The seed whose runs are shown, as text.
+    /// A text on the seed whose runs the figure over the rate shows.
     pub first_seed: &'a str,
-    /// The name of the swept number.
+    /// The name of the swept setting.
     pub swept: &'a str,
 }
 
 const ROW: f64 = 24.0;
-/// A panel's axis of rates starts at the first number times the panel's least capacity, and ends at the second number
-/// times its greatest capacity.
+/// Factors for the axis of rates: it starts at the first factor times the panel's least capacity and ends at the second
+/// factor times the panel's greatest capacity.
 const SHOWN: [f64; 2] = [0.5, 1.6];
 
-/// Draws `capacity.svg`, `attainment-over-rate.svg` and, if a number is swept, `capacity-over.svg`. Draws none if no
-/// policy has a capacity.
+/// Draws `capacity.svg`, `attainment-over-rate.svg` and, if one setting is swept over numbers, `capacity-over.svg`.
+/// Draws nothing if no policy has a capacity.
 pub fn capacity_figures(all: &[Carried], words: CapacityWords<'_>) -> Vec<Figure> {
     [by_policy(all, words), over_swept(all, words), over_rate(all, words)].into_iter().flatten().collect()
 }
 
-/// The swept values of the panels as text, each once, in the order of `all`.
+/// The texts of the swept values, one per panel, in the order of `all`.
 fn panels(all: &[Carried]) -> Vec<&str> {
     let mut seen: Vec<&str> = Vec::new();
     for c in all {
@@ -76,7 +77,7 @@ fn panels(all: &[Carried]) -> Vec<&str> {
     seen
 }
 
-/// The policies with their looks, in descending order of the sum of their capacities over swept values.
+/// The policies with their looks, in descending order of their capacities, which are summed over swept values.
 fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     let mut seen: Vec<(&str, Look, f64)> = Vec::new();
     for c in all {
@@ -90,7 +91,7 @@ fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     seen.into_iter().map(|(policy, look, _)| (policy, look)).collect()
 }
 
-/// The upper end of an interval.
+/// The upper end of an interval; the mean if there is no interval.
 fn high(i: &Interval) -> f64 {
     i.mean + i.half_width.unwrap_or(0.0)
 }
@@ -129,7 +130,8 @@ fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     Some(Figure { kind: Kind::Capacity, file: "capacity.svg".to_owned(), svg })
 }
 
-/// Draws capacity over a swept number, one line per policy; `None` if no number is swept.
+/// Draws the capacity over a swept number, one line per policy; `None` if no setting is swept over at least two
+/// numbers.
 fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     let mut values: Vec<f64> = all.iter().map(|c| c.value).collect::<Option<_>>()?;
     values.sort_by(f64::total_cmp);
@@ -170,7 +172,8 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     Some(Figure { kind: Kind::Capacity, file: "capacity-over.svg".to_owned(), svg })
 }
 
-/// The least and the greatest rate that panel `at` shows; `None` if no policy has a capacity there.
+/// The least and the greatest rate on the axis of the panel with the swept values `at`; `None` if no policy has a
+/// capacity there.
 fn rates_of(all: &[Carried], at: &str) -> Option<[f64; 2]> {
     let rates = || all.iter().filter(|c| c.at == at).filter_map(|c| Some(c.req_s?.mean));
     Some([SHOWN[0] * rates().reduce(f64::min)?, SHOWN[1] * rates().reduce(f64::max)?])
@@ -237,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Each text of a figure: its x in px, its anchor and its words.
+    /// Each text of a figure: (its x in px, its anchor, its words).
     fn texts(svg: &str) -> Vec<(f64, String, String)> {
         let attribute = |tag: &str, name: &str| {
             let at = tag.find(&format!(" {name}=\""))? + name.len() + 3;

@@ -1,5 +1,5 @@
-//! Draws means against another number of the same run: draft length by batch size, acceptance by depth, right drafts by
-//! confidence. One line per policy, one panel per combination of swept values.
+//! Draws curves of means over another number of the same run: draft length by batch size, acceptance by draft position,
+//! and share of right drafts by confidence. One line per policy, one panel per combination of swept values.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
@@ -9,20 +9,20 @@ use crate::{Cell, Dash, Look};
 use foretoken_sim::metrics::Interval;
 use std::collections::BTreeMap;
 
-/// A cell's counts at one point of the horizontal axis.
+/// A cell's counts at one point of a curve. The point lies at (`x` / `of`, `y` / `of`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {
-    /// Identifies the point. Points of several seeds with one key are drawn as one.
+    /// Identifies the point. Points with the same key in several seeds are drawn as one.
     pub key: u32,
-    /// The point's horizontal position, times `of`.
+    /// Sum over the items of the horizontal coordinate.
     pub x: f64,
-    /// The point's value, times `of`.
+    /// Sum over the items of the vertical coordinate.
     pub y: f64,
-    /// The number of items that position and value are means over.
+    /// Number of items over which the point is a mean.
     pub of: f64,
 }
 
-/// A kind of curve: its names, its counts and its axes.
+/// A kind of curve: its names, how to count its points, and its axes.
 pub struct Curves {
     /// The curve's name in a figure's title.
     pub title: &'static str,
@@ -32,14 +32,14 @@ pub struct Curves {
     pub y_name: &'static str,
     /// Returns the counts of a cell, one per point.
     pub counts: fn(&Cell) -> Vec<Counts>,
-    /// Makes both axes from (the least x, the greatest x) and the greatest y.
+    /// Makes the horizontal and the vertical axis from (the least x, the greatest x) and the greatest y.
     pub axes: fn((f64, f64), f64) -> (Axis, Axis),
-    /// Is the diagonal drawn, on which a perfectly calibrated draft lies?
+    /// Is the diagonal drawn? On it lie the points of a perfectly calibrated draft.
     pub diagonal: bool,
 }
 
-/// Mean draft length by decode batch size, without sizes of fewer than [`FEWEST`] steps; empty for a policy that
-/// drafted nothing.
+/// Mean draft length by decode batch size. Leaves out batch sizes with fewer than [`FEWEST`] steps. Empty for a policy
+/// that drafted nothing.
 pub fn lengths(cell: &Cell) -> Vec<Counts> {
     let mut by_size: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
     for row in &cell.lengths {
@@ -54,18 +54,18 @@ pub fn lengths(cell: &Cell) -> Vec<Counts> {
     let filled = by_size.into_iter().filter(|(_, sums)| sums.0 as f64 >= FEWEST);
     let counts = |(key, (steps, request_steps, drafted)): (u32, (u64, u64, u64))| {
         let of = request_steps as f64;
-        // A bucket of batch sizes is drawn at its mean batch size: request-steps / steps.
+        // A bucket of batch sizes is drawn at its mean batch size, request-steps / steps.
         Counts { key, x: of / steps as f64 * of, y: drafted as f64, of }
     };
     filled.map(counts).collect()
 }
 
-/// Least number of samples (steps, drafts) that a point needs in one seed. Points with fewer are not drawn, because
-/// their means are noise.
+/// Least number of samples (steps or drafts) that a point needs in one seed. Points with fewer samples are not drawn,
+/// because their means are noise.
 pub const FEWEST: f64 = 30.0;
 
-/// For each draft position: of the drafts whose predecessors were all accepted, the share that was accepted, %.
-/// Positions with fewer than [`FEWEST`] such drafts are left out.
+/// For each draft position the share of accepted drafts, %, among drafts whose predecessors in the round were all
+/// accepted. Leaves out positions with fewer than [`FEWEST`] such drafts.
 pub fn by_depth(cell: &Cell) -> Vec<Counts> {
     let counts = |(key, p): (u32, &foretoken_sim::metrics::PositionCounts)| {
         let of = p.reached as f64;
@@ -74,8 +74,8 @@ pub fn by_depth(cell: &Cell) -> Vec<Counts> {
     (1..).zip(&cell.summary.positions).filter(|(_, p)| p.reached as f64 >= FEWEST).map(counts).collect()
 }
 
-/// For each bin of confidence the share of its drafts that were right, %. Bins with fewer than [`FEWEST`] drafts are
-/// left out.
+/// For each bin of the draft's confidence the share of right drafts, %. Leaves out bins with fewer than [`FEWEST`]
+/// drafts.
 pub fn calibration(cell: &Cell) -> Vec<Counts> {
     let filled = (0..).zip(&cell.calibration).filter(|(_, b)| b.drafts as f64 >= FEWEST);
     filled
@@ -83,7 +83,7 @@ pub fn calibration(cell: &Cell) -> Vec<Counts> {
         .collect()
 }
 
-/// A policy's line: (x, y with its interval over seeds), by x.
+/// A policy's line: its look, and points of (x, y with its interval over seeds), ascending by x.
 type Line = (Look, Vec<(f64, Interval)>);
 
 /// Draws the figure; `None` if no cell has any counts.
@@ -133,8 +133,8 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
     }))
 }
 
-/// A policy's line from its `cells`, one per seed: points of (position, mean and interval over seeds). Leaves out a
-/// point that a seed lacks: its mean would be over fewer seeds than the means beside it.
+/// A policy's line from its `cells`, one per seed: points of (horizontal position, mean and interval over seeds).
+/// Leaves out a point that some seed does not have, because its mean would be over fewer seeds than the other points.
 fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval)> {
     let mut points: BTreeMap<u32, (f64, f64, Vec<f64>)> = BTreeMap::new();
     for at in cells.iter().flat_map(|cell| counts(cell)) {
@@ -158,7 +158,8 @@ mod tests {
         let cell_of =
             |seed: u64| report.cells.iter().find(|c| c.key().policy == "fixed-3" && c.key().seed == seed).unwrap();
         let points = line(&[cell_of(1), cell_of(2)], by_depth);
-        // The fixture accepts v / 2 of v verified drafts, a hundred times for each v. No third draft is reached.
+        // The fixture accepts v / 2 of v verified drafts, a hundred times for each v. So no draft at the third position
+        // is reached.
         assert_eq!(points.len(), 2);
         assert_eq!((points[0].0, points[0].1.mean, points[0].1.n), (1.0, 200.0 / 3.0, 2));
         assert_eq!(points[0].1.half_width, Some(0.0));

@@ -1,4 +1,4 @@
-//! The frontier of a fleet: the price of an hour against a latency, one point for each number of replicas.
+//! Draws the price of a fleet per hour against a latency: one line per policy, one point for each number of replicas.
 
 use super::axis::Axis;
 use super::page::Page;
@@ -6,7 +6,7 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look};
 
-/// The price and the latency of a fleet of one policy, for each number of replicas.
+/// The points of one policy: price and latency for each number of replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrontierLine {
     /// The policy's label.
@@ -15,7 +15,7 @@ pub struct FrontierLine {
     pub at: String,
     /// The policy's colour, dash and marker.
     pub look: Look,
-    /// The numbers of replicas whose runs were not stopped early.
+    /// One point for each number of replicas whose run was not stopped early.
     pub points: Vec<FrontierPoint>,
 }
 
@@ -24,9 +24,9 @@ pub struct FrontierLine {
 pub struct FrontierPoint {
     /// Price of the fleet for an hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
-    /// 99th percentile of the latency that is drawn, seconds.
+    /// P99 over requests of the latency that the figure shows, seconds.
     pub p99_s: f64,
-    /// Did the fleet carry the load?
+    /// Did the fleet carry the load? It does if enough requests kept their SLO bounds and the fleet kept up.
     pub carried: bool,
 }
 
@@ -35,17 +35,17 @@ pub struct FrontierPoint {
 pub struct FrontierWords<'a> {
     /// Name of the latency that is drawn, such as TTFT.
     pub latency: &'a str,
-    /// The bound on this latency, seconds; `None` without a bound.
+    /// The SLO bound on this latency, seconds; `None` if the latency has no bound.
     pub bound_s: Option<f64>,
-    /// Where the numbers come from, and the bounds that were asked for.
+    /// Where the numbers come from, and the SLO bounds of the search.
     pub source: &'a str,
 }
 
-/// Latencies are shown up to this multiple of the bound, if there is one; higher ones are drawn at the upper edge. The
-/// latency of a fleet that falls behind depends on the length of the run and may be much higher.
+/// If the latency has a bound, the figure shows latencies up to this multiple of the bound, and draws higher latencies
+/// at the upper edge. The higher latencies depend on the length of the run, because the fleet's queue grows.
 const SHOWN: f64 = 3.0;
 
-/// Draws `frontier.svg`; `None` if no run was made to its end.
+/// Draws `frontier.svg`; `None` if every run was stopped early.
 pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Option<Figure> {
     let all = || lines.iter().flat_map(|line| &line.points);
     let slowest = all().map(|p| p.p99_s).reduce(f64::max)?;

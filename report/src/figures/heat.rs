@@ -1,9 +1,10 @@
 //! Goodput by batch size and draft length, and the best length at each batch size (SmartSpec, Fig. 5).
 //!
-//! The data are the simulated steps without prompts, not predictions of a cost model. They are pooled over seeds and
-//! over the policies that choose lengths without looking at the requests. A policy that drafts more where it expects
-//! acceptance would make long drafts look better than a fixed length is. A colour gives a length's goodput as a share
-//! of the best length's at the same batch size: goodput itself differs too much between batch sizes for one scale.
+//! The data are counts of simulated steps without prompts, not predictions of a cost model. They are pooled over seeds
+//! and over the policies that choose lengths without looking at the requests. Other policies draft more where they
+//! expect acceptance; with them, long drafts would look better than a fixed length is. A colour shows the goodput of a
+//! length as a share of the best length's goodput at the same batch size, because goodput differs too much between
+//! batch sizes for one scale.
 
 use super::axis::Axis;
 use super::curves::FEWEST;
@@ -13,7 +14,8 @@ use super::view::{View, count, words};
 use crate::{Dash, Look, Marker};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Classes of goodput: least % of the best length's goodput, label, colour (viridis; light is good).
+/// Classes of goodput: (least goodput in % of the best length's goodput, label, colour). Colours are viridis; light is
+/// good.
 const CLASSES: [(f64, &str, Rgb); 7] = [
     (99.0, "99–100 %", (0xfd, 0xe7, 0x25)),
     (95.0, "95–99 %", (0x90, 0xd7, 0x43)),
@@ -26,10 +28,10 @@ const CLASSES: [(f64, &str, Rgb); 7] = [
 /// The look of the line through the best lengths.
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
-/// Sums over the steps in one field of the map, that is, with one draft length and a batch size in one bucket.
+/// Sums over the steps of one field of the map: the steps with one draft length and with a batch size in one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Field {
-    /// Greatest batch size of the bucket.
+    /// Greatest batch size of the field's bucket.
     to: u32,
     steps: u64,
     /// Time inside the steps, picoseconds.
@@ -37,11 +39,11 @@ struct Field {
     emitted: u64,
 }
 
-/// The fields of a combination by (least batch size, draft length).
+/// The fields of one combination of swept values, by (least batch size of the bucket, draft length).
 type Map = BTreeMap<(u32, u32), Field>;
 
-/// Draws the figure; `None` if no batch size has two lengths with [`FEWEST`] steps each that were chosen without
-/// looking at the requests.
+/// Draws the figure. Counts only policies that choose lengths without looking at the requests. `None` if no batch size
+/// has two draft lengths with at least [`FEWEST`] steps each.
 pub fn draw(view: &View) -> Option<String> {
     let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c)).collect();
     let all = || maps.iter().flatten();
@@ -74,7 +76,7 @@ pub fn draw(view: &View) -> Option<String> {
         for (&(size, length), field) in map {
             let (from, y) = (f64::from(size) - 0.5, f64::from(length));
             let corners = [panel.at(from, y + 0.5), panel.at(f64::from(field.to) + 0.5, y - 0.5)];
-            // A quarter px larger, so that the background does not show between two fields.
+            // Each field is a quarter px larger, so that no background shows between two fields.
             let to = (corners[1].0 + 0.25, corners[1].1 + 0.25);
             c.area(corners[0], to, class(goodput(field) / best(map, size).1 * 100.0));
         }
@@ -101,26 +103,26 @@ fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
         }
     }
     map.retain(|_, field| field.steps as f64 >= FEWEST && field.busy > 0);
-    // A batch size with one length has nothing to compare.
+    // Leaves out batch sizes with only one draft length, because there is nothing to compare.
     let of_size: Vec<u32> = map.keys().map(|k| k.0).collect();
     map.retain(|k, _| of_size.iter().filter(|&&size| size == k.0).count() > 1);
     map
 }
 
-/// Goodput of a field, tokens a second of step time.
+/// Goodput of a field: emitted tokens per second of time inside steps.
 fn goodput(field: &Field) -> f64 {
     field.emitted as f64 / (field.busy as f64 / 1e12)
 }
 
-/// The draft length with the best goodput at a batch size, and this goodput.
+/// The draft length with the highest goodput at a batch size, and this goodput in tokens per second.
 fn best(map: &Map, size: u32) -> (u32, f64) {
     let here = map.range((size, 0)..=(size, u32::MAX)).map(|(k, f)| (k.1, goodput(f)));
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
 }
 
-/// The best lengths by batch size, as unbroken lines of (batch size, length). A line has a gap at a batch size where
-/// the next shorter or the next longer length of the map has no steps: there the best length that was run may not be
-/// the optimum.
+/// The draft length with the highest goodput at each batch size, as unbroken lines of (batch size, length). A line has
+/// a gap at a batch size if the next shorter or the next longer length of the map was not run there, because the best
+/// length may then not be the optimum.
 fn optimum(map: &Map) -> Vec<Vec<(f64, f64)>> {
     let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
     let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();

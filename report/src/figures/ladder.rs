@@ -1,7 +1,7 @@
-//! Draws ladders. A ladder splits a policy's loss against the best oracle into rungs: what the policy loses because it
-//! does not know the true cost, the true acceptance rates and so on. Each rung is a bar from the loss without this
-//! knowledge to the loss with it. The bars lead from the policy's loss (right) to the best oracle's (0, left); a
-//! negative rung leads back to the right.
+//! Draws ladders. A ladder splits the loss of a policy against the best oracle into rungs. Each rung is a loss that
+//! comes from one missing piece of knowledge, such as the true cost or the true acceptance rates. A rung is drawn as a
+//! bar from the loss without this knowledge to the loss with it. The first bar starts at the policy's loss (right), the
+//! last bar ends at 0, the best oracle's loss (left). A negative rung leads back to the right.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, svg};
@@ -29,14 +29,15 @@ const NAMES: f64 = 200.0;
 pub struct LadderBar {
     /// The policy's label.
     pub policy: String,
-    /// The loss that goes away on each rung, in %; `None` where the rung does not apply.
+    /// The height of each rung: the loss in % that the rung's knowledge removes. `None` if the rung does not apply to
+    /// the policy.
     pub heights: Vec<Option<f64>>,
 }
 
-/// Draws `ladder.svg`; `None` without ladders. `rungs` are the names of the rungs, at most seven.
+/// Draws `ladder.svg`; `None` without bars. `rungs` are the names of the rungs, at most seven.
 pub fn ladder_figure(rungs: &[&str], bars: &[LadderBar], source: &str) -> Option<Figure> {
     let starts = |bar: &LadderBar| -> Vec<f64> {
-        // The loss before each rung, and 0 after the last one.
+        // The loss before each rung; at the end the loss after the last rung, 0.
         let mut left: f64 = bar.heights.iter().flatten().sum();
         let mut all = vec![left];
         for height in &bar.heights {

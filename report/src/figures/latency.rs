@@ -1,5 +1,5 @@
-//! Draws the distribution of a latency: one line per policy, one panel per combination of swept values, all seeds
-//! pooled.
+//! Draws the cumulative distribution of a latency: one line per policy, one panel per combination of swept values, all
+//! seeds pooled.
 
 use super::axis::Axis;
 use super::canvas::Canvas;
@@ -10,13 +10,13 @@ use crate::number::fixed;
 use crate::{Cdf, Cell, Dash, Look, Swept};
 use foretoken_sim::metrics::{Interval, Slo};
 
-/// A kind of latency: its names, its distribution and its bound.
+/// A kind of latency, such as TTFT: its names, how to read its distribution from a cell, and its SLO bound.
 pub struct Latency {
     /// The latency's name in a figure's title.
     pub title: &'static str,
     /// The latency's name on an axis.
     pub axis: &'static str,
-    /// Which requests have this latency, for the source line.
+    /// A text on which requests have this latency, for the source line.
     pub whose: &'static str,
     /// Returns the latency's distribution in a cell.
     pub of: fn(&Cell) -> &Cdf,
@@ -24,10 +24,10 @@ pub struct Latency {
     pub bound: fn(&Slo) -> Option<f64>,
 }
 
-/// The most points of a line, but for its last.
+/// The most points of a line, except its last point.
 const POINTS: usize = 256;
 
-/// A policy's line: (latency in seconds, share of requests at or below it).
+/// A policy's line: its look, and points of (latency in seconds, share of requests at or below it).
 type Line = (Look, Vec<(f64, f64)>);
 
 /// Draws the figure; `None` if no request finished.
@@ -44,8 +44,8 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         })
         .collect();
     let bounds: Vec<Option<Bound>> = view.combinations.iter().map(|&c| Bound::of(view, latency, c)).collect();
-    // Each panel has its own axis. Latencies differ a thousandfold between loads: on one axis all lines of a light load
-    // would fall together.
+    // Each panel has an axis of its own. Latencies differ a thousandfold between loads; on a shared axis, all lines of
+    // a light load would lie on top of each other.
     let own: Vec<Option<Axis>> = panels.iter().zip(&bounds).map(|(lines, bound)| axis(lines, bound.as_ref())).collect();
     let any = own.iter().flatten().next()?.clone();
     let alone = panels.len() == 1;
@@ -78,7 +78,7 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         for (p, (look, line)) in panels[i].iter().enumerate() {
             let path: Vec<_> = line.iter().map(|&(x, y)| panel.at(panel.x.clamp(x), y * 100.0)).collect();
             c.line(&path, look.colour, 1.8, look.dash);
-            // Three markers per line, at different heights for each policy, so that they do not overlap.
+            // Each line has three markers. Their heights differ between policies, so that they do not overlap.
             for turn in 0..3 {
                 let height = (f64::from(turn) + (p as f64 + 0.5) / n) / 3.0;
                 if let Some(at) = line.iter().position(|&(_, y)| y >= height) {
@@ -93,7 +93,8 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
 struct Bound {
     /// The bound in seconds, mean over seeds.
     at_s: f64,
-    /// The policy that has 90 % of its requests at or below the bound by definition; `None` if there is none.
+    /// The autoregressive policy from whose P90 the bound was taken, so that 90 % of its requests are at or below the
+    /// bound by definition. `None` if there is no such policy.
     defined_by: Option<String>,
 }
 
@@ -105,7 +106,7 @@ impl Bound {
         Some(Bound { at_s: Interval::of(&values)?.mean, defined_by })
     }
 
-    /// The bound as text for the panel's title, with a star if `defined_by` names a policy.
+    /// The bound in ms as text for the panel's title, with a star if `defined_by` names a policy.
     fn says(&self) -> String {
         let star = if self.defined_by.is_some() { " *" } else { "" };
         format!("SLO ≤ {} ms{star}", fixed(self.at_s * 1e3, 2))
@@ -116,7 +117,7 @@ impl Bound {
     }
 }
 
-/// Explains the dashed line and the star in the source line; empty without bounds.
+/// Text for the source line that explains the dashed line and the star; empty if no panel has a bound.
 fn legend(bounds: &[Option<Bound>]) -> String {
     let line = bounds.iter().flatten().next().map(|_| " · dashed: the SLO".to_owned());
     let star = bounds.iter().flatten().find_map(|b| b.defined_by.as_ref());
@@ -124,7 +125,7 @@ fn legend(bounds: &[Option<Bound>]) -> String {
     line.into_iter().chain(star).collect()
 }
 
-/// An axis over all latencies of a panel and their bound; `None` without latencies.
+/// A logarithmic axis over all latencies of a panel and the bound; `None` if there are no latencies above 0.
 fn axis(lines: &[Line], bound: Option<&Bound>) -> Option<Axis> {
     let latencies = || lines.iter().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
     latencies().next()?;
@@ -132,7 +133,7 @@ fn axis(lines: &[Line], bound: Option<&Bound>) -> Option<Axis> {
     Some(Axis::log(values().reduce(f64::min)?, values().reduce(f64::max)?))
 }
 
-/// Keeps every n-th point of a line, about [`POINTS`] in all, and always its first and its last.
+/// Keeps every n-th point of a line, about [`POINTS`] points in all. Always keeps the first and the last point.
 fn thin(line: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let (every, last) = (line.len().div_ceil(POINTS).max(1), line.len().saturating_sub(1));
     line.into_iter().enumerate().filter(|(i, _)| i % every == 0 || *i == last).map(|(_, p)| p).collect()

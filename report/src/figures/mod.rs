@@ -1,8 +1,8 @@
-//! The figures of a report, each one SVG file. The list is here; each kind is drawn in a file of its own.
+//! The figures of a report, each one SVG file. This file lists them; each kind of figure is drawn in a file of its own.
 //!
-//! Drawing is deterministic: it reads no font and no clock, and iterates no hash map. A policy has one colour, dash and
-//! marker in all figures. If two policies of a report would look alike, one of them gets another dash and marker
-//! (`view.rs`).
+//! Drawing is deterministic: it reads no font and no clock, and does not iterate a hash map. A policy has one colour,
+//! dash and marker in all figures. If two policies of a report had the same look, one of them gets another dash and
+//! marker (`view.rs`).
 
 mod acceptance;
 mod against;
@@ -56,7 +56,7 @@ pub enum Kind {
     Attainment,
     /// Decode batch size over time.
     BatchSize,
-    /// Draft tokens a request-step over time.
+    /// Mean number of drafted tokens of a request in a step, over time.
     DraftLength,
     /// Distribution of end-to-end latency, TTFT or TPOT.
     Latency,
@@ -68,23 +68,24 @@ pub enum Kind {
     Calibration,
     /// Goodput by batch size and draft length.
     Heat,
-    /// Excess in mean latency over the oracle's (regret).
+    /// Regret: relative excess of the mean latency over the oracle's.
     Regret,
     /// Peak KV use, or preemptions.
     Memory,
-    /// Change of mean latency against other results.
+    /// Relative change of mean latency against other results.
     Change,
-    /// Times of passes as a profile's fit predicts them, against the measured ones; or the fit's relative errors.
+    /// Pass times that a profile's fit predicts, against measured pass times; or the fit's relative errors.
     Fit,
-    /// Live or observed runs beside their simulation.
+    /// Live or observed runs together with their simulation.
     Validation,
-    /// Gain of drafting, by load.
+    /// Gain of drafting over a server's present setting, by load.
     Gain,
-    /// The request rate that policies carry within bounds; or the latency of a fleet against its price.
+    /// The highest request rate that policies carry within their SLO bounds; or the latency of a fleet against its
+    /// price.
     Capacity,
-    /// The loss of policies by scenario of the arena.
+    /// The loss of each policy in each scenario of the arena.
     Arena,
-    /// The parts of each policy's loss against the best oracle.
+    /// The parts (rungs) of each policy's loss against the best oracle.
     Ladder,
 }
 
@@ -246,15 +247,16 @@ fn nothing(_: &[&Cell]) -> String {
     String::new()
 }
 
-/// The bounds of some cells as text, with a note if they are scaled from an overloaded run.
+/// The SLO bounds of the cells as text. A note follows if a bound is scaled from an overloaded run.
 fn bound(cells: &[&Cell]) -> String {
     let from = if cells.iter().any(|c| c.bound_of_overload) { "bound of an overloaded run" } else { "" };
     view::joined([view::bounds(cells), from.to_owned()])
 }
 
-/// Draws every figure that the cells have data for, in a fixed order: speedup, SLO attainment, regret and change, each
-/// per policy and against each swept number; batch size and draft length over time, one file per combination;
-/// latencies; chosen lengths, acceptance, calibration and goodput; KV use and preemptions.
+/// Draws every figure for which the cells have data, in a fixed order. First speedup, SLO attainment, regret and
+/// change: each by policy, and over each swept number. Then batch size and draft length over time: one file per
+/// combination of swept values. Then latencies, chosen draft lengths, acceptance, calibration, goodput, KV use and
+/// preemptions.
 pub fn figures(report: &Report) -> Vec<Figure> {
     let view = View::new(report);
     let mut figures = Vec::new();
@@ -313,14 +315,15 @@ fn combination(sweep: &[Swept]) -> String {
     view::words(sweep).replace(" = ", "-").replace(", ", "_")
 }
 
-/// A file name without its extension: `name`, a dot and `which` (80 characters at most, odd ones replaced by `-`).
+/// A file name without its extension: `name`, a dot and `which`. `which` is cut to 80 characters; characters other than
+/// ASCII letters, digits, `.`, `_` and `-` become `-`.
 fn slug(name: &str, which: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let which: String = which.chars().take(80).map(plain).collect();
     if which.is_empty() { name.to_owned() } else { format!("{name}.{which}") }
 }
 
-/// The name with `.svg`, numbered if another figure has it already.
+/// The file name `name` with `.svg`. If another figure has this name already, a number is added.
 fn unused(figures: &[Figure], name: &str) -> String {
     let numbered = (2..).map(|n| format!("{name}.{n}.svg"));
     std::iter::once(format!("{name}.svg"))

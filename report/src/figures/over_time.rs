@@ -1,9 +1,8 @@
-//! Draws batch size and draft length over time: one panel per policy, all on the same axes, one figure per combination
-//! of swept values.
+//! Draws batch size or draft length over time: one figure per combination of swept values, one panel per policy, all
+//! panels on the same axes.
 //!
-//! Only the first seed is drawn: arrivals differ between seeds, and a mean over seeds would show a load that no run
-//! had. Lines are solid, because a dashed line is unreadable where it is noisy. The panel's title shows the policy's
-//! dash.
+//! Only the first seed is drawn. Arrivals differ between seeds, so a mean over seeds would show a load that no run had.
+//! Lines are solid, because a noisy dashed line cannot be read. The panel's title shows the policy's dash and marker.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
@@ -15,37 +14,37 @@ use foretoken_sim::metrics::{Bin, Series};
 /// The most points of a line.
 const POINTS: usize = 240;
 
-/// A number that is drawn over time.
+/// A number of a run that is drawn over time.
 pub struct Course {
     /// The number's name in a figure's title.
     pub title: &'static str,
     /// The number's name and unit on an axis.
     pub axis: &'static str,
-    /// Computes the number over neighbouring bins of time; `None` leaves a gap in the line.
+    /// Computes the number from neighbouring bins of time. `None` leaves a gap in the line.
     pub of: fn(&[Bin]) -> Option<f64>,
-    /// Is the first policy drawn in grey behind the others?
+    /// Is the first policy's line repeated in grey behind the lines of the other policies?
     pub backdrop: bool,
 }
 
-/// Time-weighted decode batch size while busy; 0 when idle.
+/// Mean decode batch size, weighted by time inside steps; 0 if no step ran.
 pub fn batch_size(bins: &[Bin]) -> Option<f64> {
     let busy: u64 = bins.iter().map(|b| b.busy).sum();
     let weighted: u128 = bins.iter().map(|b| b.batch_time).sum();
     Some(if busy == 0 { 0.0 } else { weighted as f64 / busy as f64 })
 }
 
-/// Draft tokens a request-step; a gap where nothing decoded.
+/// Mean number of drafted tokens of a request in a step. `None`, a gap, if no request decoded.
 pub fn draft_len(bins: &[Bin]) -> Option<f64> {
     let steps: u64 = bins.iter().map(|b| b.request_steps).sum();
     let drafted: u64 = bins.iter().map(|b| b.drafted).sum();
     (steps > 0).then(|| drafted as f64 / steps as f64)
 }
 
-/// A policy's line in unbroken parts, each with points (time in seconds, value).
+/// A policy's line as unbroken parts, each a list of points (time in seconds, value).
 type Stretches = Vec<Vec<(f64, f64)>>;
 
-/// Draws one figure per combination of swept values and returns each with its combination. A policy whose value is
-/// always 0 has no panel, and a combination without panels has no figure.
+/// Draws one figure per combination of swept values, and returns each with its combination. Leaves out policies whose
+/// value is always 0, and combinations without any other policy.
 pub fn draw<'a>(view: &View<'a>, course: &Course) -> Vec<(&'a [Swept], String)> {
     view.combinations.iter().filter_map(|&c| Some((c, draw_one(view, course, c)?))).collect()
 }
@@ -96,8 +95,8 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
     })
 }
 
-/// Thins a series to at most [`POINTS`] points, each at the middle of the bins that it is computed from. Bins without a
-/// value break the line.
+/// Thins a series to at most [`POINTS`] points. Each point is computed from some neighbouring bins and lies at their
+/// middle. Bins without a value break the line.
 fn stretches(series: &Series, of: fn(&[Bin]) -> Option<f64>) -> Stretches {
     let together = series.bins.len().div_ceil(POINTS).max(1);
     let width = series.width.as_s();

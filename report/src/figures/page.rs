@@ -1,7 +1,8 @@
-//! The layout of a figure: its title, a grid of panels, the legend beside them, the source line below. All panels share
-//! the vertical axis, and the horizontal one unless each has its own.
+//! The layout of a figure: its title, a grid of panels, the legend to the right of the panels, and the source line
+//! below. All panels share the vertical axis. They also share the horizontal axis, unless each panel has one of its
+//! own.
 //!
-//! The legend has a column of its own and so never hides data. A tick label that would touch the one before it is
+//! The legend has a column of its own, so it never hides data. A tick label that would touch the label before it is
 //! left out.
 
 use super::axis::Axis;
@@ -16,7 +17,7 @@ const NAME_ROOM: f64 = 22.0;
 const GAP: f64 = 30.0;
 const LEGEND_MARK: f64 = 48.0;
 
-/// Everything of a figure but its data: texts, axes, panels and legend.
+/// A figure without its data: texts, axes, panels and legend.
 pub struct Page {
     /// The title above the panels.
     pub title: String,
@@ -26,9 +27,9 @@ pub struct Page {
     pub x_name: String,
     /// Name and unit of the vertical axis; empty if the tick labels suffice.
     pub y_name: String,
-    /// Horizontal axis of every panel without one of its own.
+    /// Horizontal axis of each panel that has no horizontal axis of its own.
     pub x: Axis,
-    /// The panels' own horizontal axes; empty when they share `x`.
+    /// The panels' own horizontal axes, one per panel; empty if all panels share `x`.
     pub own_x: Vec<Axis>,
     /// Vertical axis of every panel.
     pub y: Axis,
@@ -38,11 +39,12 @@ pub struct Page {
     pub panels: Vec<PanelTitle>,
     /// Height of a panel, px.
     pub panel_height: f64,
-    /// Space kept free at the right of each panel, px.
+    /// Free space at the right of each panel, px.
     pub right: f64,
 }
 
-/// A panel's title: its text, which may be empty, and the look drawn before the text; `None` for no look.
+/// A panel's title: its text, which may be empty, and the look (line and marker) to draw before the text; `None` for no
+/// look.
 pub type PanelTitle = (String, Option<Look>);
 
 /// The area of one panel in the figure, and its axes.
@@ -57,7 +59,7 @@ pub struct Panel<'a> {
 }
 
 impl Panel<'_> {
-    /// The point of the figure at the data values `x` and `y`.
+    /// The point of the figure that stands for the data values `x` and `y`.
     pub fn at(&self, x: f64, y: f64) -> Point {
         (self.from.0 + (self.to.0 - self.from.0) * self.x.at(x), self.to.1 + (self.from.1 - self.to.1) * self.y.at(y))
     }
@@ -73,7 +75,8 @@ pub fn columns(n: usize) -> usize {
 }
 
 impl Page {
-    /// The figure, with `data` drawn into each panel over its grid.
+    /// The figure as the text of an SVG document. `data` draws into each panel, over the panel's grid; its last
+    /// argument is the panel's index.
     pub fn svg(&self, data: impl Fn(&Canvas, &Panel, usize)) -> String {
         let columns = columns(self.panels.len());
         let rows = self.panels.len().div_ceil(columns);
@@ -160,10 +163,10 @@ fn legend_mark(c: &Canvas, look: Look, (x, y): Point) {
     c.marker((x + (LEGEND_MARK - 8.0) / 2.0, y), look);
 }
 
-/// A panel's title in one line, or in one line per setting if one line would be wider than `room` px.
+/// The lines of a panel's title: one line, or one line per setting if the title would be wider than `room` px.
 fn title_lines((title, look): &PanelTitle, room: f64) -> Vec<&str> {
     let mark = if look.is_some() { LEGEND_MARK } else { 0.0 };
-    // The estimate is for regular type; bold is about 10 % wider.
+    // `text_width` estimates the width of regular type; bold type is about 10 % wider.
     let fits = text_width(title, TEXT) * 1.1 + mark <= room;
     if fits {
         Some(title.as_str()).filter(|t| !t.is_empty()).into_iter().collect()

@@ -1,4 +1,4 @@
-//! Draws the errors of predictions of observed runs, beside the spread of repeated runs.
+//! Draws how wrong predictions of observed runs are, together with the spread of repeated runs.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
@@ -6,16 +6,17 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// The errors of predicting one number of one cell (a setting at a load). An error is predicted / observed − 1.
+/// The errors of three predictions of one number in one cell (a setting at a load). An error is predicted / observed −
+/// 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictedCell {
     /// The cell, such as `K = 3, closed 8`.
     pub label: String,
-    /// How far the cell's repeated runs differ in the number, as a share; infinite with one run.
+    /// Relative spread of the number between the cell's repeated runs, as a share; infinite if the cell has one run.
     pub spread: f64,
     /// Error of the simulation.
     pub simulated: f64,
-    /// Error of interpolating between two other draft lengths; `None` without two.
+    /// Error of interpolating between the runs of two other draft lengths; `None` if there are no two such lengths.
     pub interpolated: Option<f64>,
     /// Error of the closed formula; `None` if the formula has no answer.
     pub formula: Option<f64>,
@@ -26,7 +27,7 @@ pub struct PredictedCell {
 pub struct PredictedNumber {
     /// The number's name, which is the panel's title.
     pub title: String,
-    /// The largest acceptable error, as a share; drawn as dashed lines.
+    /// The largest acceptable error, as a share; drawn as two dashed lines.
     pub bound: f64,
     /// The cells, the same in every panel.
     pub cells: Vec<PredictedCell>,
@@ -38,11 +39,11 @@ const LOOKS: [(&str, Look); 3] = [
     ("interpolated", Look { colour: (0xe6, 0x9f, 0x00), dash: Dash::Dashed, marker: Marker::Triangle }),
     ("simulated", Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle }),
 ];
-/// Errors beyond this are drawn as arrowheads at the edge, %.
+/// An error beyond this, in %, is drawn as an arrowhead at the panel's edge.
 pub const PREDICTED_EDGE: f64 = 60.0;
 const ROW: f64 = 17.0;
 
-/// Draws `predicted.svg`; `None` without cells.
+/// Draws `predicted.svg`; `None` without numbers or cells.
 pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Figure> {
     let cells = &numbers.first()?.cells;
     let labels: Vec<&str> = cells.iter().map(|c| c.label.as_str()).collect();
@@ -72,7 +73,7 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
         for (i, cell) in number.cells.iter().enumerate() {
             let x = |error: f64| panel.at(page.x.clamp(100.0 * error), row(i));
             let half = cell.spread / 2.0;
-            // One run alone has no spread.
+            // A cell with one run has no spread to draw.
             if cell.spread.is_finite() {
                 c.line(&[x(-half), x(half)], RULE, 5.0, Dash::Solid);
             }
@@ -82,7 +83,7 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
                 if page.x.clamp(percent) == percent {
                     c.marker(x(error), look);
                 } else {
-                    // An arrowhead: the error lies beyond the edge.
+                    // The error lies beyond the panel's edge, so an arrowhead is drawn.
                     let (tip, back) = (x(error), -5.0 * error.signum());
                     let wings = [(tip.0 + back, tip.1 - 5.0), tip, (tip.0 + back, tip.1 + 5.0)];
                     c.line(&wings, look.colour, 2.0, Dash::Solid);

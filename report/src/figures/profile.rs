@@ -1,4 +1,5 @@
-//! Draws a profile: predicted against measured times of passes, and the relative errors of the fits.
+//! Draws how well a profile's fits match the measured times of passes: predicted against measured times, and relative
+//! errors.
 
 use super::axis::Axis;
 use super::canvas::Canvas;
@@ -10,17 +11,17 @@ use crate::{Dash, Look, Marker};
 /// One timed pass of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProfiledPass {
-    /// Index in [`Profiled::regions`] of the pass's region.
+    /// Index in [`Profiled::regions`] of the pass's region (a class of pass sizes, such as decode or verify).
     pub region: usize,
     /// New tokens of the pass.
     pub batched: u64,
-    /// Median time, seconds, above 0.
+    /// Median of the measured times, seconds, above 0.
     pub measured_s: f64,
     /// Time that the fit predicts, seconds.
     pub predicted_s: f64,
 }
 
-/// A fit to passes of one model.
+/// A fit to the measured passes of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfiledFit {
     /// The panel's title, such as `target, linear fit`.
@@ -36,7 +37,7 @@ pub struct Profiled {
     pub title: String,
     /// The source line: where the numbers come from, and the number of passes.
     pub source: String,
-    /// Names of the regions, at most four.
+    /// Names of the regions (classes of pass sizes), at most four.
     pub regions: Vec<&'static str>,
     /// The fits, one panel each.
     pub fits: Vec<ProfiledFit>,
@@ -45,10 +46,11 @@ pub struct Profiled {
 /// Colours of the regions: Okabe and Ito's (2008, "Color universal design").
 const COLOURS: [(u8, u8, u8); 4] = [(0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00), (0x00, 0x9e, 0x73), (0xcc, 0x79, 0xa7)];
 const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, Marker::Diamond];
-/// Residuals beyond this are drawn at the edge, %.
+/// Relative errors beyond this, in %, are drawn at the panel's edge.
 const EDGE: f64 = 50.0;
 
-/// Draws `predicted.svg` and `residuals.svg`; none if no pass has both a measured and a predicted time above 0.
+/// Draws `predicted.svg` and `residuals.svg`. Draws nothing if no pass has both a measured and a predicted time above
+/// 0.
 pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
     let passes = || profile.fits.iter().flat_map(|fit| &fit.passes);
     let shown = |p: &&ProfiledPass| p.measured_s > 0.0 && p.predicted_s > 0.0;

@@ -8,7 +8,7 @@ pub const MARGIN: f64 = 16.0;
 pub const TEXT: f64 = 12.0;
 /// Size of the title, px.
 pub const TITLE: f64 = 17.0;
-/// Height of a line of text in a list, px.
+/// Height of a line of text in a legend, px.
 pub const LINE: f64 = 20.0;
 /// Radius of a marker, px.
 pub const MARKER: f64 = 4.0;
@@ -23,15 +23,15 @@ pub const INK: Rgb = (0x22, 0x22, 0x22);
 pub const GREY: Rgb = (0x66, 0x66, 0x66);
 /// Colour of frames and reference lines.
 pub const RULE: Rgb = (0x99, 0x99, 0x99);
-/// Colour of a line that is repeated behind the lines of other policies.
+/// Colour of a policy's line that is repeated in the panels of other policies.
 pub const BEHIND: Rgb = (0xc4, 0xc4, 0xc4);
 /// Colour of grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
 /// Colour of the background.
 pub const PAPER: Rgb = (0xff, 0xff, 0xff);
 
-/// Width of a text in px, estimated from Helvetica's advance widths by class of character and rounded up. No font is
-/// read, so that every machine draws the same figure. Characters outside ASCII count as wide.
+/// Width of a text in px, estimated from Helvetica's advance widths for classes of characters, and rounded up. Reads no
+/// font, so that every machine draws the same figure. Characters outside ASCII count as wide.
 pub fn text_width(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '|' | '!' | '\'' | '·' => 0.28,
@@ -44,7 +44,7 @@ pub fn text_width(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size
 }
 
-/// The text, cut with an ellipsis when it is wider than `room` px.
+/// The text, or the text cut with an ellipsis if it is wider than `room` px.
 pub fn fit(text: &str, size: f64, room: f64) -> String {
     if text_width(text, size) <= room {
         return text.to_owned();

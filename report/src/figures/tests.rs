@@ -1,6 +1,7 @@
-//! Tests on figures of made-up cells: their contents, that no two texts overlap, and that their bytes do not change.
+//! Tests figures of made-up cells: their contents, that no two texts overlap, and that the bytes of the figures do not
+//! change.
 //!
-//! `FORETOKEN_FIGURES=DIR cargo test -p foretoken-report` writes the figures to DIR, for a person to look at.
+//! `FORETOKEN_FIGURES=DIR cargo test -p foretoken-report` writes the figures to DIR, so that a person can look at them.
 
 use super::*;
 use crate::fixtures::report;
@@ -17,8 +18,8 @@ fn samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
-/// Thirteen policies at three rates with everything a report can have: an oracle, confidences, preemptions and
-/// changes to other results.
+/// Thirteen policies at three rates with all data that a report can have: an oracle, confidences, preemptions and
+/// changes against other results.
 fn whole() -> Report {
     let mut report = report(13, &[0.5, 1.0, 2.0], &[], 3, 300);
     crate::relate(&mut report.cells);
@@ -29,14 +30,14 @@ fn whole() -> Report {
     report
 }
 
-/// A text of an SVG and the box it is estimated to fill, in px.
+/// A text of an SVG document, with the corners of its estimated box in px.
 struct Placed {
     text: String,
     from: (f64, f64),
     to: (f64, f64),
 }
 
-/// Every text of a figure, by the attributes plotters writes.
+/// Every text of a figure, read from the attributes that plotters writes.
 fn texts(svg: &str) -> Vec<Placed> {
     let attribute = |tag: &str, name: &str| {
         let from = tag.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
@@ -98,8 +99,8 @@ fn every_figure_names_its_policies_and_its_source() {
         for Figure { file, svg, kind } in figures(&report) {
             let texts = texts(&svg);
             let has = |what: &str| texts.iter().any(|t| t.text == what);
-            // A policy that does not draft, or does not look at confidences, has no line in those figures. The map of
-            // goodput pools all policies.
+            // In figures of drafts and confidences, policies without drafts or confidences have no line. The map of
+            // goodput pools all policies and names none.
             let absent = |p: &str| match kind {
                 Kind::DraftLength | Kind::Chosen | Kind::Depth => p == "autoregressive",
                 Kind::Calibration => !report.cells.iter().any(|c| c.key().policy == p && !c.calibration.is_empty()),
@@ -130,13 +131,14 @@ fn the_list_follows_what_was_swept() {
         "kv-use.svg",
     ];
     assert_eq!(files(&report(3, &[], &[], 1, 300)), plain);
-    // Nothing drafts, so there are no draft lengths to show.
+    // The only policy does not draft, so there are no draft lengths to show.
     assert_eq!(files(&report(1, &[], &[], 1, 300)), [&plain[..3], &plain[4..7], &plain[10..]].concat());
-    // A policy looks at confidences, and there is an oracle.
+    // Thirteen policies: some look at confidences, and one is an oracle.
     let mut all = report(13, &[], &[], 1, 300);
     crate::relate(&mut all.cells);
     assert!(["calibration.svg", "regret.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));
-    // A swept number gets figures with this number as the axis. Load over time gets a figure for each combination.
+    // A swept number gets figures with this number on the horizontal axis. Batch size and draft length over time get
+    // one figure for each combination of swept values.
     assert_eq!(
         files(&report(2, &[1.0, 2.0], &["v1"], 1, 300)),
         [
@@ -157,7 +159,7 @@ fn the_list_follows_what_was_swept() {
             "kv-use.svg"
         ]
     );
-    // Names that differ only in characters that are replaced in file names.
+    // Two swept values that differ only in a character that file names replace.
     let odd = files(&report(2, &[], &["a b", "a/b"], 1, 300));
     assert!(odd.contains(&"batch-size.scheduler-a-b.svg".to_owned()), "{odd:?}");
     assert!(odd.contains(&"batch-size.scheduler-a-b.2.svg".to_owned()), "{odd:?}");
@@ -190,7 +192,7 @@ fn digest(f: &Figure) -> String {
     format!("{} {}", &blake3::hash(f.svg.as_bytes()).to_hex()[..16], f.file)
 }
 
-/// The bytes, as digests, of the kinds of figures that are in the sample `whole` and not in the sample `three`.
+/// Digests of the bytes of those kinds of figures that only the sample `whole` has, and not the sample `three`.
 #[test]
 fn bytes_of_the_other_kinds_stay() {
     let figures = figures(&whole());
@@ -214,8 +216,9 @@ fn bytes_of_the_other_kinds_stay() {
     );
 }
 
-/// One figure byte for byte, the others by digest. After a change that is meant: look at the figures
-/// (`FORETOKEN_FIGURES`), then copy `three/speedup.svg` over the golden file and the digests from the failure.
+/// Compares one figure byte for byte, and the others by digest. After an intended change: look at the figures
+/// (`FORETOKEN_FIGURES`), then copy `three/speedup.svg` over the golden file, and the digests from the test's failure
+/// message.
 #[test]
 fn bytes_stay() {
     let figures = figures(&samples().swap_remove(1).1);

@@ -1,5 +1,5 @@
-//! Draws live runs and their simulations over each other: distributions of latencies, the latency of each request,
-//! batch size and draft length over time, and the times of passes.
+//! Draws live runs together with their simulations: distributions of latencies, the latency of each request, batch size
+//! and draft length over time, and the times of passes.
 
 use super::axis::Axis;
 use super::canvas::Canvas;
@@ -8,7 +8,7 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Cdf, Dash, Look, Marker};
 
-/// The most points of a scatter plot in one panel.
+/// The most points of a scatter plot in one panel; of more points every n-th is drawn.
 const POINTS: usize = 150;
 
 /// The kind of run that a line or a point comes from.
@@ -16,16 +16,16 @@ const POINTS: usize = 150;
 pub enum RunKind {
     /// The live run on the device.
     Live,
-    /// The second live run of the same setting; its distance to the first one is the machine's noise.
+    /// A second live run of the same setting. Its difference from the first run is the machine's noise.
     Again,
-    /// Simulated with the recorded acceptance.
+    /// Simulated with the acceptance that was recorded in the live run.
     Recorded,
-    /// Simulated with the modelled acceptance.
+    /// Simulated with a model of the acceptance.
     Modelled,
 }
 
 impl RunKind {
-    /// All kinds, in the order of the arrays of [`ValidatedRun`].
+    /// All kinds, in the order in which [`ValidatedRun`] lists them.
     pub const ALL: [RunKind; 4] = [RunKind::Live, RunKind::Again, RunKind::Recorded, RunKind::Modelled];
 
     fn name(self) -> &'static str {
@@ -54,8 +54,8 @@ impl RunKind {
 pub struct ValidatedRun {
     /// The panel's title: policy and load.
     pub title: String,
-    /// Latencies of finished requests, seconds: TTFT, TPOT and E2E of each kind of run in [`RunKind::ALL`]. Empty if
-    /// there was no such run.
+    /// Latencies of finished requests, seconds: for each kind of run in [`RunKind::ALL`] the lists of TTFT, TPOT and
+    /// E2E. Empty if there was no such run.
     pub latencies: [[Vec<f64>; 3]; 4],
     /// End-to-end latency of each request, seconds, as (live, simulated with the recorded acceptance).
     pub requests: Vec<(f64, f64)>,
@@ -65,7 +65,8 @@ pub struct ValidatedRun {
     pub end_s: f64,
     /// Decode batch size in equal bins of time, for each kind of run in [`RunKind::ALL`].
     pub batch_size: [Vec<f64>; 4],
-    /// Draft tokens a request-step in equal bins of time, for each kind of run in [`RunKind::ALL`].
+    /// Mean number of drafted tokens of a request in a step, in equal bins of time, for each kind of run in
+    /// [`RunKind::ALL`].
     pub draft_len: [Vec<f64>; 4],
 }
 
@@ -78,7 +79,7 @@ pub struct Validated {
     pub runs: Vec<ValidatedRun>,
 }
 
-/// Draws the figures that there are data for.
+/// Draws each of seven figures for which there are data.
 pub fn validation_figures(of: &Validated) -> Vec<Figure> {
     let latency = |at: usize, name: &str, file: &str| Some(figure(file, distributions(of, at, name)?));
     let scatter = |name: &str, file: &str, points: fn(&ValidatedRun) -> &[(f64, f64)]| {
@@ -207,7 +208,7 @@ mod tests {
     fn every_figure_says_what_it_shows_and_runs_that_do_not_exist_are_not_in_it() {
         let figures = validation_figures(&validated());
         let files: Vec<&str> = figures.iter().map(|f| f.file.as_str()).collect();
-        // Nothing is drafted, so there is no draft length to draw.
+        // The policy does not draft, so there is no draft length to draw.
         assert_eq!(files, ["e2e.svg", "tpot.svg", "ttft.svg", "requests.svg", "batch-size.svg", "steps.svg"]);
         for f in &figures {
             assert!(f.svg.contains("x on cpu") && f.svg.contains("service rate"), "{}", f.file);

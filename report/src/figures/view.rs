@@ -1,10 +1,10 @@
-//! The cells of a report as figures need them: by policy and by combination of swept values.
+//! The cells of a report in the form that figures need: by policy and by combination of swept values.
 
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 
-/// A mean over seeds and the ends of its 95 % interval; no ends with one seed.
+/// A mean over seeds, and the ends of its 95 % interval; `ends` is `None` with one seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
     pub mean: f64,
@@ -23,14 +23,14 @@ impl From<Interval> for Mean {
     }
 }
 
-/// The kind of a number's values, which decides how the interval over seeds is computed.
+/// The kind of a number; it decides how the interval over seeds is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Amounts: the interval is around the mean.
+    /// An amount: the interval is symmetric around the mean.
     Amount,
-    /// Ratios of two runs with one seed: the interval is computed on their logarithms.
+    /// A ratio of two runs with the same seed: the interval is computed on the logarithms of the ratios.
     Ratio,
-    /// Ratios of two runs with one seed, less 1, in percent; the interval is computed as for `Ratio`.
+    /// A ratio of two runs with the same seed, minus 1, in percent; the interval is computed as for `Ratio`.
     Change,
 }
 
@@ -50,7 +50,7 @@ impl Scale {
     }
 }
 
-/// The cells to draw. Leaves out baselines that were added without being asked for ([`crate::Entry::implied`]).
+/// The cells to draw. Leaves out the baseline if the experiment does not list it ([`crate::Entry::implied`]).
 pub struct View<'a> {
     /// The name of the experiment.
     pub name: &'a str,
@@ -81,12 +81,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The cells of a policy whose swept values pass the filter `sweep`; one per seed if it passes one combination.
+    /// The cells of a policy for whose swept values `sweep` returns true. If this is one combination of swept values,
+    /// there is one cell per seed.
     pub fn cells(&self, policy: &str, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
         self.cells.iter().copied().filter(|c| c.key().policy == policy && sweep(&c.key().sweep)).collect()
     }
 
-    /// The mean over seeds of a number; `None` when no cell has it (or only an infinite one).
+    /// The mean of a number over seeds, for the cells for whose swept values `sweep` returns true. Leaves out seeds in
+    /// which the number is missing or not finite; `None` if no seed remains.
     pub fn mean(
         &self,
         policy: &str,
@@ -103,7 +105,7 @@ impl<'a> View<'a> {
         self.cells.iter().any(|c| c.key().seed == seed && c.key().sweep == combination)
     }
 
-    /// The cells of all policies whose swept values pass the filter `sweep`.
+    /// The cells of all policies for whose swept values `sweep` returns true.
     pub fn all(&self, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
         self.cells.iter().copied().filter(|c| sweep(&c.key().sweep)).collect()
     }
@@ -118,18 +120,18 @@ impl<'a> View<'a> {
         format!("{what} · {}", self.name)
     }
 
-    /// The source line of means over seeds.
+    /// The source line of a figure that shows means over seeds.
     pub fn source_of_means(&self) -> String {
         let interval = if self.seeds.len() > 1 { "mean with 95 % interval over seeds" } else { "no interval" };
         self.source(&[&count(self.seeds.len(), "seed"), interval])
     }
 
-    /// The source line: where the numbers come from, how many requests a run has, then `rest`.
+    /// The source line: where the numbers come from, the number of requests of a run, then the texts `rest`.
     pub fn source(&self, rest: &[&str]) -> String {
         format!("{} · {} a run · {}", self.source, self.requests(), rest.join(" · "))
     }
 
-    /// The number of requests of a run as text; a range if runs differ.
+    /// The number of requests of a run as text; a range if it differs between runs.
     pub fn requests(&self) -> String {
         let requests = || self.cells.iter().map(|c| c.summary.requests);
         let (least, most) = (requests().min().unwrap_or(0), requests().max().unwrap_or(0));
@@ -158,9 +160,9 @@ const MARKERS: [Marker; 8] = [
     Marker::Ring,
 ];
 
-/// Makes the looks of all policies different. If a policy looks like an earlier one, it keeps its colour and gets a
-/// dash and a marker that no policy of this colour has. If none are left, it gets a combination of dash and marker that
-/// no policy of this colour has.
+/// Makes the looks of all policies different. A policy that looks like an earlier one keeps its colour, and gets a dash
+/// and a marker that no other policy of this colour has. If none are left, it gets a combination of dash and marker
+/// that no other policy of this colour has.
 fn distinct_looks(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
     for i in 1..policies.len() {
         let own = policies[i].1;
@@ -184,8 +186,8 @@ pub fn joined(parts: [String; 2]) -> String {
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// The bounds of some cells as text, such as `TPOT ≤ 12.92 ms`; empty without bounds. A bound is averaged over seeds.
-/// If it differs between swept values, the text gives its least and its greatest value.
+/// The SLO bounds of some cells as text, such as `TPOT ≤ 12.92 ms`; empty without bounds. Each bound is averaged over
+/// seeds. If it differs between combinations of swept values, the text gives the least and the greatest value.
 pub fn bounds(cells: &[&Cell]) -> String {
     let one = |name: &str, of: fn(&Slo) -> Option<f64>| {
         let settings = distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
@@ -215,7 +217,7 @@ pub fn words<'a>(sweep: impl IntoIterator<Item = &'a Swept>) -> String {
     sweep.into_iter().map(|s| format!("{} = {}", last(&s.path), s.value)).collect::<Vec<_>>().join(", ")
 }
 
-/// Units of settings by the ends of their names.
+/// (End of a setting's path, unit of the setting).
 const UNITS: [(&str, &str); 17] = [
     ("_s", "s"),
     (".rate", "requests/s"),
@@ -236,14 +238,14 @@ const UNITS: [(&str, &str); 17] = [
     ("constant.rate", "accepted of drafted"),
 ];
 
-/// A setting's path with its unit, when it has a known one: `workload.arrivals.poisson.rate (requests/s)`.
+/// A setting's path, with its unit if the unit is known: `workload.arrivals.poisson.rate (requests/s)`.
 pub fn with_unit(path: &str) -> String {
-    // The longest matching end decides: `constant.rate` is not an arrival rate.
+    // If several ends match, the longest decides: `constant.rate` is an acceptance rate, not a rate of arrivals.
     let unit = UNITS.iter().filter(|u| path.ends_with(u.0)).max_by_key(|u| u.0.len());
     unit.map_or_else(|| path.to_owned(), |(_, unit)| format!("{path} ({unit})"))
 }
 
-/// Distinct items in order of appearance.
+/// The distinct items, in order of appearance. Two items are the same if `same` says so.
 pub fn distinct<T>(items: impl IntoIterator<Item = T>, same: impl Fn(&T, &T) -> bool) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for item in items {
@@ -269,8 +271,8 @@ mod tests {
         assert_eq!(with_unit("engine.scheduler"), "engine.scheduler");
     }
 
-    /// Twelve settings of one policy and a policy of the same colour: all looks differ, and the first two do not
-    /// change.
+    /// Twelve settings of one policy, and another policy of the same colour: all looks differ, and the first two keep
+    /// theirs.
     #[test]
     fn no_two_policies_look_alike() {
         let own = Look { colour: (1, 2, 3), dash: Dash::Dashed, marker: Marker::Square };

@@ -1,8 +1,8 @@
-//! Dark mode of figures: every stroke and fill that would vanish on a dark page gets another colour.
+//! Dark mode of figures: gives another colour to every stroke and fill that would not be visible on a dark page.
 //!
-//! Colours are matched as attributes, so that the same SVG serves both modes and stays a light document of its own.
-//! The greys of the figures' style have fixed replacements. Policies' colours keep their hue and are lightened until
-//! their contrast with the page suffices.
+//! CSS rules match colours by the SVG's attributes. So the same SVG serves both modes, and as a file of its own it
+//! stays light. The greys of the figures' style and black have fixed replacements. The colours of policies keep their
+//! hue and are lightened until their contrast with the dark page suffices.
 
 use crate::figures::{BEHIND, GREY, GRID, INK, PAPER, RULE, Rgb};
 use std::collections::BTreeSet;
@@ -10,12 +10,13 @@ use std::fmt::Write;
 
 /// The page's background in dark mode; `style.css` has the same colour.
 const DARK: Rgb = (0x16, 0x19, 0x1d);
-/// Least contrast of a line with the page: thin lines need the contrast that WCAG 2.1 asks of text (1.4.3).
+/// Least contrast ratio of a line with the page. Thin lines need the contrast that WCAG 2.1 demands of text (1.4.3).
 const CONTRAST: f64 = 4.5;
 /// Fixed replacements of black and of the figures' greys.
 const GREYS: [(Rgb, Rgb); 7] = [
     (PAPER, DARK),
-    // The black of autoregressive becomes white: lightened, it would equal the grey of other policies.
+    // The black of autoregressive decoding becomes white. If it were lightened, it would equal the grey of other
+    // policies.
     ((0, 0, 0), PAPER),
     (INK, (0xe6, 0xe8, 0xea)),
     (GREY, (0xa6, 0xac, 0xb3)),
@@ -24,8 +25,8 @@ const GREYS: [(Rgb, Rgb); 7] = [
     (GRID, (0x33, 0x38, 0x3e)),
 ];
 
-/// CSS rules that recolour `figures`, SVG documents, for dark mode. A colour that only fills areas and draws no line (a
-/// field of a heat map) stays.
+/// CSS rules that recolour the SVG documents `figures` in dark mode. A colour that only fills areas, such as a field of
+/// a heat map, keeps its value.
 pub fn style(figures: &[&str]) -> String {
     let mut css = String::new();
     let mut rule = |from: Rgb, to: Rgb| {
@@ -44,14 +45,14 @@ fn hex((r, g, b): Rgb) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
-/// The colours of an SVG's lines.
+/// The colours of all strokes in an SVG document.
 fn strokes(svg: &str) -> impl Iterator<Item = Rgb> {
     let part = |hex: &str, at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     let parse = move |rest: &str| Some((part(rest, 0)?, part(rest, 2)?, part(rest, 4)?));
     svg.split("stroke=\"#").skip(1).filter_map(parse)
 }
 
-/// The colour mixed with white until its contrast with the dark page suffices; `None` if it suffices already.
+/// The colour mixed with white until its contrast with the dark page suffices; `None` if the colour itself suffices.
 fn lightened(colour: Rgb) -> Option<Rgb> {
     let mix = |share: f64| {
         let one = |c: u8| (f64::from(c) + (255.0 - f64::from(c)) * share).round() as u8;

@@ -1,8 +1,8 @@
-//! Pages that open from disk: one file each, everything inline, no network.
+//! HTML pages that open from disk: each is one file with everything inline, and needs no network.
 //!
-//! All pages share one layout: for light and dark mode, print and phones, with tables that sort. A [`Page`] is a list
-//! of sections made of [`Part`]s, which the caller fills. All text is escaped here, except SVG and HTML parts. Figures
-//! are drawn once, in light colours; in dark mode the page recolours them (`dark.rs`).
+//! All pages share one layout, for light and dark mode, print and phones, with tables that the reader can sort. A
+//! [`Page`] is a list of sections made of [`Part`]s. All text is escaped here, except SVG documents and HTML parts.
+//! Figures are drawn once, in light colours; in dark mode the page recolours them (`dark.rs`).
 
 mod dark;
 mod page;

@@ -1,4 +1,4 @@
-//! An HTML page as data: title, sections and parts, and how it becomes a document.
+//! An HTML page as data (title, sections and parts), and how it becomes an HTML document.
 
 use super::dark;
 use super::table::Table;
@@ -16,9 +16,9 @@ pub struct Page {
     pub kind: String,
     /// A line under the heading: for which models, hardware, load and bounds the results hold; empty for none.
     pub scope: String,
-    /// Parts under the heading, before any section.
+    /// Parts under the heading, before the first section.
     pub lead: Vec<Part>,
-    /// The sections, in order; with more than one there is a table of contents.
+    /// The sections, in order. A page with more than one section gets a table of contents.
     pub sections: Vec<Section>,
     /// The foot: the program and its version.
     pub foot: String,
@@ -33,7 +33,7 @@ pub struct Page {
 /// A section of a page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Section {
-    /// The section's anchor: letters, digits and `-`.
+    /// The section's anchor (id in links): letters, digits and `-`.
     pub id: String,
     /// The section's heading.
     pub title: String,
@@ -51,7 +51,7 @@ pub enum Part {
     Headline(String),
     /// A bulleted list.
     List(Vec<String>),
-    /// A fact that the reader must know before the results.
+    /// A fact that the reader must know before reading the results.
     Warning(String),
     /// A drawing with its caption: source, number of samples, seeds, interval.
     Figure {
@@ -61,13 +61,13 @@ pub enum Part {
         /// The text below the drawing.
         caption: String,
     },
-    /// A figure that was not drawn, and the setting that draws it.
+    /// A text in place of a figure that was not drawn: why, or which setting draws it.
     Missing(String),
     /// A table that the reader can sort.
     Table(Table),
     /// A list of names and their values.
     Facts(Vec<(String, String)>),
-    /// Verbatim text, folded away under a title.
+    /// Text that is shown as it is, folded away under a title.
     Folded {
         /// The title, which stays visible.
         title: String,
@@ -81,7 +81,7 @@ pub enum Part {
         /// The parts that are folded away.
         parts: Vec<Part>,
     },
-    /// HTML that is inserted as it is, so it must be trusted.
+    /// HTML that is inserted without escaping, so it must be trusted.
     Html(String),
 }
 
@@ -132,7 +132,7 @@ fn collect<'a>(parts: impl Iterator<Item = &'a Part>, figures: &mut Vec<&'a str>
     }
 }
 
-/// Serializes an SVG document for a page, without the attributes that the page's style sets for all figures.
+/// Serializes an SVG document for a page. Leaves out the attributes that the page's style sets for all figures.
 fn inline<S: Serializer>(svg: &str, to: S) -> Result<S::Ok, S::Error> {
     let fonts = format!(" font-family=\"{}\"", crate::figures::FONTS);
     let svg = svg.replace(&fonts, "").replace(" opacity=\"1\"", "").replace(" \"/>", "\"/>");

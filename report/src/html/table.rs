@@ -1,4 +1,4 @@
-//! Tables that the reader can sort: a number carries its sort key, a text sorts alphabetically.
+//! Tables that the reader can sort: numbers by their sort keys, texts alphabetically.
 
 use crate::{Dash, Look, Marker};
 use serde::{Serialize, Serializer};
@@ -8,9 +8,9 @@ use serde::{Serialize, Serializer};
 pub struct Table {
     /// The caption above the table; may be empty.
     pub caption: String,
-    /// Headings, each with its explanation for a tooltip; the explanation may be empty.
+    /// Headings, each with an explanation that appears as a tooltip; the explanation may be empty.
     pub columns: Vec<(String, String)>,
-    /// The rows, in the order before sorting.
+    /// The rows, in the order in which they are shown at first.
     pub rows: Vec<Row>,
 }
 
@@ -19,7 +19,7 @@ pub struct Table {
 pub struct Row {
     /// The values, one per column.
     pub values: Vec<Value>,
-    /// Is the row shown in grey italics? A baseline or an oracle is, because no server would choose it.
+    /// Is the row shown in grey italics? True for a baseline and an oracle, which a user would not choose.
     pub apart: bool,
 }
 
@@ -28,12 +28,12 @@ pub struct Row {
 pub struct Value {
     /// The text that is shown.
     pub text: String,
-    /// The sort key of a number. `None` for a text, which sorts alphabetically, and for a missing number, which comes
+    /// The sort key of a number. `None` for a text, which sorts alphabetically, and for a missing number, which sorts
     /// last.
     pub by: Option<f64>,
-    /// Is the value in a column of numbers? Such columns are aligned to the right.
+    /// Does the value belong to a column of numbers? Such columns are aligned to the right.
     pub number: bool,
-    /// A policy's look, shown before its name.
+    /// The look of a policy (line and marker), shown before the policy's name.
     #[serde(serialize_with = "swatch")]
     pub swatch: Option<Look>,
 }
@@ -59,7 +59,7 @@ impl Value {
         Value { text: text.into(), ..Value::default() }
     }
 
-    /// A number that sorts by `by` and is shown as `text`.
+    /// A number that is shown as `text` and sorts by `by`.
     pub fn number(by: f64, text: impl Into<String>) -> Value {
         Value { text: text.into(), by: Some(by), number: true, swatch: None }
     }
@@ -69,7 +69,7 @@ impl Value {
         Value { text: "–".to_owned(), by: None, number: true, swatch: None }
     }
 
-    /// A policy, with its look.
+    /// A policy's label, with its look before it.
     pub fn policy(label: impl Into<String>, look: Look) -> Value {
         Value { text: label.into(), swatch: Some(look), ..Value::default() }
     }

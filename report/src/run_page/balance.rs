@@ -7,13 +7,13 @@ use crate::number::fixed;
 use crate::{Cell, Report, ScaledBound, Swept};
 use foretoken_sim::metrics::Overload;
 
-/// The most settings that are listed one by one.
+/// If there are more settings than this, they are not listed one by one.
 const OPEN: usize = 6;
-/// Up to this number of policies are all named; of more only a few.
+/// If there are at most this many policies, all are named; else only some of them.
 const FEW: usize = 3;
 
-/// The bounds as text for the section "What was asked", with the runs that TPOT bounds are scaled from; `None` without
-/// bounds.
+/// The SLO bounds as text for the section "What was asked". Says from which autoregressive runs TPOT bounds are scaled.
+/// `None` without bounds.
 pub fn asked(view: &View) -> Option<String> {
     let all = view.all(|_| true);
     let said = |c: &&[Swept]| bounds(&view.all(|s| s == *c));
@@ -33,7 +33,7 @@ pub fn asked(view: &View) -> Option<String> {
     Some(text + &origin(view, &scaled))
 }
 
-/// A text on the autoregressive runs from which the TPOT bounds are scaled.
+/// A text on the autoregressive runs from which the TPOT bounds are scaled; empty if none is scaled.
 fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     let Some(first) = scaled.first() else { return String::new() };
     let p90 = match distinct(scaled.iter().map(|b| b.scale), |a, b| a == b).as_slice() {
@@ -42,7 +42,7 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
         _ => "a multiple of the P90 TPOT of autoregressive".to_owned(),
     };
     let apart = |c: &Swept| view.combinations.iter().any(|s| s.iter().any(|o| o.path == c.path && o.value != c.value));
-    // Swept values that are equal in all runs from which bounds are scaled.
+    // Those swept values that are the same in all runs from which bounds are scaled.
     let fixed = first.from.iter().filter(|c| apart(c) && scaled.iter().all(|b| b.from.contains(c)));
     let fixed = words(fixed);
     match (view.combinations.len(), fixed.as_str()) {
@@ -52,8 +52,8 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     }
 }
 
-/// Names the policies that stop speculating for a TPOT bound, and the setting that the bound is scaled from if rows of
-/// other settings use it; `None` if no policy stops.
+/// Names the policies that stop drafting for a TPOT bound. If cells use a bound that was scaled from a run at other
+/// swept values, also names these values. `None` if no policy stops drafting for a bound.
 pub fn stops_for_slo(view: &View) -> Option<String> {
     let stops: Vec<&Cell> = view.all(|_| true).into_iter().filter(|c| c.entry.stops_for_slo).collect();
     let stops: Vec<&Cell> = stops.into_iter().filter(|c| c.summary.slo.tpot_s.is_some()).collect();
@@ -75,7 +75,8 @@ pub fn stops_for_slo(view: &View) -> Option<String> {
     })
 }
 
-/// One warning per setting in which a policy was overloaded; folded away if there are more than [`OPEN`].
+/// One warning per setting in which a policy was overloaded. If there are more than [`OPEN`] warnings, they are folded
+/// away.
 pub fn overloads(report: &Report) -> Vec<Part> {
     let settings = distinct(report.cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
     let said: Vec<Part> = settings.into_iter().filter_map(|s| overload(report, s)).map(Part::Warning).collect();
@@ -93,7 +94,8 @@ fn overload(report: &Report, sweep: &[Swept]) -> Option<String> {
     if names.is_empty() {
         return None;
     }
-    // Each policy is averaged over its seeds. The text gives the least and the greatest of the policies.
+    // Each policy's number is averaged over the seeds in which it was overloaded. The text gives the least and the
+    // greatest number of all policies.
     let range = |of: fn(&Overload) -> f64, decimals: usize| {
         let mean = |name: &&str| {
             let own: Vec<f64> = behind.iter().filter(|b| b.0 == *name).map(|b| of(&b.1)).collect();

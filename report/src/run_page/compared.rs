@@ -1,5 +1,4 @@
-//! The section on differences to other results. It pairs cells of one policy, one combination of swept values and one
-//! seed.
+//! The page's section on the comparison with other results. It pairs cells of the same policy, swept values and seed.
 
 use super::results::swept_value;
 use super::say;
@@ -15,11 +14,11 @@ pub struct Compared {
     pub name: String,
     /// The cells that are in both results.
     pub pairs: Vec<Pair>,
-    /// Reasons why other cells have no partner.
+    /// Reasons why some cells are in only one of the two results.
     pub unpaired: Vec<String>,
     /// Settings in which the two experiments differ: (path, value in the other results, value in this report).
     pub differs: Vec<(String, String, String)>,
-    /// Reasons to trust the comparison less.
+    /// Warnings that the comparison may mislead, for example because the two results have other requests.
     pub warnings: Vec<String>,
 }
 
@@ -32,8 +31,8 @@ pub struct Pair {
     pub other: Summary,
 }
 
-/// A compared number: its heading, its explanation, its difference between two summaries (this run's, the other's), and
-/// the kind of that difference.
+/// A compared number: (heading, explanation, difference between the summaries of this run and of the other run, kind of
+/// the difference).
 type Measure = (&'static str, &'static str, fn(&Summary, &Summary) -> Option<f64>, Scale);
 
 const MEASURES: [Measure; 6] = [
@@ -74,7 +73,7 @@ fn points(own: &Summary, other: &Summary) -> Option<f64> {
 }
 
 impl Compared {
-    /// Sets every paired cell's change of mean E2E.
+    /// Sets the relative change of mean E2E of every cell that is in both results.
     pub fn set_changes(&self, cells: &mut [Cell]) {
         for cell in cells {
             let other = self.pairs.iter().find(|p| p.key == *cell.key()).map(|p| &p.other);
@@ -154,7 +153,7 @@ fn pairs_of<'a>(
     cells.into_iter().filter_map(|cell| Some((&cell.summary, other(cell)?))).collect()
 }
 
-/// A change as text, with its sign and its interval.
+/// A change as text, with a plus sign if positive, and with its interval.
 fn signed(mean: &Mean) -> String {
     let sign = if mean.mean > 0.0 { "+" } else { "" };
     format!("{sign}{}", say::with_interval(mean, "", 1))

@@ -1,5 +1,5 @@
-//! The result in sentences: which policy to run, the policies that are as good, the next one, and the distance to the
-//! bound.
+//! The results in sentences: which policy to run, which policies are as good, which policy comes next, and how far the
+//! oracle is.
 
 use super::rank::{AS_GOOD, Ranking, rank};
 use super::{balance, say};
@@ -7,23 +7,24 @@ use crate::figures::view::{Scale, View, count, distinct, words};
 use crate::html::Part;
 use crate::{Cell, Report, Source, Swept};
 
-/// The most settings whose sentences are not folded away.
+/// If there are more settings than this, the sentences on them are folded away.
 const OPEN: usize = 8;
 
-/// A policy is close to the fastest one of a setting within this share of its mean latency.
+/// A policy is close to the fastest policy of a setting if its mean latency exceeds the fastest one's by at most this
+/// share.
 const CLOSE: f64 = 0.05;
 
-/// One combination of swept settings with its ranking.
+/// One combination of swept values, and the ranking of the policies there; `None` if no policy can be ranked.
 type Ranked<'r, 'v> = (&'r [Swept], Option<Ranking<'v>>);
 
-/// The answer in one paragraph: the headline of the page, and the first lines of the table in a terminal.
+/// The main result in one paragraph. It is the headline of the page, and the first lines of the table in a terminal.
 pub fn headline(report: &Report) -> String {
     let view = View::new(report);
     answer(report, &view, &ranked(report, &view))
 }
 
-/// The page's headline; below it the sentences on each setting, if there are several, and a text on the policies that
-/// stop speculating for a bound.
+/// The page's headline. If there are several settings, a list with a sentence on each follows. Then a text on the
+/// policies that stop drafting for a TPOT bound, if there are any.
 pub fn parts(report: &Report, view: &View) -> Vec<Part> {
     let ranked = ranked(report, view);
     let mut parts = vec![Part::Headline(answer(report, view, &ranked))];
@@ -39,7 +40,7 @@ pub fn parts(report: &Report, view: &View) -> Vec<Part> {
     parts
 }
 
-/// The answer in one paragraph. `ranked` has the ranking for each combination of swept settings.
+/// The main result in one paragraph. `ranked` has the ranking for each combination of swept values.
 fn answer(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     match ranked {
         [] => nothing(report, view),
@@ -56,7 +57,8 @@ fn said(report: &Report, view: &View, combination: &[Swept], ranking: Option<&Ra
     ranking.map_or_else(|| nothing(report, view), |ranking| sentence(view, combination, ranking))
 }
 
-/// The text if no policy is compared with plain decoding: the numbers of the one policy that ran.
+/// The text if no policy can be compared with autoregressive decoding. If only one policy ran, the text gives its
+/// numbers.
 fn nothing(report: &Report, view: &View) -> String {
     let next = match report.source {
         Source::Observed => {
@@ -79,7 +81,7 @@ fn nothing(report: &Report, view: &View) -> String {
     format!("{}.{next}", numbers.join(", "))
 }
 
-/// Says which policy to run over all settings, and how far it is behind the fastest policy of a setting at most.
+/// Says which policy to run in all settings, and by how much it is slower than the fastest policy of a setting at most.
 fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
     let Some((least, best)) = least_behind(view, &rankings) else { return nothing(report, view) };
@@ -111,7 +113,7 @@ fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     format!("{start}{close} {}", fastest(&leads))
 }
 
-/// (number of settings in which a policy is the fastest, the policy), most settings first.
+/// (Number of settings in which a policy is the fastest, the policy), most settings first.
 fn leads<'v>(rankings: &[&Ranking<'v>]) -> Vec<(usize, &'v str)> {
     let leaders = distinct(rankings.iter().map(|r| r.leader), |a, b| a == b);
     let leads = |name: &str| rankings.iter().filter(|r| r.leader == name).count();
@@ -125,8 +127,8 @@ fn fastest(leads: &[(usize, &str)]) -> String {
     format!("The fastest is {}.", each.join(", "))
 }
 
-/// For each policy, its largest distance behind the fastest policy of a setting. Returns the smallest of these
-/// distances, as a share, and its policy.
+/// For each policy: by which share it is slower than the fastest policy of a setting, at most over all settings.
+/// Returns the smallest of these shares, and its policy. Leaves out policies that are not ranked in every setting.
 fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, &'v str)> {
     let worst = |name: &str| {
         let each: Option<Vec<f64>> = rankings.iter().map(|r| r.behind(name)).collect();
@@ -136,9 +138,9 @@ fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, 
     all.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// For a sweep of one number: the policy that stays within [`CLOSE`] of the fastest one from the least value up to the
-/// highest value that any policy reaches in this way. Returns (the policy, its largest share behind the fastest, the
-/// setting up to which it stays close, text on what to run beyond). `None` if no policy stays close for two settings.
+/// Used if one number is swept. Finds the highest value up to which some policy stays within [`CLOSE`] of the fastest
+/// one at every value. Returns (this policy, by which share it is slower at most, the setting with the highest value, a
+/// text on what to run beyond it). `None` if no policy stays close for at least two settings.
 fn up_to<'r, 'v>(
     view: &View<'v>,
     ranked: &'r [Ranked<'r, 'v>],
@@ -171,7 +173,7 @@ fn up_to<'r, 'v>(
     Some((policy, behind, ranked[order[n - 1].1].0, others))
 }
 
-/// Sentences on one setting: what to run, ties, the next policy, and policies that need more seeds.
+/// Sentences on one setting: what to run, ties, the next policy, and policies for which more seeds are needed.
 fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     let leader = ranking.leader;
     let here = |s: &[Swept]| s == combination;
@@ -215,7 +217,7 @@ fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     text
 }
 
-/// How far the fastest policy is from oracle-goodput, and what oracle-goodput bounds; empty if no oracle was run.
+/// How far the fastest policy is from `oracle-goodput`, and what `oracle-goodput` bounds. Empty if no oracle was run.
 fn bound(view: &View, combination: &[Swept], leader: &str, cells: &[&Cell]) -> String {
     if cells.iter().any(|c| c.entry.trees) && cells.iter().any(|c| c.regret.is_some()) {
         return "; it drafts trees, which oracle-goodput, the bound for chains of drafts, does not bound".to_owned();

@@ -1,4 +1,5 @@
-//! The section of a sweep: how much slower each policy is than the fastest one of each setting, and its SLO attainment.
+//! The page's section on a sweep: by how much each policy is slower than the fastest policy of each setting, and its
+//! SLO attainment.
 
 use super::rank::rank;
 use crate::figures::view::{View, words};
@@ -7,10 +8,10 @@ use crate::number::fixed;
 use crate::{Report, Swept};
 use foretoken_sim::metrics::Interval;
 
-/// The most settings that a row of a page holds.
+/// The most settings that the table can hold, one column each.
 const MOST: usize = 12;
 
-/// The section; `None` for one setting, and for more than [`MOST`].
+/// The section. `None` if there is only one setting, or if there are more than [`MOST`].
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     if !(2..=MOST).contains(&view.combinations.len()) {
         return None;
@@ -44,7 +45,7 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
     Some(section)
 }
 
-/// The share of requests that met every bound, %, in brackets; empty without bounds.
+/// The share of requests that met every SLO bound, mean over seeds, in % and in brackets; empty without bounds.
 fn met(view: &View, policy: &str, combination: &[Swept]) -> String {
     let cells = view.cells(policy, |s| s == combination);
     let shares: Option<Vec<f64>> = cells.iter().map(|c| c.summary.slo_attainment).collect();

@@ -1,4 +1,4 @@
-//! The page of a run: its settings, its results in sentences, figures and tables, and the warnings.
+//! The HTML page of a run: its settings, its results in sentences, figures and tables, and the warnings.
 
 mod balance;
 mod compared;
@@ -16,16 +16,16 @@ use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};
 use crate::{Figure, Kind, Report, Source, figures};
 
-/// The break-even explorer, an HTML file in the page's folder.
+/// The link to the break-even explorer, an HTML file in the page's folder.
 #[derive(Clone, Debug, Default)]
 pub struct Explorer {
     /// The explorer's file name.
     pub file: String,
-    /// The settings with which it opens, as the part of its address after `#`, such as `a=0.6&n=4`.
+    /// The state with which the explorer opens: the part of its address after `#`, such as `a=0.6&n=4`.
     pub state: String,
 }
 
-/// Everything that the page shows in addition to the cells.
+/// All data that the page shows in addition to the cells.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
     /// Names and values of facts on the run: version, digest, inputs.
@@ -48,8 +48,8 @@ pub struct RunFacts {
     pub version: String,
 }
 
-/// Name of the file in the page's folder that holds how long the run took. Two runs of one experiment differ in this
-/// file and not in the page.
+/// Name of the file in the page's folder that tells how long the run took. Two runs of one experiment give the same
+/// page, but another file.
 pub const TIMING: &str = "timing.js";
 
 /// Makes the page of a run.
@@ -122,7 +122,8 @@ fn asked(report: &Report, view: &View, run: &RunFacts) -> Section {
     section
 }
 
-/// The sections with figures. Each explains its figures, or names the setting that gives them.
+/// The page's sections with figures. A section explains its figures. If it has none, it names the setting that gives
+/// them.
 fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Section> {
     let several_seeds = view.seeds.len() > 1;
     let section = |id: &str, title: &str, kinds: &[Kind], caption: &str, missing: &str| {
@@ -213,7 +214,8 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
     ]
 }
 
-/// Shows the figures. Folds away batch sizes and draft lengths over time of all combinations but the first.
+/// The parts that show some figures. Of the figures of batch size and of draft length over time, only the first is
+/// shown; the others are folded away.
 fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     let part = |f: &Figure, caption: &str| Part::Figure { svg: f.svg.clone(), caption: caption.to_owned() };
     let repeats = |kind: Kind| matches!(kind, Kind::BatchSize | Kind::DraftLength);
@@ -234,7 +236,8 @@ fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     parts
 }
 
-/// The section with the link to the explorer. Without an explorer: how to get one for an observed server, else `None`.
+/// The section with the link to the explorer. Without an explorer, a results folder of an observed server gets a text
+/// on how to make one; others get `None`.
 fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     let mut section = Section::new("explore", "Break-even explorer");
     let Some(explorer) = explorer else {
@@ -255,7 +258,7 @@ fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     Some(section)
 }
 
-/// The warnings of policies and engine, folded into one line above the results; `None` if there are none.
+/// The warnings of policies and engine, folded away under a title with their number; `None` if there are no warnings.
 fn warnings(run: &RunFacts) -> Option<Part> {
     let all = Part::List(run.warnings.clone());
     (!run.warnings.is_empty()).then(|| Part::More { title: count(run.warnings.len(), "warning"), parts: vec![all] })

@@ -1,14 +1,15 @@
-//! Ranks the policies of a setting by mean end-to-end latency. Latencies are compared as logarithms, paired by seed.
+//! Ranks the policies of a setting (a combination of swept values) by mean end-to-end latency. The logarithms of
+//! latencies are compared, paired by seed.
 
 use crate::figures::view::{Mean, Scale, View};
 use crate::{Report, Role, Swept};
 use foretoken_sim::metrics::Interval;
 
-/// A policy counts as as good as the best one if its mean latency is within this share of the best one's and the seeds
-/// show no clear difference.
+/// A policy is as good as the fastest policy if its mean latency is at most this share longer and the interval of the
+/// difference over seeds holds 0.
 pub const AS_GOOD: f64 = 0.01;
 
-/// The policies of a setting that a server can run, the fastest first.
+/// The policies of a setting that a server can run, without the baseline, the fastest first.
 pub struct Ranking<'a> {
     /// Label of the fastest policy.
     pub leader: &'a str,
@@ -19,34 +20,35 @@ pub struct Ranking<'a> {
 /// A policy behind the fastest one.
 pub struct Behind<'a> {
     pub policy: &'a str,
-    /// The policy's mean latency / the leader's − 1, in %.
+    /// The policy's mean latency / the fastest policy's − 1, in %, with its interval.
     pub slower: Mean,
     verdict: Verdict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Within [`AS_GOOD`] of the leader, and the seeds show no clear difference.
+    /// At most [`AS_GOOD`] slower than the fastest policy, and the interval of the difference holds 0.
     Tied,
-    /// Slower than the leader: the interval of the difference does not hold 0; or it is more than [`AS_GOOD`] slower on
-    /// average and slower in every seed; or there is one seed only.
+    /// Slower than the fastest policy, in one of three cases: the interval of the difference does not hold 0; the
+    /// policy is more than [`AS_GOOD`] slower on average and slower in every seed; or there is only one seed.
     Slower,
-    /// More than [`AS_GOOD`] slower on average, but not in every seed, and the interval of the difference holds 0.
+    /// More than [`AS_GOOD`] slower on average but not in every seed, and the interval of the difference holds 0. Only
+    /// more seeds can decide.
     Noisy,
 }
 
 impl Ranking<'_> {
-    /// The policies that are as good as the leader.
+    /// The policies that are as good as the fastest one.
     pub fn ties(&self) -> Vec<&str> {
         self.who_are(Verdict::Tied)
     }
 
-    /// The policies that may be slower than the leader, but only more seeds can show it.
+    /// The policies that are slower on average, but for which only more seeds can decide.
     pub fn noisy(&self) -> Vec<&str> {
         self.who_are(Verdict::Noisy)
     }
 
-    /// The fastest of the policies that are slower than the leader, that is, neither as good nor too noisy to say.
+    /// The fastest of the policies that are certainly slower than the leader; `None` if there is none.
     pub fn next(&self) -> Option<&Behind<'_>> {
         self.others.iter().find(|b| b.verdict == Verdict::Slower)
     }
@@ -55,7 +57,8 @@ impl Ranking<'_> {
         self.others.iter().filter(|b| b.verdict == verdict).map(|b| b.policy).collect()
     }
 
-    /// By which share a policy's mean latency is above the leader's; `None` if the policy is not ranked.
+    /// By which share the mean latency of `policy` is longer than the fastest policy's: 0 for the fastest policy.
+    /// `None` if `policy` is not ranked.
     pub fn behind(&self, policy: &str) -> Option<f64> {
         match policy == self.leader {
             true => Some(0.0),
@@ -64,7 +67,8 @@ impl Ranking<'_> {
     }
 }
 
-/// Ranks the contenders of a setting that have a speedup in every seed; `None` when there are none.
+/// Ranks the policies of a setting that a server can run, without the baseline. Leaves out policies that lack a finite
+/// speedup in some seed. `None` if no policy remains.
 pub fn rank<'a>(report: &Report, view: &View<'a>, combination: &[Swept]) -> Option<Ranking<'a>> {
     let is_contender =
         |name: &str| report.cells.iter().any(|c| c.key().policy == name && c.entry.role == Role::Contender);
@@ -81,8 +85,8 @@ pub fn rank<'a>(report: &Report, view: &View<'a>, combination: &[Swept]) -> Opti
     Some(Ranking { leader, others: others.iter().filter_map(behind).collect() })
 }
 
-/// Judges a policy behind the leader. `differences` has one value per seed: the logarithm of its mean latency over the
-/// leader's.
+/// Judges a policy that is not the fastest one. `differences` has one value per seed: ln(its mean latency / the fastest
+/// policy's mean latency).
 fn verdict(differences: &[f64]) -> Verdict {
     let Some(i) = Interval::of(differences) else { return Verdict::Slower };
     let Some(half) = i.half_width else { return Verdict::Slower };
@@ -94,7 +98,7 @@ fn verdict(differences: &[f64]) -> Verdict {
     }
 }
 
-/// The logarithms of a policy's speedups, one per seed; `None` if a seed has no finite speedup.
+/// The logarithms of a policy's speedups, one per seed. `None` if the speedup is missing or not finite in some seed.
 fn logs(view: &View, combination: &[Swept], policy: &str) -> Option<Vec<f64>> {
     let cells = view.cells(policy, |s| s == combination);
     let log_of = |seed: &u64| {

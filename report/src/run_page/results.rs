@@ -1,4 +1,4 @@
-//! The table of results: one row per policy and combination.
+//! The page's table of results: one row per policy and combination of swept values.
 
 use super::say;
 use crate::figures::view::{Scale, View};
@@ -6,11 +6,11 @@ use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
 use crate::{Cell, Report, Swept};
 
-/// The most rows of a table that is not folded away.
+/// A table with more rows than this is folded away.
 const OPEN: usize = 60;
 
-/// A column: its heading and explanation, how it reads a cell, the factor to its unit, its decimals, and whether its
-/// interval is shown.
+/// A column: its heading and explanation, how it reads a number from a cell, the factor to the column's unit, the
+/// number of decimals, the kind of number, and whether its interval is shown.
 struct Column {
     name: &'static str,
     meaning: &'static str,
@@ -74,7 +74,7 @@ const COLUMNS: [Column; 18] = [
     column("rejected", "requests that could never fit, mean over seeds", |c| Some(c.summary.rejected as f64), 1.0, 1),
 ];
 
-/// The section with the table of results, and the meaning of its marks.
+/// The section with the table of results and an explanation of the marks in it.
 pub fn section(report: &Report, view: &View) -> Section {
     let mut section = Section::new("results", "Results");
     let table = table(report, view);
@@ -139,8 +139,9 @@ fn table(report: &Report, view: &View) -> Table {
     Table { caption: String::new(), columns: headings, rows }
 }
 
-/// Appends marks to the values of a row, which the section explains: `!` the baseline is overloaded, `^` the policy
-/// drafts trees, `~` its bound is scaled from another load, `*` its attainment is 90 % by definition.
+/// Appends marks to the values of a row; the section explains them. `!`: the baseline of the speedup is overloaded.
+/// `^`: the policy drafts trees, which the oracle does not bound. `~`: the policy stops drafting for a TPOT bound that
+/// is scaled from another load. `*`: the attainment is 90 % by definition.
 fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     for (value, (name, _)) in values.iter_mut().zip(headings) {
         if name.starts_with("speedup") && cells.iter().any(|c| c.over_overload) {
@@ -159,7 +160,7 @@ fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     }
 }
 
-/// A swept value for a table; it sorts as a number if it is one.
+/// A swept value of a table. It sorts as a number if it is a number, else as a text.
 pub fn swept_value(swept: &Swept) -> Value {
     match swept.number {
         Some(n) => Value::number(n, &swept.value),
@@ -168,7 +169,7 @@ pub fn swept_value(swept: &Swept) -> Value {
 }
 
 fn value(column: &Column, cells: &[&Cell]) -> Value {
-    // No mean if a seed lacks the number: a mean over fewer seeds cannot be compared.
+    // There is no mean if some seed lacks the number, because means over different seeds cannot be compared.
     let each: Option<Vec<f64>> = cells.iter().map(|c| (column.of)(c).filter(|x| x.is_finite())).collect();
     match each.and_then(|v| column.scale.mean(&v)) {
         None => Value::none(),

@@ -4,7 +4,7 @@ use crate::Source;
 use crate::figures::view::Mean;
 use crate::number::fixed;
 
-/// Where the numbers come from, in a sentence.
+/// A sentence that explains the source of the numbers.
 pub fn source(source: Source) -> &'static str {
     match source {
         Source::Simulated => "simulated: predicted on the event clock",
@@ -21,7 +21,7 @@ pub fn source(source: Source) -> &'static str {
     }
 }
 
-/// How the intervals over `seeds` seeds are computed.
+/// A text on how the intervals over `seeds` seeds are computed.
 pub fn interval(seeds: usize) -> String {
     match seeds {
         0 | 1 => "none: one seed".to_owned(),
@@ -31,7 +31,8 @@ pub fn interval(seeds: usize) -> String {
     }
 }
 
-/// A mean in a unit with its interval: `1.31 [1.28, 1.34]`, `9.5 % [8.3, 10.8]`.
+/// A mean as text with its unit and interval: `1.31× [1.28, 1.34]`, `9.5 % [8.3, 10.8]`. Without an interval, the mean
+/// alone.
 pub fn with_interval(mean: &Mean, unit: &str, decimals: usize) -> String {
     let say = |value: f64| fixed(value, decimals);
     match mean.ends {
@@ -45,7 +46,8 @@ pub fn speedup(mean: &Mean) -> String {
     with_interval(mean, "×", 2)
 }
 
-/// Up to four names, else three names and the number of the others: `a, b, c and 2 more`.
+/// The names as text: all of them if there are at most four, else three and the number of the others, as in `a, b, c
+/// and 2 more`.
 pub fn few(names: &[&str]) -> String {
     match names.len() {
         0..=4 => names.join(", "),

@@ -1,4 +1,4 @@
-//! Tests on the page of made-up cells: its sentences, what it leaves out, and its size.
+//! Tests the page of a run with made-up cells: its sentences, what it leaves out, and its size.
 
 use super::*;
 use crate::fixtures::report;
@@ -22,7 +22,8 @@ fn the_headline_names_the_best_with_its_interval_and_the_oracle() {
     assert!(headline.contains(" above that of oracle-goodput") && !headline.starts_with("oracle"), "{headline}");
 }
 
-/// The headline of policies with these mean latencies, seed by seed; plain decoding takes 1.5 s.
+/// The headline of a page with these policies, given as (policy, mean latency in s for each seed). Autoregressive
+/// decoding takes 1.5 s.
 fn headline_of(latencies: &[(&str, [f64; 3])], change: impl Fn(&mut Report)) -> String {
     let mut made = related(report(13, &[], &[], 3, 60));
     made.cells.retain(|c| c.key().policy == "autoregressive" || latencies.iter().any(|l| l.0 == c.key().policy));
@@ -36,8 +37,8 @@ fn headline_of(latencies: &[(&str, [f64; 3])], change: impl Fn(&mut Report)) -> 
     page.split("class=\"headline\">").nth(1).unwrap().split("</p>").next().unwrap().replace("&nbsp;", "\u{a0}")
 }
 
-/// Latencies of eagle2, smartspec-medusa, adaserve-like and specinfer from real runs with three seeds. The last two are
-/// slower by a quarter or more in every seed, but three seeds make their intervals wide.
+/// Measured latencies of eagle2, smartspec-medusa, adaserve-like and specinfer with three seeds. The last two policies
+/// are slower by a quarter or more in every seed. Their intervals are wide, because there are only three seeds.
 #[test]
 fn a_policy_that_loses_in_every_seed_is_no_tie_and_the_second_is_named() {
     let said = headline_of(
@@ -101,8 +102,8 @@ fn a_bound_is_named_for_what_it_bounds() {
     assert!(!said.contains("below"), "{said}");
 }
 
-/// A policy that stops speculating for a TPOT bound drafts less under the bound of another load: its row has a mark,
-/// and the page explains the mark.
+/// A policy that stops drafting for a TPOT bound drafts less if the bound is scaled from another load. The row of the
+/// policy has a mark, and the page explains the mark.
 #[test]
 fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     let mut swept = related(report(8, &[0.5, 1.0], &[], 2, 200));
@@ -119,7 +120,8 @@ fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     ] {
         assert!(page.contains(part), "{part} is missing");
     }
-    // Both policies are marked at the other load, at the speedup and at the regret if there is one.
+    // Two policies stop drafting for the bound. Each gets a mark at its speedup, and at its regret if there is a
+    // regret, so the number of marks is even.
     assert_eq!(page.matches(" ~</td>").count() % 2, 0);
     assert!(page.contains(" ~</td>"), "no row is marked");
 }
@@ -149,7 +151,8 @@ fn a_sweep_says_who_is_never_far_behind() {
     assert!(page.contains(sentence), "{sentence}");
 }
 
-/// Where no policy is close everywhere, the headline says which one to run up to which load, and which one beyond.
+/// If no policy is close to the fastest one at every load, the headline says which policy to run up to which load, and
+/// which policy to run beyond.
 #[test]
 fn a_sweep_says_up_to_where_a_policy_holds() {
     let mut swept = related(report(4, &[1.0, 2.0, 4.0, 8.0], &[], 2, 200));
@@ -237,7 +240,7 @@ fn changes_are_paired_by_seed() {
     let mut pairs = Vec::new();
     for cell in &own.cells {
         let mut other = cell.summary.clone();
-        // Twice the latency, with a little difference between seeds.
+        // The other results have twice the latency, with a small difference between seeds.
         let slower = 2.0 + 0.01 * cell.key().seed as f64;
         other.e2e.as_mut().unwrap().mean *= slower;
         pairs.push(Pair { key: cell.key().clone(), other });
@@ -251,7 +254,7 @@ fn changes_are_paired_by_seed() {
     assert!(page.contains("-50.5 [-51.1, -49.9]") && page.contains("Change in mean end-to-end latency"));
 }
 
-/// Twelve policies at five loads with three seeds: the page stays small enough to send by mail.
+/// Twelve policies at five loads with three seeds: the page is small enough to send by mail.
 #[test]
 fn a_large_comparison_stays_small() {
     let page = html(&related(report(12, &[0.25, 0.5, 1.0, 2.0, 3.0], &[], 3, 3000)), &RunFacts::default());

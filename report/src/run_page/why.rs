@@ -1,4 +1,4 @@
-//! The section that says why each policy is slower or faster than plain decoding.
+//! The page's section that says why each policy is slower or faster than plain (autoregressive) decoding.
 
 use super::results::swept_value;
 use crate::figures::view::View;
@@ -7,8 +7,8 @@ use crate::number::fixed;
 use crate::why::{WORDS, Why};
 use crate::{Report, Role};
 
-/// The section; `None` without a run of plain decoding, or if no run recorded what its requests' time was spent on
-/// (runs on a device do not).
+/// The section. `None` if there is no run of plain decoding, or if the runs did not record the parts of each request's
+/// latency (runs on a device do not).
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     let baseline = report.cells.iter().find(|c| c.entry.role == Role::Baseline)?.key().policy.as_str();
     let swept = view.combinations.first().map_or(&[][..], |c| *c);

@@ -1,4 +1,5 @@
-//! `calibration.parquet`: the draft's confidences and the share of right drafts, one row per bin and cell.
+//! `calibration.parquet`: the draft model's confidences and the number of right drafts, one row per bin of confidence
+//! and cell.
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -8,8 +9,9 @@ use std::path::Path;
 
 /// Writes `calibration.parquet`.
 ///
-/// Columns after the key: `bin` (from confidence 0 up, of equal width), `drafts`, `right`, `confidence_sum` as
-/// [`CalibrationBin`] defines them. A cell whose policy never looks at confidences has no rows.
+/// Columns after the key: `bin` (index of the bin; bins have equal width and start at confidence 0), and `drafts`,
+/// `right`, `confidence_sum` as [`CalibrationBin`] defines them. A cell whose policy never looks at confidences has no
+/// rows.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.

@@ -1,4 +1,4 @@
-//! `capacity.parquet`, one row per policy and seed, and `probes.parquet`, one row per rate that was tried.
+//! Writes `capacity.parquet`, with one row per policy and seed, and `probes.parquet`, with one row per tried rate.
 
 use super::column::{Column, column};
 use super::writer::Table;
@@ -12,17 +12,18 @@ pub struct CapacityRow {
     pub key: Key,
     /// The outcome of the search: "rate", "no rate" or "every rate tried".
     pub verdict: String,
-    /// The capacity, requests a second; `None` if the policy carried no rate, or every rate that was tried.
+    /// The capacity, requests per second; `None` if the server carried no rate, or every tried rate.
     pub req_s: Option<f64>,
     /// The highest rate that was tried, requests a second.
     pub tried_up_to: f64,
-    /// Why the policy does not carry more: "bounds" or "queue"; `None` if that is not known.
+    /// Why the server does not carry higher rates: "bounds" (requests miss their SLO bounds) or "queue" (the queue
+    /// grows). `None` if every tried rate was carried.
     pub limit: Option<String>,
-    /// Output tokens a second and GPU.
+    /// Output tokens per second and GPU at the capacity; `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
-    /// Number of rates above the capacity at which enough requests kept their bounds all the same.
+    /// Number of rates above the capacity that were carried although a lower rate was not carried.
     pub exceptions: u32,
-    /// The bounds, seconds: TTFT, TPOT, E2E.
+    /// The SLO bounds TTFT, TPOT and E2E, seconds; `None` for a bound that is not set.
     pub slo: [Option<f64>; 3],
 }
 
@@ -33,12 +34,12 @@ pub struct ProbeRow {
     pub key: Key,
     /// The tried rate, requests a second.
     pub rate: f64,
-    /// Did enough requests keep their bounds, and did the server keep up?
+    /// Did enough requests keep their SLO bounds, and did the server keep up with the arrivals?
     pub carried: bool,
-    /// The number of counted requests, then how many of them had kept and how many had missed their bounds when the
-    /// verdict was certain.
+    /// (Number of counted requests, number of counted requests that had kept their SLO bounds when the run ended,
+    /// number of counted requests that had missed a bound).
     pub counted: [u32; 3],
-    /// Did the server keep up? `None` if the run was stopped before all counted requests ended.
+    /// Did the server keep up with the arrivals? `None` if the run was stopped before all counted requests ended.
     pub steady: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! A column in the form in which Parquet stores it: the values that exist, and which rows have one.
+//! A column in Parquet's form: a list of the values without the nulls, and for each row whether it has a value.
 
 use crate::Key;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
@@ -8,16 +8,16 @@ use parquet::file::writer::SerializedColumnWriter;
 use parquet::schema::types::{Type, TypePtr};
 use std::sync::Arc;
 
-/// Some rows of a column.
+/// A column, or some rows of it.
 pub(super) struct Column {
     name: String,
     values: Values,
-    /// One entry a row: 1 where the row has a value, 0 where it is null.
+    /// One entry per row: 1 if the row has a value, 0 if it is null.
     present: Vec<i16>,
 }
 
-/// The values of the rows that have one. Parquet stores counts as integers with a sign and the same bits; the schema
-/// says that they have no sign.
+/// The values of the rows that have one. Parquet stores unsigned counts as signed integers with the same bits; the
+/// schema says that they are unsigned.
 pub(super) enum Values {
     Flag(Vec<bool>),
     Small(Vec<i32>),
@@ -26,19 +26,19 @@ pub(super) enum Values {
     Text(Vec<ByteArray>),
 }
 
-/// A type that a column can have.
+/// A type of values that a column can have.
 pub(super) trait Value {
-    /// The type that Parquet stores.
+    /// The type in which Parquet stores a value of this type.
     type Stored;
 
-    /// The value as it is stored; `None` is null.
+    /// The value in the stored type; `None` stands for null.
     fn stored(self) -> Option<Self::Stored>;
 
     /// Wraps stored values as the variant of [`Values`] for this type.
     fn values(values: Vec<Self::Stored>) -> Values;
 }
 
-/// A column from one value a row.
+/// Makes a column from an iterator with one value per row.
 pub(super) fn column<V: Value>(name: &str, rows: impl IntoIterator<Item = V>) -> Column {
     let rows = rows.into_iter();
     let n = rows.size_hint().0;
@@ -50,7 +50,8 @@ pub(super) fn column<V: Value>(name: &str, rows: impl IntoIterator<Item = V>) ->
     Column { name: name.to_owned(), values: V::values(values), present }
 }
 
-/// A text of the cell that each row belongs to. Neighbouring rows of one cell share the text's bytes.
+/// For each row, a text of the row's cell, which `text` reads from the cell's key. Neighbouring rows with one key share
+/// the bytes of the text.
 pub(super) fn texts<'a>(keys: &[&'a Key], text: impl Fn(&'a Key) -> &'a str) -> Vec<ByteArray> {
     let cells = keys.chunk_by(|a, b| std::ptr::eq(*a, *b));
     cells.flat_map(|rows| std::iter::repeat_n(ByteArray::from(text(rows[0])), rows.len())).collect()
@@ -67,12 +68,12 @@ impl Column {
         &self.name
     }
 
-    /// Is it a column of texts?
+    /// Does the column hold texts?
     pub(super) fn is_text(&self) -> bool {
         matches!(self.values, Values::Text(_))
     }
 
-    /// The column in the file's schema. Every column may have nulls, whether it has any or not.
+    /// The column in the file's schema. The schema allows nulls in every column.
     pub(super) fn field(&self) -> Result<TypePtr> {
         let (physical, logical) = match &self.values {
             Values::Flag(_) => (Physical::BOOLEAN, None),
@@ -85,7 +86,7 @@ impl Column {
         field.with_repetition(Repetition::OPTIONAL).with_logical_type(logical).build().map(Arc::new)
     }
 
-    /// Appends the rows of `more`, which is a part of the same column.
+    /// Appends the rows of `more`, which must have the same name and type.
     pub(super) fn append(&mut self, mut more: Column) {
         match (&mut self.values, &mut more.values) {
             (Values::Flag(these), Values::Flag(more)) => these.append(more),
@@ -98,7 +99,7 @@ impl Column {
         self.present.append(&mut more.present);
     }
 
-    /// Removes all rows and keeps the memory for the next ones.
+    /// Removes all rows but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         match &mut self.values {
             Values::Flag(values) => values.clear(),
@@ -110,7 +111,7 @@ impl Column {
         self.present.clear();
     }
 
-    /// Writes all rows and closes the column.
+    /// Writes all rows to `to` and closes the column in the file.
     pub(super) fn write(&self, mut to: SerializedColumnWriter<'_>) -> Result<()> {
         let present = Some(self.present.as_slice());
         match &self.values {

@@ -1,11 +1,11 @@
-//! `fleet.parquet`: the fleets that a search tried, one row per number of replicas.
+//! `fleet.parquet`: the fleets that a search for the fewest replicas tried, one row per number of replicas.
 
 use super::column::{Column, column};
 use super::writer::Table;
 use crate::{Key, ReportError};
 use std::path::Path;
 
-/// The results of a fleet with one number of replicas, which a search tried.
+/// The results of one tried number of replicas, for one policy with one seed.
 #[derive(Clone, Debug)]
 pub struct FleetProbeRow {
     /// Policy, swept values and seed.
@@ -18,11 +18,12 @@ pub struct FleetProbeRow {
     pub gpus: u32,
     /// Price of the fleet for an hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
-    /// Did enough requests keep their bounds, and did the fleet keep up?
+    /// Did enough requests keep their SLO bounds, and did the fleet keep up with the arrivals?
     pub carried: bool,
-    /// Numbers of requests: counted ones, those that kept their bounds, and those that missed one.
+    /// (Number of counted requests, number of counted requests that had kept their SLO bounds when the run ended,
+    /// number of counted requests that had missed a bound).
     pub counted: [u32; 3],
-    /// Did the fleet keep up? `None` if the run was stopped early.
+    /// Did the fleet keep up with the arrivals? `None` if the run was stopped early.
     pub steady: Option<bool>,
     /// P99 of TTFT, TPOT and E2E, seconds; `None` if the run was stopped early.
     pub p99_s: [Option<f64>; 3],

@@ -1,4 +1,4 @@
-//! A Parquet table being read: columns by name and type, and the cell that each row belongs to.
+//! Reads a Parquet table: columns by name and type, and the cell to which each row belongs.
 
 use crate::{Entry, Key, ReportError, Swept};
 use parquet::basic::Type as Physical;
@@ -11,10 +11,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A table of a results folder that is open for reading. Each method reads its column from the file.
+/// A table of a results folder that is open for reading. The methods read columns from the file when they are called.
 pub(super) struct Frame {
     file: SerializedFileReader<File>,
-    /// The rows that columns are read for.
+    /// The range of rows that the methods read.
     rows: Range<usize>,
     path: PathBuf,
 }
@@ -29,8 +29,8 @@ impl Frame {
         Ok(Frame { file, rows: 0..rows, path: path.to_path_buf() })
     }
 
-    /// Opens a file to read the rows of one cell; none if the cell is not there. Rows of a cell lie together: the keys
-    /// of all rows are read here, and columns are then read for this cell's rows only.
+    /// Opens a file to read only the rows of the cell `key`, which follow each other in the file. Reads the key columns
+    /// of the whole file to find them. If the cell has no row, there are no rows to read.
     pub(super) fn open_cell(path: &Path, key: &Key) -> Result<Frame, ReportError> {
         let mut frame = Frame::open(path)?;
         let keys = frame.key_columns(key.sweep.iter().map(|s| s.path.as_str()))?;
@@ -45,12 +45,12 @@ impl Frame {
         self.names().any(|column| column == name)
     }
 
-    /// Number of rows that columns are read for.
+    /// Number of rows that the methods read.
     pub(super) fn height(&self) -> usize {
         self.rows.len()
     }
 
-    /// A column of real numbers; `None` is null.
+    /// A column of real numbers; null reads as `None`.
     pub(super) fn reals(&self, name: &str) -> Result<Vec<Option<f64>>, ReportError> {
         self.column::<DoubleType>(name)
     }
@@ -77,7 +77,7 @@ impl Frame {
         Ok(self.column::<ByteArrayType>(name)?.into_iter().map(text).collect())
     }
 
-    /// For each row the index of its entry; `None` for rows of other cells. Rows of a cell lie together.
+    /// For each row the index in `entries` of the row's cell; `None` for rows of other cells.
     pub(super) fn rows_of(&self, entries: &[Entry]) -> Result<Vec<Option<usize>>, ReportError> {
         let paths = entries.first().into_iter().flat_map(|first| first.key.sweep.iter().map(|s| s.path.as_str()));
         let keys = self.key_columns(paths)?;
@@ -91,14 +91,14 @@ impl Frame {
         Ok((0..self.height()).map(find).collect())
     }
 
-    /// The key of each row.
+    /// The cell's key for each row. The swept settings are read from the names of the columns.
     pub(super) fn keys(&self) -> Result<Vec<Key>, ReportError> {
         let paths: Vec<&str> = self.names().filter_map(|name| name.strip_prefix("sweep.")).collect();
         let keys = self.key_columns(paths.iter().copied())?;
         Ok((0..self.height()).map(|row| keys.key(row, &paths)).collect())
     }
 
-    /// The key columns; `paths` are the paths of the swept settings.
+    /// Reads the key columns. `paths` are the paths of the swept settings.
     fn key_columns<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Result<KeyColumns, ReportError> {
         Ok(KeyColumns {
             policy: self.texts("policy")?,
@@ -129,12 +129,12 @@ impl Frame {
         self.names().position(|column| column == name).ok_or_else(missing)
     }
 
-    /// The type as which Parquet stores the column called `name`.
+    /// Parquet's type of the column called `name`.
     fn physical(&self, name: &str) -> Result<Physical, ReportError> {
         Ok(self.file.metadata().file_metadata().schema_descr().column(self.find(name)?).physical_type())
     }
 
-    /// The values of a column, one a row.
+    /// The values of a column, one per row; a null is `None`. It is an error if the file has another type than `T`.
     fn column<T: DataType>(&self, name: &str) -> Result<Vec<Option<T::T>>, ReportError> {
         let at = self.find(name)?;
         let column = self.file.metadata().file_metadata().schema_descr().column(at);
@@ -162,14 +162,15 @@ impl Frame {
     }
 }
 
-/// Reads `n` rows of a column, from row `first` of its group on, and appends them to `to`; a null is `None`.
+/// Reads `n` rows of one column from a row group, beginning at row `first` of the group, and appends them to `to`. A
+/// null is `None`.
 fn read_rows<T: DataType>(column: ColumnReader, first: usize, n: usize, to: &mut Vec<Option<T::T>>) -> Decoded<()> {
     let mut column: ColumnReaderImpl<T> = get_typed_column_reader(column);
     column.skip_records(first)?;
     let (mut values, mut present) = (Vec::with_capacity(n), Vec::with_capacity(n));
     column.read_records(n, Some(&mut present), None, &mut values)?;
     if present.is_empty() {
-        // A column that may not have nulls stores no list of the rows with a value: every row has one.
+        // If the schema does not allow nulls in a column, `present` stays empty, and every row has a value.
         to.extend(values.into_iter().map(Some));
     } else {
         let mut values = values.into_iter();
@@ -178,7 +179,7 @@ fn read_rows<T: DataType>(column: ColumnReader, first: usize, n: usize, to: &mut
     Ok(())
 }
 
-/// The columns that say which cell a row belongs to.
+/// The columns that identify the cell of each row.
 struct KeyColumns {
     policy: Vec<String>,
     sweep: Vec<SweepColumn>,
@@ -198,7 +199,7 @@ impl KeyColumns {
     }
 }
 
-/// The values of a swept setting.
+/// The values of a swept setting, one per row.
 enum SweepColumn {
     Numbers(Vec<Option<f64>>),
     Texts(Vec<String>),

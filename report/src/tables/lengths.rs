@@ -1,4 +1,5 @@
-//! `lengths.parquet`: which draft lengths were chosen at which batch size, one row per bucket and cell.
+//! `lengths.parquet`: which draft lengths were used at which batch sizes. One row per draft length, bucket of batch
+//! sizes and cell, apart for steps with and without prompts.
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -8,9 +9,9 @@ use std::path::Path;
 
 /// Writes `lengths.parquet`.
 ///
-/// Columns after the key: `batch_size`, `batch_size_to` (least and greatest of the bucket), `draft_len` (mean of the
-/// steps, rounded), `prefilling`, and the sums `steps`, `request_steps`, `busy_ps`, `drafted`, `accepted`, `emitted`
-/// as [`LengthRow`] defines them.
+/// Columns after the key: `batch_size`, `batch_size_to` (least and greatest batch size of the bucket), `draft_len`
+/// (mean draft length of a step, rounded), `prefilling` (did the steps compute prompts?), and the sums `steps`,
+/// `request_steps`, `busy_ps`, `drafted`, `accepted`, `emitted` as [`LengthRow`] defines them.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.

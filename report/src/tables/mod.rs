@@ -1,7 +1,9 @@
-//! Results as Parquet: stable column order and types, zstd, no time of writing, so the same cells give the same bytes.
+//! Writes results as Parquet tables. The order and types of columns are fixed, and no file has a time of writing, so
+//! the same cells give the same bytes. The files are compressed with zstd.
 //!
-//! Every table starts with the same key columns: `policy`, one `sweep.<path>` a swept setting (numbers when all its
-//! values are numbers, text otherwise) and `seed`. What does not exist (the TTFT of a rejected request) is null.
+//! Every table starts with the same key columns: `policy`, one column `sweep.<path>` for each swept setting (numbers if
+//! all its values are numbers, else texts) and `seed`. A value that does not exist, such as the TTFT of a rejected
+//! request, is null.
 
 mod calibration;
 mod capacity;

@@ -1,4 +1,4 @@
-//! `positions.parquet`: how often each draft position was tried and accepted, one row per position and cell.
+//! `positions.parquet`: how often a draft was made and accepted at each draft position, one row per position and cell.
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// Writes `positions.parquet`.
 ///
-/// Columns after the key: `position` (0-based) and `attempts`, `reached`, `accepted` as [`PositionCounts`] defines
-/// them. A cell that never drafted has no rows.
+/// Columns after the key: `position` (from 0), and `attempts`, `reached`, `accepted` as [`PositionCounts`] defines
+/// them. A cell without drafts has no rows.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.

@@ -1,4 +1,4 @@
-//! Reads the tables back into cells, so that a report can be made from a results folder alone.
+//! Reads the tables of a results folder back into cells, so that a report can be made without the runs.
 
 use super::frame::Frame;
 use super::summary::{OVERLOAD, lived_column};
@@ -9,8 +9,8 @@ use foretoken_sim::metrics::{
 use foretoken_sim::{Summary, Time};
 use std::path::Path;
 
-/// Reads the cells of a results folder back. `entries` are the cells that may be there; those without a row in
-/// `summary.parquet` are left out.
+/// Reads the cells of a results folder. `entries` are the cells to look for. Leaves out entries that have no row in
+/// `summary.parquet`.
 ///
 /// # Errors
 /// When a table or a column is missing, or a file cannot be read.
@@ -33,7 +33,7 @@ pub fn read_cells(folder: &Path, entries: &[Entry]) -> Result<Vec<Cell>, ReportE
     Ok(cells.into_iter().flatten().collect())
 }
 
-/// Calls `add` with each row and the cell that the row belongs to.
+/// Calls `add(cell, row)` for each row of `frame` whose cell is in `cells`.
 fn for_each(
     frame: &Frame,
     entries: &[Entry],
@@ -63,7 +63,7 @@ fn fill_latencies(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) 
     let (ttft, tpot, e2e) = (frame.reals("ttft_s")?, frame.reals("tpot_s")?, frame.reals("e2e_s")?);
     let mut samples = vec![[const { Vec::new() }; 3]; entries.len()];
     for (row, at) in frame.rows_of(entries)?.into_iter().enumerate() {
-        // Only finished requests count, as in the summaries.
+        // Only finished requests count, as in summaries: only they have an E2E.
         let (Some(at), Some(e2e)) = (at, e2e[row]) else { continue };
         samples[at][0].extend(ttft[row]);
         samples[at][1].extend(tpot[row]);
@@ -132,7 +132,8 @@ fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]
     })
 }
 
-/// The overload of each row; `None` for a run that kept up, and for results of earlier versions without overloads.
+/// The overload of each row's run. `None` if the run kept up with its arrivals. Earlier versions did not write
+/// overloads; then all are `None`.
 fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     let there = OVERLOAD.iter().all(|name| frame.has(name));
     let columns: Vec<Vec<Option<f64>>> = match there {
@@ -147,7 +148,8 @@ fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     Ok((0..frame.height()).map(overload).collect())
 }
 
-/// The parts of the mean end-to-end latency of each row; `None` for runs on a device and for earlier versions.
+/// The parts of the mean end-to-end latency for each row. `None` for runs on a device, and for results of earlier
+/// versions, which did not write them.
 fn read_lived(frame: &Frame) -> Result<Vec<Option<Lived>>, ReportError> {
     let names = PARTS.map(|(part, _)| lived_column(part));
     if !names.iter().all(|name| frame.has(name)) {
@@ -170,7 +172,7 @@ fn read_lived(frame: &Frame) -> Result<Vec<Option<Lived>>, ReportError> {
     Ok((0..frame.height()).map(lived).collect())
 }
 
-/// The summaries, one per row, without positions.
+/// The summary of each row, without the counts by draft position.
 fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
     let quantiles = |metric: &str| -> Result<Vec<Option<Quantiles>>, ReportError> {
         let part = |name: &str| frame.reals(&format!("{metric}_{name}_s"));

@@ -8,21 +8,22 @@ use parquet::data_type::ByteArray;
 use std::ops::Range;
 use std::path::Path;
 
-/// Writes `requests.parquet` cell by cell; only the cell at hand is in memory.
+/// Writes `requests.parquet` cell by cell, so that only one cell is in memory at a time.
 ///
 /// Columns after the key: `request` (index in order of arrival), `arrival_s`, `first_scheduled_s`, `first_token_s`,
-/// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (spans), `emitted`, `drafted`,
-/// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`; with a fleet also
-/// `replica`, the index of the request's replica. An instant that never came, and a span that has no end, is null.
-/// Only finished requests have `tpot_s` and `e2e_s`.
+/// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (durations), `emitted`, `drafted`,
+/// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. If a cell has a
+/// fleet, also `replica`, the index of the replica that served the request. An instant that did not come, and a
+/// duration that did not end, is null. Only finished requests have `tpot_s` and `e2e_s`.
 pub struct RequestsWriter {
     table: Table,
-    /// Is there a column of replicas?
+    /// Does the table have the column `replica`?
     fleet: bool,
 }
 
 impl RequestsWriter {
-    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: does any cell have replicas?
+    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: does the table have the column
+    /// `replica`?
     ///
     /// # Errors
     /// When the file cannot be created, or the keys differ in their swept paths.
@@ -35,7 +36,7 @@ impl RequestsWriter {
         Ok(RequestsWriter { table, fleet })
     }
 
-    /// Adds the requests of a cell. `routed` is the replica of each; empty without a fleet.
+    /// Adds the requests of a cell. `routed` has the index of each request's replica; empty for a cell without a fleet.
     ///
     /// # Errors
     /// When they cannot be written (disk full).
@@ -47,7 +48,7 @@ impl RequestsWriter {
         })
     }
 
-    /// Completes the file. A writer that is dropped without this call leaves no file.
+    /// Completes the file. If the writer is dropped without this call, no file is left.
     ///
     /// # Errors
     /// When the last bytes cannot be written (disk full).

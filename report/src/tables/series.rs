@@ -1,4 +1,4 @@
-//! `series.parquet`: load and draft length over time, one row per bin and cell.
+//! `series.parquet`: batch size and tokens over time, one row per bin of time and cell.
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -8,9 +8,9 @@ use std::path::Path;
 
 /// Writes `series.parquet`.
 ///
-/// Columns after the key: `start_s`, `width_s` (of the bin), `busy_ps` (time inside steps), `batch_size` (mean over
-/// that time; null when idle), `request_steps`, `drafted`, `accepted`, `emitted`: sums over the steps that ended in
-/// the bin. Bins without a step are left out, but for the last.
+/// Columns after the key: `start_s`, `width_s` (start and width of the bin), `busy_ps` (time inside steps, ps),
+/// `batch_size` (mean over `busy_ps`; null if no step ran), and the sums `request_steps`, `drafted`, `accepted`,
+/// `emitted` over the steps that ended in the bin. Empty bins are left out, except the last bin of a cell.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.

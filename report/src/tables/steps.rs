@@ -1,4 +1,4 @@
-//! `steps.parquet`: one row per step and cell, for experiments that ask for it.
+//! `steps.parquet`: one row per step and cell; only for experiments that set `output.steps`.
 
 use super::column::{Column, column};
 use super::writer::{ROWS, Table};
@@ -6,7 +6,7 @@ use crate::{Key, ReportError};
 use foretoken_sim::{StepRecord, Time};
 use std::path::Path;
 
-/// Writes `steps.parquet` cell by cell; only the cell at hand is in memory.
+/// Writes `steps.parquet` cell by cell, so that only one cell is in memory at a time.
 ///
 /// Columns after the key: `step`, `start_s`, `end_s`, `draft_time_s`, `verify_time_s`, `batch_size`, `chunks`,
 /// `chunk_tokens`, `context_tokens`, `waiting`, `draft_passes`, `drafted`, `verified`, `accepted`, `emitted`,
@@ -30,7 +30,7 @@ impl StepsWriter {
         steps.chunks(ROWS).try_for_each(|rows| self.0.write(&vec![key; rows.len()], columns(rows)))
     }
 
-    /// Completes the file. A writer that is dropped without this call leaves no file.
+    /// Completes the file. If the writer is dropped without this call, no file is left.
     ///
     /// # Errors
     /// When the last bytes cannot be written (disk full).

@@ -1,4 +1,4 @@
-//! `summary.parquet`: one row per cell, every number of its [`Summary`].
+//! `summary.parquet`: one row per cell with all numbers of the cell's [`Summary`].
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -9,11 +9,11 @@ use std::path::Path;
 
 /// Writes `summary.parquet`.
 ///
-/// Columns after the key: `implied`, `speedup`, then the fields of [`Summary`] under their own names, with
-/// `<metric>_{mean,p50,p90,p99}_s` for queue, ttft, tpot, itl and e2e, `slo_{ttft,tpot,e2e}_s` for the bounds, and of
-/// runs that fell behind their arrivals `overload_{offered,completed}_req_s` and
-/// `overload_waiting_{half,three_quarters,end}`. `lived_<part>_s` are the parts of the mean E2E. A number that a run
-/// does not have is null. Positions are in `positions.parquet`.
+/// Columns after the key: `implied`, `speedup`, then the fields of [`Summary`] under their own names. Latencies (queue,
+/// ttft, tpot, itl, e2e) have columns `<metric>_{mean,p50,p90,p99}_s`; SLO bounds have `slo_{ttft,tpot,e2e}_s`.
+/// Overloaded runs have `overload_{offered,completed}_req_s` and `overload_waiting_{half,three_quarters,end}`.
+/// `lived_<part>_s` are the parts of the mean E2E. A number that a run does not have is null. Counts by draft position
+/// are in `positions.parquet`.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.
@@ -27,7 +27,8 @@ pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     table.finish()
 }
 
-/// The first number of a summary that is neither absent nor finite, with its column.
+/// The first number of a summary that is infinite or not a number, as (its column, the number). `None` if there is
+/// none.
 pub fn not_finite(summary: &Summary) -> Option<(String, f64)> {
     let broken = |number: Number| match number {
         Number::Real(x) => x.filter(|x| !x.is_finite()),
@@ -36,7 +37,7 @@ pub fn not_finite(summary: &Summary) -> Option<(String, f64)> {
     numbers(summary).into_iter().find_map(|(name, number)| Some((name, broken(number)?)))
 }
 
-/// The columns of an overload, null for runs that kept up with their arrivals.
+/// The columns of an overload. They are null for runs that kept up with their arrivals.
 pub(super) const OVERLOAD: [&str; 5] = [
     "overload_offered_req_s",
     "overload_completed_req_s",
@@ -45,12 +46,12 @@ pub(super) const OVERLOAD: [&str; 5] = [
     "overload_waiting_end",
 ];
 
-/// The name of the column of a part of the mean E2E.
+/// The name of the column for a part of the mean E2E.
 pub(super) fn lived_column(part: &str) -> String {
     format!("lived_{part}_s")
 }
 
-/// A number of a summary; a real is `None` where the summary has none.
+/// A number of a summary. A real number is `None` if the summary does not have it.
 enum Number {
     Count(u64),
     Real(Option<f64>),
@@ -62,8 +63,8 @@ impl Number {
     }
 }
 
-/// Every number with its column, in the order of the columns. The pattern lists every field, so that a number added to
-/// [`Summary`] cannot be forgotten here.
+/// Every number with the name of its column, in the order of the columns. The pattern lists every field, so that the
+/// compiler reports a new field of [`Summary`] that is missing here.
 fn numbers(summary: &Summary) -> Vec<(String, Number)> {
     let Summary {
         requests,
@@ -157,7 +158,7 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
     all
 }
 
-/// The columns after the key's. `names` says which are counts.
+/// The columns after the key columns. `names` are (name of the column, is the number a count?).
 fn columns(names: &[(String, bool)], cells: &[Cell]) -> Vec<Column> {
     let rows: Vec<_> = cells.iter().map(|c| numbers(&c.summary)).collect();
     let mut columns = vec![

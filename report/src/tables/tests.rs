@@ -1,4 +1,4 @@
-//! The tables read back: types, values against the records they came from, nulls, bytes, failures.
+//! Writes tables and reads them back: types, values against the records, nulls, bytes, and failures.
 
 use crate::fixtures::{records, report};
 use crate::*;
@@ -65,9 +65,10 @@ fn summary_has_every_number_of_every_cell() {
         assert_eq!(attainment[i], c.summary.slo_attainment);
         assert_eq!((tpot_bound[i], ttft_bound[i]), (Some(0.028), None));
     }
-    // Names must say which unit: everything in seconds, and nothing else, ends in `_s` (or a rate's `tok_s`, `req_s`).
+    // A column's name says its unit: the names of all times in seconds end in `_s`, and no others do, except rates
+    // (`tok_s`, `req_s`).
     let seconds = names(&frame).into_iter().filter(|n| n.ends_with("_s")).count();
-    // Two columns are rates of an overload (`req_s`), eight are parts of the mean E2E.
+    // Of these columns, two are rates of an overload (`req_s`), and eight are parts of the mean E2E.
     assert_eq!(seconds, 2 + 5 * 4 + 4 + 3 + 2 + 8);
 }
 
@@ -123,7 +124,8 @@ fn a_huge_cell_is_cut_into_row_groups_and_small_ones_share_one() {
     let n = super::writer::ROWS + 1;
     write_requests(&path, &keys, &[RequestRecords::new(n), RequestRecords::new(0), RequestRecords::new(1)]).unwrap();
     let mut reader = ParquetReader::new(std::fs::File::open(&path).unwrap());
-    // The first group has all rows of the huge cell but the last; the second has this one and the small cell's.
+    // The first row group has all rows of the huge cell except the last. The second group has this last row and the row
+    // of the small cell.
     assert_eq!(reader.get_metadata().unwrap().row_groups.len(), 2);
     let frame = read(&path);
     assert_eq!(frame.height(), n + 1);
@@ -186,7 +188,7 @@ fn cells_that_sweep_something_else_are_refused() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Earlier versions wrote results with polars, which uses dictionaries and another order of pages.
+/// Earlier versions wrote tables with polars, which uses dictionaries and another order of pages.
 #[test]
 fn a_table_that_polars_wrote_is_read_like_ours() {
     let dir = tempfile::tempdir().unwrap();
@@ -212,7 +214,8 @@ fn a_table_that_polars_wrote_is_read_like_ours() {
     assert_eq!(read_requests(dir.path(), keys[5]).unwrap(), all[5]);
 }
 
-/// `/dev/full` takes no byte: the staged name points there, so the writer fails as it does on a full disk.
+/// The path of the partial file is a link to `/dev/full`, which accepts no bytes. So the writer fails as on a full
+/// disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_named_and_leaves_nothing() {

@@ -1,11 +1,11 @@
-//! Reads the steps and the requests of one cell back from a results folder, to draw a timeline.
+//! Reads the steps and the requests of one cell from a results folder, to draw a timeline.
 
 use super::frame::Frame;
 use crate::{Key, ReportError};
 use foretoken_sim::{Outcome, RequestRecords, StepRecord, Time};
 use std::path::Path;
 
-/// The cells of a results folder, in its order; `summary.parquet` has a row for each.
+/// The keys of the cells of a results folder, in the order of the rows of `summary.parquet`.
 ///
 /// # Errors
 /// When the file is missing or is no table of results.
@@ -13,7 +13,7 @@ pub fn read_keys(folder: &Path) -> Result<Vec<Key>, ReportError> {
     Frame::open(&folder.join("summary.parquet"))?.keys()
 }
 
-/// The steps of a cell, in order.
+/// The records of a cell's steps, in order; empty if the cell has no rows.
 ///
 /// # Errors
 /// When `steps.parquet` is missing, or lacks a column.
@@ -49,7 +49,7 @@ pub fn read_steps(folder: &Path, key: &Key) -> Result<Vec<StepRecord>, ReportErr
     Ok((0..step.len()).map(record).collect())
 }
 
-/// The requests of a cell, in order of arrival. Instants that never came are [`Time::MAX`].
+/// The records of a cell's requests, in order of arrival. An instant that did not come is [`Time::MAX`].
 ///
 /// # Errors
 /// When `requests.parquet` is missing, or lacks a column.
@@ -76,7 +76,7 @@ pub fn read_requests(folder: &Path, key: &Key) -> Result<RequestRecords, ReportE
     })
 }
 
-/// The peak share of the KV blocks in use, of each cell in the order of [`read_keys`].
+/// For each cell, in the order of [`read_keys`], the largest share (0 to 1) of the KV blocks in use.
 ///
 /// # Errors
 /// As [`read_keys`].
@@ -85,7 +85,7 @@ pub fn read_kv_peaks(folder: &Path) -> Result<Vec<f64>, ReportError> {
     Ok(peaks.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// Seconds as times; a null is an instant that never came.
+/// A column of seconds as times. A null is an instant that did not come: [`Time::MAX`].
 fn instants(table: &Frame, name: &str) -> Result<Vec<Time>, ReportError> {
     Ok(table.reals(name)?.into_iter().map(|s| s.map_or(Time::MAX, Time::from_s)).collect())
 }

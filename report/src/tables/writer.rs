@@ -1,4 +1,5 @@
-//! The Parquet file behind every table: key columns, row groups in the order of writing, staged until finished.
+//! The writer of a Parquet file: key columns first, row groups in the order of writing. The file gets its final name
+//! when it is complete.
 
 use super::column::{Column, column, texts};
 use crate::{Key, ReportError, Staged};
@@ -10,27 +11,28 @@ use parquet::schema::types::{ColumnPath, Type};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Most rows of a row group. It bounds the memory for a cell with millions of requests.
+/// The most rows of a row group. The limit bounds the memory for a cell with millions of requests.
 pub(super) const ROWS: usize = 1 << 18;
 
-/// Least rows of a row group, except the last: a group takes some 80 kB of memory while its file is written, and a
-/// sweep may have 100,000 cells of a few rows.
+/// A row group has at least this many rows, except the last one. Each group takes some 80 kB of memory until the file
+/// is complete, and a sweep may have 100,000 cells of a few rows each.
 const GROUP: usize = 1 << 16;
 
-/// Number of cells whose rows are built at a time. A cell has some thousand rows at most.
+/// Number of cells whose rows are built at a time, for tables in which a cell has at most some thousand rows.
 pub(super) const CELLS: usize = 128;
 
-/// Compression level: zstd's own default.
+/// zstd's own default level.
 const ZSTD_LEVEL: i32 = 3;
 
-/// The key columns (policy, swept settings, seed), which every table of a results folder has.
+/// The key columns (policy, swept settings, seed), with which every table starts.
 pub(super) struct KeyColumns {
-    /// For each swept setting its path, and whether all its values are numbers.
+    /// For each swept setting: (its path, are all its values numbers?).
     paths: Vec<(String, bool)>,
 }
 
 impl KeyColumns {
-    /// The columns that fit all keys; the first key names the paths.
+    /// The key columns for cells with these keys. The first key gives the paths; it is an error if another key has
+    /// other paths.
     pub(super) fn of<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Result<KeyColumns, ReportError> {
         let mut paths: Option<Vec<(String, bool)>> = None;
         for key in keys {
@@ -49,7 +51,7 @@ impl KeyColumns {
         Err(ReportError::SweepMismatch { cell: key.to_string(), expected })
     }
 
-    /// The key columns of rows that belong to `keys`, one key per row.
+    /// The key columns for some rows. `keys` has the key of each row's cell.
     pub(super) fn columns(&self, keys: &[&Key]) -> Result<Vec<Column>, ReportError> {
         keys.iter().try_for_each(|key| Self::check(&self.paths, key))?;
         let mut columns = vec![column("policy", texts(keys, |k| &k.policy))];
@@ -71,13 +73,13 @@ pub(super) struct Table {
     keys: KeyColumns,
     path: PathBuf,
     writer: SerializedFileWriter<Staged>,
-    /// All columns, with the rows that are not in a row group yet.
+    /// All columns, with the rows that are not written to a row group yet.
     pending: Vec<Column>,
 }
 
 impl Table {
-    /// Starts `path`, which will hold rows of `keys`. `columns` gives names and types of the columns after the key
-    /// columns; it has no rows.
+    /// Starts the file at `path`, for rows of cells with the keys `keys`. `columns` are the columns after the key
+    /// columns; they give names and types and have no rows.
     pub(super) fn create<'a>(
         path: &Path,
         keys: impl IntoIterator<Item = &'a Key>,
@@ -93,7 +95,7 @@ impl Table {
         }
     }
 
-    /// Adds rows: one key and one entry of each column a row.
+    /// Adds rows. `keys` has the key of each row's cell; each column of `columns` has one entry per row.
     pub(super) fn write(&mut self, keys: &[&Key], columns: Vec<Column>) -> Result<(), ReportError> {
         if self.rows() + keys.len() > ROWS {
             self.write_group()?;
@@ -104,7 +106,7 @@ impl Table {
         if self.rows() >= GROUP { self.write_group() } else { Ok(()) }
     }
 
-    /// Number of rows that are not in a row group yet.
+    /// Number of rows that are not written to a row group yet.
     fn rows(&self) -> usize {
         self.pending.iter().map(Column::rows).max().unwrap_or(0)
     }
@@ -119,7 +121,7 @@ impl Table {
         Ok(())
     }
 
-    /// Completes the file and gives it its name.
+    /// Writes the remaining rows, completes the file and gives it its final name.
     pub(super) fn finish(mut self) -> Result<(), ReportError> {
         self.write_group()?;
         self.writer.finish().map_err(|cause| refused(&self.path, cause))?;
@@ -127,11 +129,11 @@ impl Table {
     }
 }
 
-/// The writer of a file with these columns.
+/// Makes the Parquet writer of a file with the schema of these columns.
 fn start(file: Staged, columns: &[Column]) -> Encoded<SerializedFileWriter<Staged>> {
     let fields = columns.iter().map(Column::field).collect::<Encoded<_>>()?;
     let schema = Type::group_type_builder("results").with_fields(fields).build()?;
-    // Texts repeat, so they get a dictionary. Numbers are written as they are and compressed by zstd.
+    // Texts repeat, so their columns get a dictionary. Numbers get none and are only compressed.
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_dictionary_enabled(false)
@@ -153,7 +155,8 @@ fn write_group(writer: &mut SerializedFileWriter<Staged>, columns: &[Column]) ->
     group.close().map(drop)
 }
 
-/// The operating system's error if there was one, else the error of the Parquet writer.
+/// Converts an error of the Parquet writer: to the operating system's error if there was one, else to an error of the
+/// encoder.
 fn refused(path: &Path, cause: ParquetError) -> ReportError {
     let path = path.to_path_buf();
     match cause {

@@ -1,15 +1,15 @@
-//! Fills in the policies of an arena scenario that names none: the reference oracles, every fixed draft length, and
-//! every other policy that a server can run.
+//! Fills in the policies of an arena scenario that names no policies: the reference oracles, every fixed draft length,
+//! and every other policy that a server can run.
 
 use foretoken_policies::PolicySpec;
 use foretoken_sim::EngineConfig;
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The oracles that may be the reference of a scenario, as an experiment names them. The reference is the oracle with
-/// the least mean E2E in the scenario. There are several, because the first one maximises the goodput of each step
-/// alone, which does not give the least E2E where prefill takes much of the time. Those with a `price` maximise
-/// tokens − price × seconds of each step. A new oracle is added here, and nowhere else.
+/// The oracles that may be the reference of a scenario, written as in an experiment. The reference is the oracle with
+/// the least mean E2E in the scenario. The first oracle maximises the goodput of each step alone, which does not give
+/// the least E2E where prefill takes much of the time. The oracles with a `price` maximise tokens − price × seconds of
+/// each step. A new oracle is added here and nowhere else.
 pub const REFERENCES: [&str; 9] = [
     "{ oracle-goodput = {} }",
     "{ oracle-goodput = { price = { decode = 1.0 } } }",
@@ -22,7 +22,7 @@ pub const REFERENCES: [&str; 9] = [
     "{ oracle-goodput = { price = { system = 3.0 } } }",
 ];
 
-/// Reads a policy that is written as in an experiment; `None` if there is no such policy.
+/// Reads a policy that is written as in an experiment; `None` if `text` is not a policy.
 pub(super) fn read(text: &str) -> Option<PolicySpec> {
     toml::from_str::<Listed>(&format!("policy = {text}")).ok().map(|listed| listed.policy)
 }
@@ -32,7 +32,7 @@ struct Listed {
     policy: PolicySpec,
 }
 
-/// Fills in the policies of a document with an `[arena]` table. Does nothing if the document names its policies.
+/// Fills in the policies of a document that has an `[arena]` table and no `policies`. Does nothing to other documents.
 ///
 /// # Errors
 /// A policy cannot be written as TOML.
@@ -47,9 +47,9 @@ pub fn fill(document: &mut Document) -> Result<()> {
     document.replace(&Path::of("policies"), "the policies of the arena", &format!("[{}]", policies.join(", ")))
 }
 
-/// The policies of [`REFERENCES`], the fixed lengths from 1 to `longest`, and every other policy that sees no hidden
-/// truth and asks for at most `longest` drafts, as TOML. The clairvoyant policy, which takes the best fixed length in
-/// hindsight, is left out, because every fixed length is returned as a policy of its own.
+/// As TOML: the policies of [`REFERENCES`], the fixed lengths from 1 to `longest`, and every other policy that sees no
+/// hidden truth and asks for at most `longest` drafts. Leaves out the clairvoyant policy, which takes the best fixed
+/// length in hindsight, because every fixed length is a policy of the list.
 fn default_policies(longest: u32) -> Result<Vec<String>> {
     let fixed = (1..=longest).map(|k| format!("{{ fixed = {{ k = {k} }} }}"));
     let others = PolicySpec::all().into_iter().filter(|policy| {

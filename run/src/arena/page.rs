@@ -1,5 +1,6 @@
-//! The arena as an HTML page: a figure of every policy's loss in every scenario, the table of policies by rank (with
-//! the scenarios in which each is slower than the best fixed draft length), and the table of scenarios.
+//! The arena as an HTML page: a figure of every policy's loss in every scenario, the table of policies by rank, and the
+//! table of scenarios. The table of policies names the scenarios in which a policy is certainly slower than the best
+//! fixed draft length.
 
 use super::render::{heading, legend, losses, name, short};
 use super::scenario::Part;
@@ -32,7 +33,8 @@ pub fn page(s: &Standings) -> Page {
     }
 }
 
-/// A sentence with the first and the second ranked policy and their scores; or that no two are ranked.
+/// A sentence that names the policies with the first and the second rank, and their scores. If fewer than two policies
+/// have a rank, the sentence says so.
 fn headline(s: &Standings) -> String {
     let ranked: Vec<&Standing> = s.rows.iter().filter(|row| row.rank.is_some()).collect();
     match ranked.as_slice() {
@@ -48,7 +50,7 @@ fn headline(s: &Standings) -> String {
 }
 
 fn map(s: &Standings) -> ArenaMap {
-    // Columns of tuning scenarios come before (to the left of) columns of held-out scenarios.
+    // The tuning scenarios get the first columns, the held-out scenarios the last.
     let mut order: Vec<usize> = (0..s.scenarios.len()).collect();
     order.sort_by_key(|&i| s.scenarios[i].set);
     let column = |i: &usize| {

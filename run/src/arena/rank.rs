@@ -1,21 +1,21 @@
-//! Ranks of policies with bootstrap intervals. Policies are ranked by their score: the mean over scenarios of the
-//! loss, capped in each scenario. For the interval, scenarios are drawn with replacement, and seeds within each drawn
-//! scenario. All policies get the same drawn seeds, because runs are paired by seed. The interval holds the middle 95 %
-//! of the ranks.
+//! Ranks policies by their score: the mean over scenarios of the loss, which is capped in each scenario. Each rank has
+//! a bootstrap interval. For it, scenarios are drawn with replacement, and then seeds within each drawn scenario. All
+//! policies get the same drawn seeds, because runs are paired by seed. The interval holds the middle 95 % of the drawn
+//! ranks.
 
 use foretoken_sim::luck::mix;
 use serde::Serialize;
 
-/// A loss in one scenario, ln(E2E / E2E of the reference), counts in the score as at most this. Without a cap, one
-/// overloaded scenario would decide the mean over all scenarios.
+/// The cap: a loss in one scenario, ln(E2E / E2E of the reference), counts in the score as at most this. Without a cap,
+/// one overloaded scenario would decide the mean over all scenarios.
 pub const CAP: f64 = 0.3;
-/// Number of bootstrap draws of scenarios and seeds.
+/// Number of bootstrap draws.
 pub(super) const DRAWS: u64 = 1000;
 
 /// A rank, from 1, with the ends of its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rank {
-    /// The rank, from 1 for the least loss; policies with equal losses have the same rank.
+    /// The rank, from 1 for the least score; policies with equal scores have the same rank.
     pub rank: usize,
     /// The first (best) rank of the 95 % interval; at most `rank`.
     pub low: usize,
@@ -23,7 +23,8 @@ pub struct Rank {
     pub high: usize,
 }
 
-/// The ranks of policies. `losses[policy][scenario][seed]` is a loss; all policies have the same scenarios and seeds.
+/// The ranks of policies. `losses[policy][scenario][seed]` is the loss of one run. All policies must have the same
+/// scenarios and seeds.
 pub(super) fn ranks(losses: &[Vec<&[f64]>]) -> Vec<Rank> {
     let scenarios = losses.first().map_or(0, Vec::len);
     let score = |policy: &Vec<&[f64]>| policy.iter().map(|seeds| mean(seeds).min(CAP)).sum::<f64>() / scenarios as f64;
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn a_lead_in_one_scenario_of_four_is_not_certain() {
         let (zero, little, much) = ([0.0, 0.0], [0.01, 0.01], [0.2, 0.2]);
-        // The first policy loses a little in three scenarios, the second policy loses much in one.
+        // The first policy loses a little in three scenarios; the second policy loses much in one scenario.
         let found = ranks(&[vec![&little[..], &little, &little, &zero], vec![&zero[..], &zero, &zero, &much]]);
         assert_eq!(found[0], Rank { rank: 1, low: 1, high: 2 });
         assert_eq!(found[1], Rank { rank: 2, low: 1, high: 2 });

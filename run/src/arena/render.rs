@@ -1,4 +1,4 @@
-//! The standings as text, Markdown, CSV and JSON. The text for the terminal is ASCII only.
+//! The standings (the arena's table) as text, Markdown, CSV and JSON. The text for the terminal is ASCII only.
 
 use super::rank::{CAP, DRAWS};
 use super::scenario::Part;
@@ -8,7 +8,7 @@ use foretoken_sim::metrics::Interval;
 use foretoken_spec::arena::ArenaSet;
 use std::fmt::Write;
 
-/// A table as rows of cells; the first row has the headings.
+/// A table as rows of texts; the first row has the headings.
 type Grid = Vec<Vec<String>>;
 
 /// The standings as ASCII text for a terminal: the tables of policies and of scenarios, the legend and the skipped
@@ -41,7 +41,7 @@ pub fn render_markdown(s: &Standings) -> String {
     text
 }
 
-/// The standings as CSV, with one line for each policy in each scenario.
+/// The standings as CSV: a line of headings, then one line for each policy in each scenario in which it ran.
 pub fn render_csv(s: &Standings) -> String {
     let mut text = String::from(
         "scenario,set,overload,policy,part,trees,seeds,loss,loss_half_width,to_best_fixed,to_best_fixed_half_width,\
@@ -80,7 +80,7 @@ pub fn render_json(s: &Standings) -> serde_json::Value {
     serde_json::to_value(s).expect("plain data always serialises")
 }
 
-/// A line on what was run: the number of scenarios and seeds, and the version.
+/// A line on the runs: the numbers of scenarios and of seeds, the version, and what a quick run left out.
 pub fn heading(s: &Standings) -> String {
     let count = |set: ArenaSet| s.scenarios.iter().filter(|c| c.set == set).count();
     let seeds: Vec<usize> = s.scenarios.iter().map(|c| c.seeds).collect();
@@ -174,7 +174,7 @@ fn scenarios(s: &Standings) -> Grid {
     grid
 }
 
-/// Lines that explain the columns of both tables, and the marks `!`, `^` and `(n)` if they occur.
+/// Lines that explain the columns of both tables. The marks `!`, `^` and `(n)` are explained only if they occur.
 pub fn legend(s: &Standings) -> Vec<String> {
     let mut lines = vec![
         "L: 100 ln(mean E2E / mean E2E of the reference), paired by seed; the reference is the best oracle of a scenario".to_owned(),
@@ -198,7 +198,7 @@ pub fn legend(s: &Standings) -> Vec<String> {
     lines
 }
 
-/// A policy's name with its marks: ` ^` if it drafts trees, and the number of scenarios if it did not run in all.
+/// A policy's name with its marks: ` ^` if it drafts trees, and ` (n)` if it ran in only n of the scenarios.
 pub fn name(row: &Standing, s: &Standings) -> String {
     let ran = row.fields.iter().flatten().count();
     let mut name = row.policy.clone();
@@ -239,7 +239,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A grid as text. The columns whose indices are in `left` (words) are aligned to the left, all others to the right.
+/// A table as text. The columns whose indices are in `left` are aligned to the left, all others to the right.
 fn plain(grid: Grid, left: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -257,8 +257,8 @@ fn plain(grid: Grid, left: &[usize]) -> String {
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// The scenarios in which a policy is slower than the best fixed length for certain, each with its loss against that
-/// length. The greatest loss comes first.
+/// The scenarios in which a policy is certainly slower than the best fixed length, each as (short name, mean loss
+/// against that length). The greatest loss comes first.
 pub fn losses(row: &Standing, columns: &[Column]) -> Vec<(String, f64)> {
     let mut all: Vec<(String, f64)> = columns
         .iter()

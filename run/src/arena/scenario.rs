@@ -1,4 +1,5 @@
-//! The numbers of one scenario from which the arena's table is made: one set of numbers for each policy and seed.
+//! The numbers of one scenario of the arena, from which the arena's table is made: some numbers of the run of each
+//! policy with each seed.
 
 use super::field::REFERENCES;
 use crate::plan::Plan;
@@ -12,15 +13,16 @@ use serde::{Deserialize, Serialize};
 /// A scenario of the arena, with the numbers of each policy and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// The set that the scenario belongs to, which says whether policies may be tuned on it.
+    /// The set to which the scenario belongs: tuning, seen or held-out. It says whether policies may be tuned on the
+    /// scenario.
     pub set: ArenaSet,
-    /// How the scenario differs from other scenarios, in a few words.
+    /// A few words on how the scenario differs from other scenarios.
     pub about: String,
     /// The seeds of the runs; [`Ran::runs`] has one entry per seed, in the same order.
     pub seeds: Vec<u64>,
-    /// Number of requests that arrived in a run; the smallest number over the seeds.
+    /// Number of requests that arrived in a run: the smallest number over all runs.
     pub requests: u64,
-    /// The policies with their runs, in the order of the plan.
+    /// The policies and their runs, in the order of the plan.
     pub entrants: Vec<Ran>,
 }
 
@@ -33,7 +35,7 @@ pub struct Ran {
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,
-    /// The numbers of one run with each seed.
+    /// The numbers of the runs, one run per seed.
     pub runs: Vec<Numbers>,
 }
 
@@ -43,7 +45,7 @@ pub struct Ran {
 pub enum Part {
     /// An oracle that may be the reference.
     Reference,
-    /// Another policy that sees the hidden truth. It is shown, and is neither the reference nor ranked.
+    /// Another policy that sees the hidden truth. It is shown in the table, but has no rank and is never the reference.
     Bound,
     /// Plain decoding, or a fixed draft length.
     Fixed,
@@ -56,23 +58,23 @@ pub enum Part {
 pub struct Numbers {
     /// Mean end-to-end latency, seconds.
     pub e2e_s: f64,
-    /// Output tokens of finished requests per second of time in steps; idle time between steps does not count.
+    /// Output tokens of finished requests per second of time in steps. Time between steps does not count.
     pub busy_tok_s: f64,
     /// Mean time to first token, seconds.
     pub ttft_s: f64,
-    /// 99th percentile of the time per output token, seconds; absent where no output has two tokens.
+    /// 99th percentile of the time per output token, seconds; absent if no finished output has two tokens or more.
     pub tpot_p99_s: Option<f64>,
     /// Share of requests (0 to 1) that met every bound of `[slo]`; absent if there is no bound.
     pub slo: Option<f64>,
     /// Number of finished requests.
     pub finished: u64,
-    /// Did the queue grow as long as requests arrived (overload)?
+    /// Was the run overloaded, that is, did the queue grow as long as requests arrived?
     pub behind: bool,
 }
 
 impl Scenario {
-    /// The numbers of a plan's finished cells. `None` if the experiment has no `[arena]` table, or if a run finished no
-    /// request.
+    /// The numbers of a plan's finished cells. `None` if the experiment has no `[arena]` table, or if no request
+    /// finished in some run.
     pub fn of(plan: &Plan, cells: &[Cell]) -> Option<Scenario> {
         let arena: &Arena = plan.variants[0].experiment.arena.as_ref()?;
         let n = plan.policies.len();
@@ -109,7 +111,7 @@ impl Part {
     }
 }
 
-/// Is the policy one of the oracles in [`REFERENCES`], with equal settings?
+/// Is the policy one of the oracles in [`REFERENCES`], with the same settings?
 fn is_reference(spec: &PolicySpec) -> bool {
     let label = spec.label();
     REFERENCES.iter().any(|text| super::field::read(text).is_some_and(|r| r.label() == label))
@@ -130,10 +132,11 @@ impl Numbers {
     }
 }
 
-/// Checks the `[arena]` table of a plan.
+/// Checks the `[arena]` table of a plan; does nothing without the table.
 ///
 /// # Errors
-/// The scenario sweeps a setting, its TPOT bound is scaled from its own load, or none of its policies is a reference.
+/// The scenario sweeps a setting, its TPOT bound is scaled from an autoregressive run, or none of its policies may be
+/// the reference.
 pub fn check(plan: &Plan) -> Result<()> {
     let first = &plan.variants[0];
     if first.experiment.arena.is_none() {

@@ -1,9 +1,11 @@
-//! The standings over all scenarios: losses against each scenario's reference, scores, ranks and their intervals.
+//! The standings, which are the arena's table over all scenarios: losses against each scenario's reference, scores, and
+//! ranks with intervals.
 //!
 //! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. The score
 //! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. In a
-//! scenario where even the reference is overloaded, latency measures how long the run was. There the ranks use the loss
-//! in output tokens per second of time in steps.
+//! scenario in which even the reference is overloaded, the latency depends on the length of the run. For such a
+//! scenario the ranks use ln(the best reference's / the policy's output tokens per second of time in steps) as the
+//! loss.
 use super::rank::{CAP, Rank, ranks};
 use super::scenario::{Numbers, Part, Ran, Scenario};
 use foretoken_sim::metrics::Interval;
@@ -14,38 +16,39 @@ use std::collections::BTreeMap;
 /// The arena's table over all scenarios.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standings {
-    /// What a quick run left out; absent for a whole run.
+    /// A text on what a quick run left out; absent for a whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quick: Option<String>,
     /// The scenarios, in the order of their names.
     pub scenarios: Vec<Column>,
     /// Scenarios that could not run on this machine, as (name, reason).
     pub skipped: Vec<(String, String)>,
-    /// The ranked policies by rank; then the policies without a rank (bounds, and policies that ran in some scenarios
-    /// only) by score.
+    /// One row per policy. First the policies with a rank, by rank. Then the policies without a rank, by score: bounds,
+    /// and policies that did not run in all scenarios.
     pub rows: Vec<Standing>,
 }
 
-/// A scenario, as the table shows it.
+/// A scenario, which is a column of the arena's figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
     /// The experiment's name.
     pub name: String,
-    /// The set that the scenario belongs to, which says whether policies may be tuned on it.
+    /// The set to which the scenario belongs: tuning, seen or held-out. It says whether policies may be tuned on the
+    /// scenario.
     pub set: ArenaSet,
-    /// How the scenario differs from other scenarios, in a few words.
+    /// A few words on how the scenario differs from other scenarios.
     pub about: String,
     /// Number of seeds.
     pub seeds: usize,
-    /// Number of requests that arrived in a run; the smallest number over the seeds.
+    /// Number of requests that arrived in a run: the smallest number over all runs.
     pub requests: u64,
-    /// Label of the oracle that is the reference: the one with the least mean E2E.
+    /// Label of the reference for policies that draft chains: the oracle of chains with the least mean E2E.
     pub reference: String,
-    /// Is even the reference overloaded in most seeds? Then tokens per second are ranked, not latencies.
+    /// Is the reference overloaded in most seeds? Then ranks use tokens per second, not latencies.
     pub overload: bool,
-    /// Label of the best policy that a server can run, by mean E2E. Fixed lengths count.
+    /// Label of the policy with the least mean E2E that a server can run, fixed lengths included.
     pub best: String,
-    /// Label of the best fixed length, by mean E2E. Plain decoding counts as length 0.
+    /// Label of the fixed length with the least mean E2E; plain decoding counts as length 0.
     pub best_fixed: String,
 }
 
@@ -58,30 +61,34 @@ pub struct Standing {
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,
-    /// The rank among the policies that ran in all scenarios; absent for policies that did not, and for bounds.
+    /// The rank among the policies that a server can run and that ran in all scenarios; absent for all other policies.
     pub rank: Option<Rank>,
     /// Mean of min(loss, [`CAP`]) over the scenarios in which the policy ran.
     pub score: f64,
-    /// The score over the scenarios of each set, by the name of the set.
+    /// The score over the scenarios of each set, by the set's name; absent for a set in which the policy did not run.
     pub score_by_set: BTreeMap<&'static str, f64>,
     /// Mean loss over the scenarios in which the policy ran, without a cap.
     pub mean: f64,
-    /// The policy's greatest loss, and the name of the scenario in which it occurs.
+    /// The policy's greatest loss, and the name of the scenario with this loss.
     pub worst: (f64, String),
-    /// Scenarios in which the policy loses to the best fixed length for certain: the interval of ln(E2E / E2E of that
-    /// length) lies above 0, or with one seed the value is above 1 %.
+    /// Names of the scenarios in which the policy is certainly slower than the best fixed length: the 95 % interval of
+    /// ln(E2E / E2E of that length) lies above 0. With one seed: the value is above 0.01.
     pub behind_fixed: Vec<String>,
-    /// The policy's greatest loss against the best fixed length, and the name of the scenario in which it occurs.
+    /// The policy's greatest loss against the best fixed length, and the name of the scenario with this loss.
     pub worst_behind_fixed: (f64, String),
-    /// Tokens per second of time in steps / the reference's, geometric mean over scenarios.
+    /// Output tokens per second of time in steps / the reference's, geometric mean over the scenarios in which the
+    /// policy ran.
     pub busy_tok: f64,
-    /// Mean TTFT / the reference's, geometric mean over scenarios.
+    /// Mean TTFT / the reference's, geometric mean over the scenarios in which the policy ran.
     pub ttft: f64,
-    /// p99 TPOT / the reference's, geometric mean over scenarios; absent if a scenario has no TPOT.
+    /// p99 TPOT / the reference's, geometric mean over the scenarios in which the policy ran; absent if one of them has
+    /// no TPOT.
     pub tpot_p99: Option<f64>,
-    /// Share of requests that met every bound of `[slo]`, mean over scenarios; absent if a scenario has no bound.
+    /// Share of requests that met every bound of `[slo]`, mean over the scenarios in which the policy ran; absent if
+    /// one of them has no bound.
     pub slo: Option<f64>,
-    /// The policy's numbers in each scenario, in the order of [`Standings::scenarios`]; `None` where it did not run.
+    /// The policy's numbers in each scenario, in the order of [`Standings::scenarios`]; `None` if the policy did not
+    /// run there.
     pub fields: Vec<Option<Field>>,
 }
 
@@ -92,24 +99,25 @@ pub struct Field {
     pub loss: Interval,
     /// ln(E2E / E2E of the best fixed length): mean over seeds and 95 % interval.
     pub to_fixed: Interval,
-    /// The number by which policies are ranked, for each seed: the loss, or in overload ln(tokens per second of time
-    /// in steps of the best reference / the policy's).
+    /// The loss by which policies are ranked, one number per seed: ln(E2E / E2E of the reference). In an overloaded
+    /// scenario: ln(the best reference's tokens per second of time in steps / the policy's).
     #[serde(skip)]
     pub(super) ranking: Vec<f64>,
     /// Mean over seeds of each of the policy's numbers.
     pub mean: Means,
 }
 
-/// A policy's numbers in a scenario, means over seeds.
+/// A policy's numbers in a scenario, each the mean over seeds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Means {
     /// Mean end-to-end latency, seconds.
     pub e2e_s: f64,
-    /// Output tokens of finished requests per second of time in steps; idle time between steps does not count.
+    /// Output tokens of finished requests per second of time in steps. Time between steps does not count.
     pub busy_tok_s: f64,
     /// Mean time to first token, seconds.
     pub ttft_s: f64,
-    /// 99th percentile of the time per output token, seconds; absent if a seed has no output of two tokens.
+    /// 99th percentile of the time per output token, seconds; absent if with some seed no output has two tokens or
+    /// more.
     pub tpot_p99_s: Option<f64>,
     /// Share of requests (0 to 1) that met every bound of `[slo]`; absent if there is no bound.
     pub slo: Option<f64>,
@@ -132,7 +140,8 @@ impl Means {
     }
 }
 
-/// ln(a's number / b's number), where `of` reads the number from a run: mean over seeds, paired, and 95 % interval.
+/// ln(number of `a` / number of `b`), paired by seed: mean over seeds and 95 % interval. `of` reads the number from a
+/// run.
 fn log_ratio(a: &Ran, b: &Ran, of: fn(&Numbers) -> f64) -> Interval {
     Interval::of(&log_ratios(a, b, of)).expect("a scenario has a seed")
 }
@@ -148,13 +157,14 @@ impl Ran {
 }
 
 impl Scenario {
-    /// The policy with the least mean E2E among the policies for which `counts` is true; of equal ones, the first.
+    /// The policy with the least mean E2E among the policies for which `counts` is true; the first one if several are
+    /// equal.
     fn least(&self, counts: impl Fn(&Ran) -> bool) -> Option<&Ran> {
         self.entrants.iter().filter(|r| counts(r)).min_by(|a, b| a.mean(|n| n.e2e_s).total_cmp(&b.mean(|n| n.e2e_s)))
     }
 
-    /// The reference for policies that draft trees (`trees`) or chains. If a scenario has oracles of one kind only,
-    /// they give the reference for both.
+    /// The reference for policies that draft trees (`trees` is true) or chains: the oracle of this kind with the least
+    /// mean E2E. If there is no oracle of this kind, the best oracle of the other kind.
     fn reference(&self, trees: bool) -> &Ran {
         let best = |trees: bool| self.least(|r| r.part == Part::Reference && r.trees == trees);
         let of_trees = if trees { best(true) } else { None };
@@ -165,7 +175,7 @@ impl Scenario {
         self.least(|r| r.part == Part::Fixed).expect("a comparison has the plain engine")
     }
 
-    /// True if the policy that chain policies are compared with is overloaded in most seeds.
+    /// Is the reference for policies that draft chains overloaded in more than half of the seeds?
     fn overloaded(&self) -> bool {
         let runs = &self.reference(false).runs;
         2 * runs.iter().filter(|n| n.behind).count() > runs.len()
@@ -206,8 +216,7 @@ impl Scenario {
 }
 
 impl Standings {
-    /// Ranks the policies over scenarios, given as (name, scenario). `skipped` and `quick` are stored in the fields of
-    /// these names.
+    /// Ranks the policies over scenarios, given as (name, scenario). Stores `skipped` and `quick` in the result.
     pub fn of(scenarios: &[(String, Scenario)], skipped: Vec<(String, String)>, quick: Option<String>) -> Standings {
         let columns: Vec<Column> = scenarios.iter().map(|(name, s)| s.column(name)).collect();
         let mut rows: Vec<Standing> = Vec::new();
@@ -253,7 +262,8 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
             score_by_set.insert(set.name(), losses.iter().sum::<f64>() / losses.len() as f64);
         }
     }
-    // The geometric mean over scenarios of a number's ratio to the reference; `None` if a scenario lacks the number.
+    // The geometric mean, over the scenarios in which the policy ran, of the ratio of a number to the reference's
+    // number. `None` if the number is missing in one of them.
     let against_reference = |of: fn(&Means) -> Option<f64>| {
         let logs: Option<Vec<f64>> = scenarios
             .iter()
@@ -283,8 +293,8 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
     }
 }
 
-/// Is the loss above 0 for certain? True if its whole 95 % interval is above 0. With one seed, which gives no interval,
-/// true if the loss is above 1 %.
+/// Is the loss certainly above 0? With several seeds: the whole 95 % interval is above 0. With one seed, which gives no
+/// interval: the loss is above 0.01.
 fn certainly_behind(loss: Interval) -> bool {
     loss.half_width.map_or(loss.mean > 0.01, |half| loss.mean - half > 0.0)
 }

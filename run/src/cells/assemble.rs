@@ -1,8 +1,8 @@
-//! Makes the results folder from stored cells (runs of one policy): tables, figures and the comparison, in the order of
-//! the plan.
+//! Makes the results folder from stored cells (runs of one policy each): tables, figures and the comparison, in the
+//! order of the plan.
 //!
-//! Every cell is read back from the store, one at a time, so that a resumed run gives the same bytes as one that was
-//! not interrupted.
+//! Every cell is read back from the store, also if this process ran it. So a resumed run gives the same bytes as a run
+//! without an interrupt.
 
 use super::folder::Folder;
 use super::id::{CellId, ids, key, swept};
@@ -27,22 +27,23 @@ use foretoken_spec::problem::{Problem, Result};
 pub struct Assembled {
     /// The comparison of the policies, which the printed table shows.
     pub comparison: Comparison,
-    /// The digest and size of each cell's results, in the order of the plan.
+    /// The digest and the size of each cell's results, in the order of the plan.
     pub numbers: Vec<Numbers>,
 }
 
-/// The digest of a cell's results, by which cells with equal results are found, and the size of the run.
+/// The digest of a cell's results, to find cells with equal results, and the size of the cell's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// Digest of all results of the cell but its warnings.
+    /// Digest of all results of the cell except its warnings.
     pub digest: blake3::Hash,
     /// Number of requests that arrived.
     pub requests: u64,
-    /// Sum of decode batch sizes over steps, a measure of the cost to run the cell.
+    /// Number of decoding requests, summed over steps; it measures how much work the run is.
     pub request_steps: u64,
 }
 
-/// Writes tables and figures of a plan whose cells are all stored, and compares the policies.
+/// Writes tables and figures of a plan whose cells are all stored, and compares the policies. Draws figures only if
+/// `figures` and the experiment's `output.figures` are true.
 ///
 /// # Errors
 /// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or a paper's claim needs a
@@ -105,7 +106,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();
     if !figures && paper.is_none() && question.is_none() {
-        // Only figures, papers' claims and questions need the curves.
+        // Distributions and series are needed only for figures, claims of papers and questions.
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
@@ -126,7 +127,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     Ok(Assembled { comparison, numbers })
 }
 
-/// The description of each cell, in the order of the plan: policy, swept values, seed and the policy's role.
+/// The entry of each cell, in the order of the plan: its key, and facts on its policy and its TPOT bound.
 pub fn entries(plan: &Plan) -> Vec<Entry> {
     let bounds: Vec<Option<ScaledBound>> = (0..plan.variants.len()).map(|v| scaled_bound(plan, v)).collect();
     let entry = |id: CellId| {
@@ -150,28 +151,28 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
     ids(plan).map(entry).collect()
 }
 
-/// How the TPOT bound of a variant is scaled from an autoregressive run; `None` if the bound is not scaled.
+/// How the TPOT bound of variant `variant` is scaled from an autoregressive run; `None` if the bound is not scaled.
 fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
     let slo = &plan.variants[variant].experiment.slo;
     let only_bound = slo.ttft_s.is_none() && slo.e2e_s.is_none();
     Some(ScaledBound { from: swept(plan, plan.bound_from(variant)?), scale: slo.adaspec_scale?, alone: only_bound })
 }
 
-/// The results of a run that did not end.
+/// The results of a run in which some cells are not finished.
 pub struct Unfinished {
     /// The finished cells, in the order of the plan.
     pub cells: Vec<Cell>,
     /// Warnings of the finished cells, one line each.
     pub warnings: Vec<String>,
-    /// One sentence per cell whose file is damaged.
+    /// One sentence for each cell whose file is damaged.
     pub damaged: Vec<String>,
 }
 
-/// Reads the finished cells of a run that did not end. `digest` is the plan's digest in the folder's manifest.
+/// Reads the finished cells of a run that is not complete. `digest` is the plan's digest in the folder's manifest.
 ///
 /// # Errors
-/// The folder of the cells cannot be made, or an undamaged cell cannot be decoded. A damaged cell is no error: the
-/// result lists it.
+/// The folder of the cells cannot be made, or an undamaged cell cannot be decoded. A damaged cell is no error: it is
+/// listed in the result.
 pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfinished> {
     let store = Store::open(folder, digest)?;
     let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());

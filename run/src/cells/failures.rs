@@ -1,5 +1,5 @@
-//! Cells of a shard that failed. The error of a cell is written into the folder of finished cells, and the shard goes
-//! on with its other cells.
+//! The failures of a shard's cells. If a cell (a run of one policy) fails, its error is written into the folder of
+//! finished cells, and the shard goes on with its other cells.
 
 use super::folder::Folder;
 use super::id::CellId;
@@ -10,16 +10,16 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Why a cell has no result.
+/// Why a cell failed and has no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The cell that failed, as text: policy, swept values and seed.
     pub cell: String,
-    /// The exit code of a run that ends with this failure.
+    /// The exit code for a run that ends with this failure.
     pub exit: u8,
-    /// The error's message: what went wrong.
+    /// The error's message.
     pub message: String,
-    /// The error's hint: what to do about it.
+    /// The error's hint.
     pub help: String,
 }
 
@@ -32,7 +32,8 @@ impl Failures {
         Failures(folder.cells())
     }
 
-    /// The failure of a cell; `None` if it has no failure file. A file whose text is no failure counts as a failure.
+    /// The failure of a cell; `None` if the cell has no failure file. If the file cannot be parsed, returns a failure
+    /// that says so.
     pub fn get(&self, id: CellId) -> Option<Failure> {
         let text = std::fs::read_to_string(self.path(id)).ok()?;
         let unreadable = |e| Failure {

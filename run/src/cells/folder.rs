@@ -1,4 +1,4 @@
-//! The results folder: checks before a run uses it, its files, and its manifest.
+//! The results folder: its files, its manifest, and checks before a run uses it.
 
 use super::lock::Lock;
 use super::manifest::{MANIFEST, Manifest, Timing, digest};
@@ -30,9 +30,9 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Folders that this run made, the innermost first; they are removed if the run fails early.
+    /// Folders that did not exist before this run, the innermost first. They are removed if the run fails early.
     made: Vec<PathBuf>,
-    /// Did this run write everything in the folder?
+    /// Did this run begin with an empty folder? False if it resumes an earlier run.
     fresh: bool,
 }
 
@@ -46,7 +46,7 @@ pub const CAPACITY_JSON: &str = "capacity.json";
 pub const FLEET_JSON: &str = "fleet.json";
 /// Name of the file that lists the runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
-/// The names of all files and folders of a results folder; `--overwrite` removes these and nothing else.
+/// The names of all files and folders that may be in a results folder. `--overwrite` removes only these.
 const OURS: [&str; 36] = [
     MANIFEST,
     CELLS,
@@ -87,13 +87,14 @@ const OURS: [&str; 36] = [
 ];
 
 impl Folder {
-    /// Names the folder at `path`; does not make or check it.
+    /// The folder at `path`. Does not make the folder or check it.
     pub fn at(path: PathBuf) -> Folder {
         Folder { path, made: Vec::new(), fresh: false }
     }
 
-    /// Makes the folder ready for a plan, and writes its manifest and experiment. If the folder already holds the
-    /// plan's complete results, only removes what they do not need. Returns the folder, and true in that case.
+    /// Makes the folder ready for a run of `plan`, and writes the manifest and the experiment. If the folder already
+    /// holds complete results of `plan`, only removes the folders that complete results do not need. Returns (the
+    /// folder, true if the results are complete already).
     ///
     /// # Errors
     /// The folder cannot be made, listed, emptied or written. With `Mode::Fresh`: the folder is not empty. With
@@ -126,15 +127,15 @@ impl Folder {
         Ok((folder, false))
     }
 
-    /// Makes the folder ready for a shard (a part) of a plan. The first shard writes the manifest, which later shards
-    /// check. Returns the folder, and true if it already holds the plan's complete results.
+    /// Makes the folder ready for a shard (a part) of `plan`. The first shard writes the manifest; later shards check
+    /// it. Returns (the folder, true if it already holds complete results of the plan).
     ///
     /// # Errors
-    /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or no shard has begun in
-    /// it and it is not empty.
+    /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or it is not empty
+    /// although no shard has begun in it.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let folder = Folder::at(path);
-        // The experiment's file is written last: if it exists, the folder is ready.
+        // The experiment's file is written last. So if it exists, the folder is ready.
         let begun = || folder.path.join(EXPERIMENT).exists();
         if begun() && folder.manifest_of_same(plan)?.complete {
             return Ok((folder, true));
@@ -143,39 +144,40 @@ impl Folder {
             Problem::failed(format!("cannot make the results folder {}: {e}", folder.path.display()))
                 .help("choose another with -o")
         })?;
-        // Shards may begin at the same time on several machines.
+        // Several machines may begin a shard at the same time, so the folder is locked.
         let _lock = Lock::wait(&folder.shards().join("begin.lock"))?;
         if begun() {
             let complete = folder.manifest_of_same(plan)?.complete;
             return Ok((folder, complete));
         }
-        // A shard that was killed at its start may have left a manifest or the folder of shards, which is no obstacle.
+        // A shard that was killed at its start may have left a manifest or the folder of shards. These do not count as
+        // contents.
         if folder.names()?.iter().any(|name| name != SHARDS && name != MANIFEST) {
             return Err(folder.not_empty());
         }
-        // The report names the settings that the user gave and that did nothing. `experiment.toml` beside the results
-        // has all defaults filled in, so the experiment as the user gave it is stored among the shards.
+        // The report names settings that the user gave and that did nothing. `experiment.toml` in the results folder
+        // has all defaults filled in, so the experiment as the user gave it is stored in the folder of shards.
         let asked = plan.asked_for(&folder.shards())?;
         Staged::write_all_to(&folder.shards().join(EXPERIMENT), asked.as_bytes()).map_err(write_problem)?;
         folder.replan(plan)?;
         Ok((folder, false))
     }
 
-    /// Writes the experiment of a plan and a manifest that says that results are not complete. `foretoken validate`
-    /// calls this a second time, with the costs that it measured.
+    /// Writes the experiment of `plan`, and a manifest that says that the results are not complete. `foretoken
+    /// validate` calls this a second time, after it measured the costs.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML, or the manifest or the experiment's file cannot be written.
     pub fn replan(&self, plan: &Plan) -> Result<()> {
         let text = plan.resolved_for(&self.path)?;
-        // The manifest is written first, because --resume recognises a run by it.
+        // The manifest is written before the experiment, because --resume recognises a run by its manifest.
         let files = BTreeMap::from([(EXPERIMENT.to_owned(), foretoken_intact::seal::digest(text.as_bytes()))]);
         self.write_manifest(plan, files, None, false)?;
         self.write(EXPERIMENT, text.as_bytes())
     }
 
-    /// Lists the finished files `names` with their digests in the manifest, so that damage or loss is noticed. Does
-    /// nothing in a folder without a manifest.
+    /// Adds the finished files `names` with their digests to the manifest, so that damage or loss of them is detected
+    /// later. Does nothing if the folder has no manifest.
     ///
     /// # Errors
     /// The manifest cannot be read or is damaged, a file of `names` cannot be read, or the manifest cannot be written.
@@ -194,7 +196,7 @@ impl Folder {
     }
 
     /// Removes the manifest, the experiment and the empty folders of a run that failed. Does nothing if a cell is
-    /// finished, or if the run continued another. Errors are ignored, because the caller already has an error to
+    /// stored, or if the run resumed an earlier one. Errors are ignored, because the caller already has an error to
     /// report.
     pub fn abandon(&self) {
         let own = |e: std::fs::DirEntry| is_own(CELLS, &e.file_name().to_string_lossy());
@@ -205,7 +207,7 @@ impl Folder {
         for name in [MANIFEST, EXPERIMENT] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
-        // `remove_dir` fails on a folder that is not empty, so that no other file is lost.
+        // `remove_dir` fails if a folder is not empty, so no file is lost.
         for empty in [CELLS, RECORDINGS, PROBES] {
             let _ = std::fs::remove_dir(self.path.join(empty));
         }
@@ -237,7 +239,7 @@ impl Folder {
         self.path.join(REPORT)
     }
 
-    /// Writes a file into the folder, whole or not at all.
+    /// Writes a file of the folder, completely or not at all.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -245,8 +247,8 @@ impl Folder {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
     }
 
-    /// Writes a value as a JSON file. The text is written as it is made, so that a large comparison is never in memory
-    /// as text.
+    /// Writes a value as a JSON file. The JSON goes to the file piece by piece, so that the text of a large comparison
+    /// is never in memory.
     ///
     /// # Errors
     /// The value cannot be written as JSON, or the file cannot be written.
@@ -259,7 +261,7 @@ impl Folder {
         file.commit().map_err(write_problem)
     }
 
-    /// Completes the folder: writes a manifest that says that all results are there, then removes stored cells, probes
+    /// Marks the results as complete: writes a manifest that lists all result files, then removes stored cells, probes
     /// and the progress of shards.
     ///
     /// # Errors
@@ -270,8 +272,8 @@ impl Folder {
         self.clear_up()
     }
 
-    /// Completes the folder of a run whose shards were run on other machines. `begun` is the manifest that the shards
-    /// wrote: it gives the paths of the input files.
+    /// Marks the results of a merged run as complete. `begun` is the manifest that the first shard wrote. It gives the
+    /// paths of the input files, which may be missing on this machine.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, the manifest cannot be written, or a stored cell cannot be
@@ -283,10 +285,11 @@ impl Folder {
     }
 
     /// Removes the folders that complete results do not need: probes, shards, cells. A run that was killed just before
-    /// its end leaves them behind.
+    /// its end leaves these folders behind.
     ///
     /// # Errors
-    /// A file that the program wrote into these folders cannot be removed. Other files stay and are no error.
+    /// A file that the program wrote into these folders cannot be removed. Files that the program did not write stay
+    /// and are no error.
     pub fn clear_up(&self) -> Result<()> {
         for name in [PROBES, SHARDS, CELLS] {
             tell_left(&remove_own(&self.path, name)?);
@@ -294,7 +297,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes the manifest of incomplete results; `cells` is the number of cells of the whole plan.
+    /// Writes a manifest for results that are not complete. `cells` is the number of cells of the whole plan.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, or the manifest cannot be written.
@@ -303,8 +306,8 @@ impl Folder {
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// The digest of each result file in the folder, by its path; the manifest, the HTML pages, stored cells and probes
-    /// are not among them.
+    /// The digest of each result file in the folder, by the file's path. Leaves out the manifest, the HTML pages,
+    /// stored cells, probes and the progress of shards.
     fn digests(&self) -> Result<BTreeMap<String, String>> {
         let whole =
             OURS.iter().filter(|n| ![MANIFEST, CELLS, SHARDS, REPORT, FIGURES, TAPES, RECORDINGS, PROBES].contains(n));
@@ -361,8 +364,8 @@ impl Folder {
             .help("go on with the run it holds with --resume, replace it with --overwrite, or choose another with -o")
     }
 
-    /// Removes the files and folders `names` of the folder. If one of them is not a result of a run, removes nothing
-    /// and returns an error.
+    /// Removes the files and folders `names` from the folder. If one of these names is not that of a result, removes
+    /// nothing and returns an error.
     fn clear(&self, names: &[String]) -> Result<()> {
         if let Some(foreign) = names.iter().find(|n| !OURS.contains(&n.as_str())) {
             let message = format!("{} holds `{foreign}`, which is not a result of a run", self.path.display());
@@ -382,7 +385,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The sorted names of what is in the folder, without `.partial` files, which a killed run left half-written.
+    /// The sorted names of the folder's contents, without the `.partial` files that a killed run left.
     fn names(&self) -> Result<Vec<String>> {
         let cannot = |e| Problem::failed(format!("cannot look into {}: {e}", self.path.display()));
         let entries = std::fs::read_dir(&self.path).map_err(cannot)?;

@@ -25,13 +25,13 @@ pub fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     })
 }
 
-/// The label of the policy, the swept values and the seed of a cell, by which tables name the cell.
+/// The key by which tables name a cell: label of the policy, swept values and seed.
 pub fn key(plan: &Plan, id: CellId) -> Key {
     let (policy, seed) = (plan.policies[id.policy].spec.label(), plan.seeds[id.seed]);
     Key { policy, sweep: swept(plan, id.variant), seed }
 }
 
-/// The swept values of the plan's variant number `variant`.
+/// The swept values of variant number `variant` of the plan.
 pub fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
     let one =
         |c: &Choice| Swept { path: c.path.clone(), value: c.value.clone(), number: c.number.filter(|n| n.is_finite()) };

@@ -1,20 +1,21 @@
-//! A lock on a file that one process holds at a time. The system releases it when the process ends, however it ends.
+//! A lock on a file, which one process can hold at a time. The operating system releases the lock when the process
+//! ends, also if it is killed.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// A guard: while it lives, no other process has the lock.
+/// A guard: as long as it lives, no other process gets the lock.
 #[must_use]
 pub struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
 
 impl Lock {
-    /// Takes the lock; `None` while another process has it.
+    /// Takes the lock. Returns `None` if another process has it.
     ///
     /// # Errors
-    /// The file cannot be made or locked. A file system without locks gives no error: all processes write the same
-    /// results, so a missing lock does no harm.
+    /// The file cannot be made or locked. On a file system without locks, the lock counts as taken: all processes write
+    /// the same results, so nothing is lost without a lock.
     pub fn try_take(path: &Path) -> Result<Option<Lock>> {
         let file = open(path)?;
         match file.try_lock() {
@@ -24,10 +25,10 @@ impl Lock {
         }
     }
 
-    /// Waits until the lock is free, then takes it.
+    /// Waits until no other process has the lock, then takes it.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be made or locked.
     pub fn wait(path: &Path) -> Result<Lock> {
         let file = open(path)?;
         match file.lock() {

@@ -1,5 +1,5 @@
-//! The manifest of a results folder: the experiment, the version, and the digest of every result file. With the digests
-//! and the manifest's own seal, damage or loss of any file is noticed.
+//! The manifest of a results folder: the experiment, the version, and the digest of every result file. The manifest
+//! ends with a seal, a digest of its own text. So damage or loss of any file can be detected.
 
 use crate::plan::Plan;
 use foretoken_intact::seal::{self, Syntax};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// `manifest.json`: identifies the results and lists their files.
+/// `manifest.json`: says what the results are, and lists their files.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the folder's format: [`SCHEMA`].
@@ -19,21 +19,22 @@ pub struct Manifest {
     pub source: String,
     /// The version of Foretoken that wrote the results.
     pub version: String,
-    /// Digest of everything that decides the results: experiment, inputs and version.
+    /// Digest of everything on which the results depend: experiment, input files and version.
     pub digest: String,
     /// blake3 digest of each input file, by the path that the experiment gives.
     pub inputs: BTreeMap<String, String>,
-    /// One sentence per input profile that was edited after it was measured or calibrated; left out if there is none.
+    /// One sentence for each input profile that was edited after it was measured or calibrated; absent if there is
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
     /// Number of cells of the plan.
     pub cells: usize,
-    /// Are all results of the plan in the folder?
+    /// Are the results of all cells of the plan in the folder?
     pub complete: bool,
-    /// blake3 digest of each finished result file, by its path in the folder. While a run goes on, only its experiment
-    /// and the finished recordings are listed.
+    /// blake3 digest of each finished result file, by the file's path in the folder. As long as a run is not complete,
+    /// only the experiment and the finished recordings are listed.
     pub files: BTreeMap<String, String>,
-    /// How long the run took. Only this part and the seal may differ between two runs of one plan.
+    /// How long the run took. Two runs of one plan may differ only in this and in the seal.
     pub timing: Timing,
 }
 
@@ -42,7 +43,7 @@ pub struct Manifest {
 pub struct Timing {
     /// Number of cells that the last command ran.
     pub cells: u64,
-    /// Wall time of the last command, seconds.
+    /// Wall time of the last command that ran cells, seconds.
     pub wall_s: f64,
     /// Wall time spent in the simulated engine, summed over threads, seconds.
     pub engine_s: f64,
@@ -50,8 +51,8 @@ pub struct Timing {
 
 /// Name of the manifest's file.
 pub const MANIFEST: &str = "manifest.json";
-/// Version of the format of a results folder; folders of other versions are refused. Version 2 added the manifest's
-/// seal and the recordings in its list.
+/// Version of the format of a results folder. Folders with another version are refused. Version 2 added the manifest's
+/// seal, and recordings to the list of files.
 const SCHEMA: u32 = 2;
 /// The hint of errors about folders that hold no results.
 const HELP: &str = "give the folder that `foretoken run` wrote its results to: it holds a manifest.json";
@@ -59,7 +60,7 @@ const HELP: &str = "give the folder that `foretoken run` wrote its results to: i
 pub const AGAIN: &str = "restore the original file, or run the experiment again with --overwrite";
 
 impl Manifest {
-    /// The manifest of a plan, for `files` with their digests.
+    /// The manifest of `plan`. `files` are the result files with their digests.
     pub fn of(plan: &Plan, files: BTreeMap<String, String>, complete: bool, timing: Timing) -> Manifest {
         Manifest {
             schema: SCHEMA,
@@ -76,7 +77,7 @@ impl Manifest {
         }
     }
 
-    /// The text of the manifest's file, with the seal at the end.
+    /// The text of the manifest's file. The seal is its last field.
     pub fn to_json(&self) -> String {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
@@ -98,7 +99,7 @@ impl Manifest {
         Manifest::parse(folder, &bytes)
     }
 
-    /// [`read`](Manifest::read) of the manifest's bytes; errors call its folder `folder`.
+    /// As [`read`](Manifest::read), from the manifest's bytes. Error messages call the folder `folder`.
     ///
     /// # Errors
     /// The bytes are not JSON or of another schema, or the seal does not match.
@@ -133,7 +134,8 @@ impl Manifest {
         self.files.contains_key(name)
     }
 
-    /// Checks the digests of the files `names`. Names that the manifest does not list are skipped.
+    /// Checks that the files `names` have the digests that the manifest lists. Skips names that the manifest does not
+    /// list.
     ///
     /// # Errors
     /// A listed file is missing, cannot be read, or has another digest than the manifest says.
@@ -158,7 +160,7 @@ impl Manifest {
         Err(Problem::bad_input(problem).help(AGAIN))
     }
 
-    /// Checks the digests of all listed files.
+    /// Checks that all listed files have the digests that the manifest lists.
     ///
     /// # Errors
     /// A listed file is missing, cannot be read, or has another digest than the manifest says.
@@ -167,7 +169,7 @@ impl Manifest {
     }
 }
 
-/// The names as text: at most eight of them, then how many more there are.
+/// The names as text: the first eight names, then the number of the others.
 fn few(names: &[impl AsRef<str>]) -> String {
     const FEW: usize = 8;
     let shown: Vec<&str> = names.iter().take(FEW).map(AsRef::as_ref).collect();

@@ -1,4 +1,4 @@
-//! The progress of each shard of a run, as files in the results folder that the shards share.
+//! The progress of each shard (part of a run), as files in the results folder that all shards share.
 
 use super::folder::Folder;
 use super::lock::Lock;
@@ -13,13 +13,13 @@ use std::path::PathBuf;
 /// The progress of one shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// The shard's number, and the number N of all shards.
+    /// The shard's number, and the number N of shards.
     pub shard: Shard,
-    /// The plan's digest: of experiment, inputs and version.
+    /// The plan's digest, which covers experiment, input files and version.
     pub digest: String,
     /// The version of Foretoken that runs the shard.
     pub version: String,
-    /// Are all cells of the shard finished? False while it runs, and if a cell failed.
+    /// Are all cells of the shard finished? False as long as the shard runs, and if a cell failed.
     pub complete: bool,
     /// How long the last command for this shard took.
     pub timing: Timing,
@@ -29,7 +29,7 @@ pub struct Mark {
 pub struct Marks(PathBuf);
 
 impl Marks {
-    /// Opens the progress files of the results folder `folder`; makes its folder `shards` if that is missing.
+    /// Opens the progress files of a results folder. Makes the folder's subfolder `shards` if it is missing.
     ///
     /// # Errors
     /// The folder `shards` cannot be made.
@@ -62,11 +62,11 @@ impl Marks {
         Ok(marks)
     }
 
-    /// Checks that all shards that began are parts of the run that `manifest` describes. Returns the number of shards N
-    /// (`None` if none began) and the progress of each.
+    /// Checks that all shards that were begun belong to the run that `manifest` describes. Returns the number N of
+    /// shards (`None` if no shard was begun) and the progress of each shard that was begun.
     ///
     /// # Errors
-    /// The shards differ in N, or one belongs to another experiment or version. Or a progress file cannot be read.
+    /// The shards differ in N, a shard belongs to another experiment or version, or a progress file cannot be read.
     pub fn agree(&self, manifest: &Manifest) -> Result<(Option<u32>, Vec<Mark>)> {
         let marks = self.all()?;
         let of = marks.first().map(|mark| mark.shard.of);
@@ -87,13 +87,13 @@ impl Marks {
         Ok((of, marks))
     }
 
-    /// Begins a shard and writes its progress file. While the returned lock lives, no other process runs the shard.
-    /// Returns `None` if the shard is complete and `whole` says that its cells are undamaged. `goes_on`: may a shard
-    /// that was begun before continue?
+    /// Begins a shard: takes its lock and writes its progress file. As long as the returned lock lives, no other
+    /// process runs the shard. Returns `None` if the shard is complete and its cells are undamaged (`whole` is true).
+    /// `goes_on`: may the call continue a shard that was begun before?
     ///
     /// # Errors
-    /// The shard runs already; the shard was begun before and `goes_on` is false; or the folder's shards have another
-    /// N, or are of another run.
+    /// Another process runs the shard; the shard was begun before and `goes_on` is false; or the folder's shards have
+    /// another N or belong to another run.
     pub fn begin(&self, shard: Shard, manifest: &Manifest, goes_on: bool, whole: bool) -> Result<Option<Lock>> {
         let (of, marks) = self.agree(manifest)?;
         if let Some(of) = of.filter(|&of| of != shard.of) {
@@ -132,7 +132,7 @@ impl Marks {
         Staged::write_all_to(&path, text.as_bytes()).map_err(write_problem)
     }
 
-    /// Takes the lock for merging: while it lives, no other process merges the shards.
+    /// Takes the lock for merging. As long as it lives, no other process merges the shards.
     ///
     /// # Errors
     /// Another process is merging the shards.

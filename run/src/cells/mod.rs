@@ -1,7 +1,7 @@
-//! Runs the cells of a plan in parallel. A cell is one run: one policy, one combination of swept values, one seed. Each
-//! cell is stored as soon as it is finished.
+//! Runs the cells of a plan in parallel. A cell is one run: one policy, one combination of swept values and one seed.
+//! Each cell is stored as soon as it is finished.
 //!
-//! Results do not depend on the order in which cells finish: they are assembled afterwards, from the store, in the
+//! Results do not depend on the order in which cells finish: they are made afterwards from the stored cells, in the
 //! order of the plan.
 
 mod assemble;
@@ -44,8 +44,8 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs every cell of the plan that is not in the folder yet, or is damaged there. Finished cells stay there after an
-/// error or an interrupt. Returns the speed.
+/// Runs every cell of the plan that is missing or damaged in the folder. Finished cells stay in the folder, also after
+/// an error or an interrupt. Returns the simulator's speed.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, a cell's setting cannot be built, a policy cannot be run (see [`play`]), a
@@ -61,9 +61,9 @@ pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     result.map(|()| speed)
 }
 
-/// Runs the cells of a shard that are not in the folder yet. If a cell fails, its failure is stored, and the shard's
-/// other cells still run. Returns the speed and all stored failures of the shard. With `again`, cells that failed
-/// before run again.
+/// Runs the cells of a shard that are missing or damaged in the folder. If a cell fails, its failure is stored, and the
+/// other cells still run. Returns the simulator's speed and all stored failures of the shard. If `again` is true, cells
+/// that failed before are run again; otherwise they are skipped.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, the run is interrupted, or a finished cell cannot be stored or decoded.
@@ -92,7 +92,7 @@ pub fn run_shard(
     Ok((speed, cells.iter().filter_map(|&id| failures.get(id)).collect()))
 }
 
-/// Number of comparisons in a plan. A comparison is one combination of swept values with one seed and all policies.
+/// Number of comparisons in a plan. A comparison is all policies with one combination of swept values and one seed.
 fn comparisons(plan: &Plan) -> usize {
     plan.variants.len() * plan.seeds.len()
 }
@@ -102,11 +102,11 @@ pub fn comparison(plan: &Plan, id: CellId) -> usize {
     id.variant * plan.seeds.len() + id.seed
 }
 
-/// Runs the cells of a plan; shared by all threads.
+/// Runs the cells of a plan. All threads share one runner.
 struct Runner<'a> {
     plan: &'a Plan,
     store: Store,
-    /// Where a shard stores failures; `None` in a run that ends at the first failure.
+    /// Where a shard stores failures. `None` for a run that ends at the first failure.
     failures: Option<Failures>,
     progress: Progress,
     interrupt: &'a AtomicBool,
@@ -116,8 +116,8 @@ impl Runner<'_> {
     fn comparisons(&self, these: Vec<usize>) -> Result<()> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
-        // A TPOT bound may be scaled from a baseline in another comparison. Comparisons that scale from their own
-        // baseline run first, so that the remaining ones find this bound in the store.
+        // A TPOT bound may be scaled from the baseline of another comparison. First run the comparisons that scale from
+        // their own baseline. Then the other comparisons find this baseline in the store.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
@@ -125,8 +125,8 @@ impl Runner<'_> {
         run(&first).and_then(|()| run(&rest))
     }
 
-    /// Runs the policies of one comparison that are not finished and have not failed. The baseline runs first, because
-    /// the TPOT bound may be scaled from it; if it fails, the others do not run.
+    /// Runs the policies of one comparison, except those that are finished or have failed. The baseline runs first,
+    /// because the TPOT bound may be scaled from it. If the baseline fails, the other policies do not run.
     fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
         let id = |policy| CellId { variant, seed, policy };
         let baseline = id(self.plan.baseline);
@@ -155,8 +155,8 @@ impl Runner<'_> {
                 }
             }
         };
-        // All policies run before an error is returned. If several failed, the error of the first one in the order of
-        // the plan is returned, so that it does not depend on which thread failed first.
+        // All policies run before an error is returned. If several failed, returns the error of the first one in the
+        // order of the plan, so that the error does not depend on which thread failed first.
         let others = missing.par_iter().map(|&p| id(p)).filter(|&id| id != baseline);
         let results: Vec<Result<Option<Slo>>> = others.map(|id| self.cell(&setting, id, Some(slo))).collect();
         results.into_iter().try_for_each(|result| result.map(|_| ()))
@@ -166,7 +166,7 @@ impl Runner<'_> {
         self.failures.as_ref().is_some_and(|f| f.get(id).is_some())
     }
 
-    /// Is the cell finished, or known to have failed?
+    /// Is the cell finished, or has it failed before?
     fn is_settled(&self, id: CellId) -> bool {
         self.store.has(id) || self.has_failed(id)
     }
@@ -179,9 +179,9 @@ impl Runner<'_> {
         }
     }
 
-    /// The SLO bounds of a comparison whose TPOT bound is scaled from the baseline of another variant; `None` if no
-    /// other variant is involved. The other baseline is read from the store. If it is not there, it is run here, which
-    /// gives the same bound.
+    /// The SLO bounds of a comparison whose TPOT bound is scaled from the baseline of another variant; `None` if the
+    /// bound is not scaled from another variant. Reads that baseline from the store. If it is not there, runs it here,
+    /// which gives the same bound.
     fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
         let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
         let id = CellId { variant: from, seed, policy: self.plan.baseline };
@@ -201,8 +201,8 @@ impl Runner<'_> {
         Ok(Some(setting.slo(tpot.map(|q| q.p90))))
     }
 
-    /// Runs and stores a cell, and returns its SLO bounds. `slo`: the bounds; `None` for a baseline whose run gives the
-    /// bounds. Returns `None` if the cell failed and the failure was stored.
+    /// Runs and stores a cell. Returns its SLO bounds, or `None` if the cell failed and its failure was stored. `slo`
+    /// are the bounds; `None` for a baseline whose own run gives the bounds.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
         let played =
@@ -224,17 +224,18 @@ impl Runner<'_> {
     }
 }
 
-/// The result of running a policy on a setting.
+/// The result of running one policy on a setting.
 pub struct Played {
-    /// The results that go into the cell's file.
+    /// The results to store in the cell's file.
     pub stored: Stored,
-    /// The SLO bounds on which `slo_attainment` is based.
+    /// The SLO bounds with which `slo_attainment` was computed.
     pub slo: Slo,
     /// Wall time of the simulation.
     engine: Duration,
 }
 
-/// Runs a policy on a setting. `slo`: the SLO bounds; `None` for a baseline whose own run gives the bounds.
+/// Runs a policy on a setting to the end. `slo` are the SLO bounds; `None` for a baseline whose own run gives the
+/// bounds.
 ///
 /// # Errors
 /// The run is interrupted, the policy panics, the simulated clock passes its end of 213 days, or not one request fits
@@ -262,8 +263,8 @@ pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt:
     Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
 }
 
-/// Runs a policy on a setting to its end. `bound` is the TPOT bound, seconds; infinity for none. Also returns the
-/// policy that was run: a clairvoyant policy runs several fixed lengths and returns the best one.
+/// Runs a policy on a setting to the end. `bound` is the TPOT bound in seconds; infinity for no bound. Also returns the
+/// policy that gave the run: a clairvoyant policy runs several fixed lengths and returns the best one.
 fn run_through(
     setting: &Setting,
     policy: &PolicySpec,
@@ -291,8 +292,8 @@ fn out_of_time(policy: &str) -> Box<Problem> {
 const ABSURD: &str =
     "some time in the experiment is absurd: check hardware, engine.step_overhead_s, noise_cv and the arrivals";
 
-/// Why a summary is not a usable result; `None` if it is. Numbers may be absent (no draft was made, no bound was set).
-/// A number that is not finite, a mean latency of 0 or a bound of 0 means that the experiment's times are absurd.
+/// Why a summary is not usable; `None` if it is usable. A number that is not finite, a mean E2E of 0 or a bound of 0
+/// means that the experiment's times are absurd. A missing number (no draft was made, no bound is set) is no fault.
 fn fault(summary: &Summary) -> Option<String> {
     if let Some((name, value)) = not_finite(summary) {
         return Some(format!("`{name}` came out as {value}"));
@@ -336,8 +337,8 @@ mod tests {
         "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
     ];
 
-    /// A comparison whose bound is scaled from another comparison's baseline gets the same bound on a machine that does
-    /// not have that baseline.
+    /// A comparison scales its bound from the baseline of another comparison. On a machine that does not have this
+    /// baseline, the comparison gets the same bound.
     #[test]
     fn a_comparison_finds_its_bound_alone() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");

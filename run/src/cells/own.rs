@@ -1,29 +1,29 @@
-//! The folders in a results folder, and the names of the files that the program writes into these folders. The program
+//! The folders inside a results folder, and the names of the files that the program writes into them. The program
 //! removes only files with these names.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// Name of the file with the experiment that was run, every default written out.
+/// Name of the file with the experiment that was run. The file has every default written out.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// Folder of the tapes (logs) of live runs, one per cell.
+/// Folder with one tape (log) for each cell of a live run.
 pub const TAPES: &str = "tapes";
 /// Folder of the recordings of observed runs, one per combination of swept values and seed.
 pub const RECORDINGS: &str = "recordings";
-/// Folder of the results of a search's probes (rates or numbers of replicas that it tried), until the search is
+/// Folder of a search's probes (runs of the tried rates or numbers of replicas). It is removed when the search is
 /// complete.
 pub const PROBES: &str = "probes";
-/// Folder of the finished cells of a run that is not complete, and of the failures of a shard's cells.
+/// Folder of finished cells, and of the failures of a shard's cells. It is removed when the run is complete.
 pub const CELLS: &str = "cells";
-/// Folder of the progress files and locks of a run's shards and of the experiment as it was given, until the shards are
-/// merged.
+/// Folder of the shards' progress files and locks, and of the experiment as the user gave it. It is removed when the
+/// shards are merged.
 pub const SHARDS: &str = "shards";
 /// Folder of the SVG figures.
 pub const FIGURES: &str = "figures";
-/// Folder of the HTML pages, which can be made again from the other files at any time.
+/// Folder of the HTML page. The page can be made again from the other files.
 pub const REPORT: &str = "report";
 
-/// The names of the files that the program writes, folder by folder. `#` stands for a number, `*` for any text.
+/// The names of the files that the program writes into each folder. `#` stands for a number, `*` for any text.
 const NAMES: [(&str, &[&str]); 7] = [
     (CELLS, &["v#-s#-p#.cell", "v#-s#-p#.failure.json"]),
     (SHARDS, &["#-of-#.json", "#-of-#.lock", "begin.lock", "merge.lock", EXPERIMENT]),
@@ -34,8 +34,8 @@ const NAMES: [(&str, &[&str]); 7] = [
     (REPORT, &["index.html", "timing.js", "explore.html"]),
 ];
 
-/// Does the program write files with the name `file` into `folder`? The ending `.partial` of half-written files is
-/// ignored.
+/// Does the program write files with the name `file` into `folder`? A name with the ending `.partial` counts as the
+/// name without it.
 pub fn is_own(folder: &str, file: &str) -> bool {
     let file = file.strip_suffix(".partial").unwrap_or(file);
     let names = NAMES.iter().find(|(name, _)| *name == folder).map_or(&[][..], |(_, names)| names);
@@ -54,7 +54,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Removes the files that the program wrote from the folder `name` in `path`, and then the folder itself if it is
+/// Removes the files that the program wrote into the folder `name` in `path`. Removes the folder itself if it is then
 /// empty. Returns the files that stay. A missing folder is no error.
 ///
 /// # Errors
@@ -78,14 +78,14 @@ pub fn remove_own(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
         }
     }
     if left.is_empty() {
-        // An error is ignored: if the folder is a link to a folder elsewhere, the link stays.
+        // An error is ignored, because the folder may be a link, which stays.
         let _ = std::fs::remove_dir(&folder);
     }
     left.sort();
     Ok(left)
 }
 
-/// Prints a note for each file that was not removed.
+/// Prints a note for each file in `left`, which Foretoken did not write and did not remove.
 pub fn tell_left(left: &[PathBuf]) {
     for file in left {
         eprintln!("note: {} is left where it is: Foretoken did not write it", file.display());

@@ -5,7 +5,7 @@ use foretoken_sim::Summary;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Counts the cells that have ended, and shows them as a bar.
+/// Counts the cells that have ended, shows a progress bar, and measures the simulator's speed.
 pub struct Progress {
     bar: Bar,
     started: Instant,
@@ -17,13 +17,13 @@ pub struct Progress {
 pub struct Speed {
     /// Number of cells that this process ran.
     pub cells: u64,
-    /// Sum over cells and steps of the requests that decode.
+    /// Number of decoding requests, summed over steps and cells.
     pub request_steps: u64,
     /// Simulated time, summed over cells, seconds.
     pub simulated_s: f64,
     /// Wall time spent in the simulated engine, summed over threads, seconds.
     pub engine_s: f64,
-    /// Wall time of this process's run, seconds.
+    /// Wall time of this process's run so far, seconds.
     pub wall_s: f64,
 }
 
@@ -33,12 +33,12 @@ impl Progress {
         Progress { bar: Bar::new(cells, "cells", counts), started: Instant::now(), sums: Mutex::default() }
     }
 
-    /// Counts `cells` cells that are not run, because they finished or failed before; they do not enter the speed.
+    /// Counts `cells` cells that are not run, because they finished or failed before. They do not count in the speed.
     pub fn skip(&self, cells: u64) {
         self.bar.inc(cells);
     }
 
-    /// Counts a cell that ended; `engine` is the wall time of its simulation.
+    /// Counts a cell that ended. `engine` is the wall time of its simulation.
     pub fn done(&self, policy: &str, summary: &Summary, engine: Duration) {
         self.bar.inc(1);
         self.bar.say(policy.to_owned());

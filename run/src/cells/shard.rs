@@ -1,11 +1,11 @@
-//! A shard: a part of a run, for one of several machines. It is every N-th comparison of a plan.
+//! A shard: a part of a run, for one of several machines. It has every N-th comparison of a plan.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One shard of N. It consists of whole comparisons (one combination of swept values with one seed and all policies),
-/// because the TPOT bound of a comparison may be scaled from its baseline.
+/// One of N shards of a run. A shard has whole comparisons (all policies with one combination of swept values and one
+/// seed), because the TPOT bound of a comparison may be scaled from the comparison's baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
     /// Number N of shards in all.
@@ -15,13 +15,13 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Is comparison number `comparison` in the shard? Comparisons are dealt out in turn: neighbours in a sweep cost
-    /// about the same, so the shards do too.
+    /// Does the shard have comparison number `comparison`? Comparisons go to the shards in turn. Neighbours in a sweep
+    /// cost about the same, so all shards cost about the same.
     pub fn has(self, comparison: usize) -> bool {
         comparison % self.of as usize == self.index as usize - 1
     }
 
-    /// All shards 1 to `of`.
+    /// All shards, from number 1 to number `of`.
     pub fn all(of: u32) -> impl Iterator<Item = Shard> {
         (1..=of).map(move |index| Shard { of, index })
     }

@@ -1,8 +1,8 @@
-//! Finished cells on disk, so that a killed run can be resumed. There is one file per cell, written whole or not at
-//! all.
+//! Stores finished cells on disk, so that a killed run can be resumed. Each cell has a file of its own, which is
+//! written completely or not at all.
 //!
-//! A file starts with a digest of the rest of the file. If the digest does not match (a damaged file, or a cell of
-//! another plan), a warning names the file, and the cell is run again.
+//! A file starts with a digest of its other bytes. The digest also depends on the plan and the cell. If it does not
+//! match (a damaged file, or a cell of another plan), a warning names the file, and the cell is run again.
 
 use super::folder::Folder;
 use super::id::CellId;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The results of one run, as a cell's file has them.
+/// The results of one run, as they are stored in the cell's file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Stored {
     /// Latencies, rates and counts over the whole run.
@@ -30,16 +30,16 @@ pub struct Stored {
     pub warnings: Vec<String>,
     /// Number of the target's KV blocks that requests could use.
     pub usable_blocks: u32,
-    /// How often each draft length was used, by batch size.
+    /// Sums over steps, by batch size and draft length.
     pub lengths: Vec<LengthRow>,
     /// Number of drafts and of right drafts in each bin of confidence.
     pub calibration: Vec<CalibrationBin>,
-    /// What each replica of a fleet did; `None` for one engine.
+    /// The counts of each replica, and the replica of each request; `None` for one engine.
     pub replicas: Option<Replicas>,
 }
 
 impl Stored {
-    /// The results of a run that are stored, with the run's summary and warnings.
+    /// Takes the results to store from a run. `summary` and `warnings` belong to the run.
     pub fn of(run: Run, summary: Summary, warnings: Vec<String>) -> Stored {
         Stored {
             summary,
@@ -54,7 +54,7 @@ impl Stored {
         }
     }
 
-    /// A digest of all results but the warnings.
+    /// A digest of all results except the warnings.
     pub fn numbers(&self) -> blake3::Hash {
         let Stored { summary, series, records, steps, warnings: _, usable_blocks, lengths, calibration, replicas } =
             self;
@@ -62,8 +62,8 @@ impl Stored {
         blake3::hash(&postcard::to_stdvec(&numbers).expect("plain data always serialises into memory"))
     }
 
-    /// Splits the results into the cell for tables and figures, the request records, the step records, the warnings,
-    /// and the number of usable KV blocks.
+    /// Splits the results into the cell for tables and figures, the records of requests, the records of steps, the
+    /// warnings, and the number of usable KV blocks.
     pub fn into_cell(self, entry: Entry) -> (Cell, RequestRecords, Vec<StepRecord>, Vec<String>, u32) {
         let cell = Cell::new(entry, self.summary).with_latencies(&self.records);
         let cell = Cell { series: self.series, lengths: self.lengths, calibration: self.calibration, ..cell };
@@ -71,7 +71,7 @@ impl Stored {
     }
 }
 
-/// The largest number of other cells that [`Store::damage`] tries, to find the cell to which a damaged file belongs.
+/// [`Store::damage`] checks at most this many other cells to find the cell to which a damaged file belongs.
 const MOST_OTHERS: usize = 1000;
 
 /// The folder of finished cells of one plan.
@@ -92,7 +92,7 @@ impl Store {
         Ok(Store { folder, key: blake3::hash(plan_digest.as_bytes()) })
     }
 
-    /// Is the cell finished and its file undamaged?
+    /// Is the cell stored in an undamaged file?
     pub fn has(&self, id: CellId) -> bool {
         self.bytes(id).is_some()
     }
@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Describes the damage to a cell's file; `None` if the file is missing or undamaged. `others` are the cells of the
-    /// run: the text says if the file belongs to one of them.
+    /// run. If the file is that of another of these cells, the text says so.
     pub fn damage(&self, id: CellId, others: impl IntoIterator<Item = CellId>) -> Option<String> {
         let path = self.path(id);
         if !path.exists() || self.has(id) {
@@ -125,7 +125,7 @@ impl Store {
         Some(format!("{} {why}", path.display()))
     }
 
-    /// Reads a cell's results; `None` if the cell is not finished or its file is damaged.
+    /// Reads a cell's results. `None` if the cell is not stored, or if its file is damaged.
     ///
     /// # Errors
     /// The digest matches, but the content cannot be decoded.
@@ -149,7 +149,7 @@ impl Store {
         file.commit().map_err(write_problem)
     }
 
-    /// The content of a cell's file after the digest; `None` if the file is missing or damaged.
+    /// The content of a cell's file, without the digest. `None` if the file is missing or damaged.
     fn bytes(&self, id: CellId) -> Option<Vec<u8>> {
         let mut bytes = std::fs::read(self.path(id)).ok()?;
         let body = bytes.split_off(blake3::OUT_LEN.min(bytes.len()));

@@ -1,16 +1,16 @@
-//! The errors of results that cannot be written, with hints.
+//! Makes errors with hints for results that cannot be written.
 
 use foretoken_report::ReportError;
 use foretoken_spec::problem::Problem;
 
-/// The error that a result could not be written, with a hint on what to do about it.
+/// The error for a result that could not be written, with a hint on what to do.
 pub fn write_problem(error: ReportError) -> Box<Problem> {
     use std::io::ErrorKind::{OutOfMemory, PermissionDenied, ReadOnlyFilesystem};
     let what = match &error {
         ReportError::Write { cause, .. } => match cause.kind() {
             PermissionDenied | ReadOnlyFilesystem => "make the folder writable or choose another with -o",
             OutOfMemory => MORE_MEMORY,
-            // zstd reports a lack of memory by the text of its error only, not by its kind.
+            // zstd reports a lack of memory only in the error's text, not in its kind.
             _ if cause.to_string().contains("memory") => MORE_MEMORY,
             _ => "free some space or choose another folder with -o",
         },

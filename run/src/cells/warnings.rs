@@ -1,6 +1,6 @@
-//! Joins the warnings of many cells into few lines. A line names the policies that gave the warning. If not all runs of
-//! these policies gave it, the line says how many did and names the first run. Warnings that differ only in numbers
-//! become one line with the range of each number.
+//! Joins the warnings of many cells (runs of one policy each) into few lines. A line names the policies that gave the
+//! warning. If only some runs of these policies gave it, the line says how many, and names the first of them. Warnings
+//! that differ only in numbers become one line with the range of each number.
 
 use foretoken_report::Key;
 
@@ -12,7 +12,7 @@ pub struct Warnings {
     cells: Vec<(String, usize)>,
 }
 
-/// Warnings that differ only in their numbers.
+/// A kind of warning: warnings that differ only in their numbers.
 struct Kind {
     /// The parts of the text before, between and after the numbers.
     words: Vec<String>,
@@ -98,7 +98,8 @@ fn name(cell: &Key) -> String {
     swept.chain([format!("seed {}", cell.seed)]).collect::<Vec<_>>().join(", ")
 }
 
-/// Splits a text into its numbers (digits with at most one point, not inside a word) and the words around them.
+/// Splits a text into numbers and the words around them; there is one more word than numbers. A number is digits with
+/// at most one point, and not a part of a name.
 fn parts(text: &str) -> (Vec<String>, Vec<String>) {
     let (mut words, mut numbers) = (vec![String::new()], Vec::new());
     let mut rest = text;

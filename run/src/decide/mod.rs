@@ -1,5 +1,6 @@
-//! What each policy would decide in a state that the user writes by hand. The policies' own code runs in the engine's
-//! draft loop. Each decision comes with an estimate of the step's time and goodput (docs/model.md 12).
+//! Computes what each policy would decide in a state of a server that the user writes by hand. The engine's draft loop
+//! calls the policies' own code. Each decision comes with an estimate of the step's time and goodput (docs/model.md
+//! 12).
 
 mod state;
 
@@ -19,27 +20,28 @@ use std::collections::BTreeSet;
 struct Decision {
     /// The policy's name.
     policy: String,
-    /// The policy's name with every setting that differs from its default.
+    /// The policy's name, and every setting that differs from its default.
     label: String,
-    /// Number of tokens drafted for each request; for a tree, its depth.
+    /// Number of draft tokens for each request; for a tree, its depth.
     draft_len: Vec<u32>,
-    /// Number of draft tokens of each request to verify; for a tree, the depth of its deepest node to verify.
+    /// Number of draft tokens to verify for each request; for a tree, the depth of the deepest node to verify.
     verify_len: Vec<u32>,
-    /// Number of draft passes: the longest of `draft_len`, or one pass if the drafter makes all tokens in one.
+    /// Number of draft passes: the largest value of `draft_len`, or 1 at most if one pass makes all drafts.
     draft_forwards: u32,
-    /// Number of nodes of each request's tree to verify; absent for chains.
+    /// Number of nodes to verify in each request's tree; absent for chains.
     #[serde(skip_serializing_if = "Option::is_none")]
     verify_nodes: Option<Vec<u32>>,
-    /// Size of the step's batch, which is that many requests from the first; absent if the policy does not choose it.
+    /// Number of requests in the step's batch, which are the first ones of the state; absent if the policy does not
+    /// choose the batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     batch_prefix: Option<usize>,
-    /// Estimated time of the step, seconds: draft passes plus verify pass for the decided lengths.
+    /// Estimated time of the step for the decided lengths, seconds: draft passes and verify pass.
     estimated_step_s: f64,
-    /// Expected output tokens, by the confidences of the state, per second of the step.
+    /// Expected output tokens of the step, computed from the confidences in the state, divided by `estimated_step_s`.
     estimated_token_goodput_tok_s: f64,
-    /// The value of the quantity that the policy itself maximises; `None` if it maximises none.
+    /// The policy's estimate of the quantity that it maximises; `None` if it maximises none.
     own_estimate: Option<f64>,
-    /// The candidates that the policy compared; `None` without `--explain`.
+    /// The candidates that the policy compared; `None` if they were not asked for (`--explain`).
     #[serde(skip_serializing_if = "Option::is_none")]
     candidates: Option<Vec<Weighed>>,
 }
@@ -56,8 +58,8 @@ impl From<Candidate> for Weighed {
     }
 }
 
-/// The decision of each policy of a state, as JSON. `text` is the state as JSON, and `name` is what error messages call
-/// it. `explain` adds the candidates that each policy compared.
+/// The decision of each policy of a state, as JSON. `text` is the state as JSON; error messages call it `name`.
+/// `explain` adds the candidates that each policy compared.
 ///
 /// # Errors
 /// The state is invalid, or a policy needs the hidden truth.
@@ -123,7 +125,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
             decision.candidates = explain.then(|| explanation.candidates.into_iter().map(Weighed::from).collect());
             decision
         }
-        // Without a drafter nothing is drafted. An oracle was refused above.
+        // Without a drafter, no tokens are drafted. Oracles were refused above.
         Speculation::Off | Speculation::Oracle(_) => {
             let view = columns.view(columns.ids.len());
             let mut drafts = Drafts::default();
@@ -139,18 +141,19 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
     Ok(decision)
 }
 
-/// vLLM's defaults (docs/model.md 4.1), because a state does not have these settings. Cost tables reach to these sizes.
+/// vLLM's defaults (docs/model.md 4.1), because a state does not have these two settings. Cost tables reach to these
+/// sizes.
 const MAX_NUM_SEQS: u32 = 256;
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 
-/// Shows a policy one past step, given as the accepted drafts of each request. The policy first chooses lengths for a
-/// batch of that size, because some policies update their state when they choose.
+/// Makes the policy observe one past step, given as the number of accepted drafts of each request. First lets the
+/// policy choose lengths for a batch of that size, because some policies update their state when they choose.
 fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     let n = accepted.len();
     let columns = Columns::new(vec![1; n], MAX_SPEC_LEN, f64::INFINITY);
     policy.propose(&columns.view(n), &mut DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() });
-    // The history does not say how many tokens were drafted. The longest draft is assumed, so that no accepted count
-    // exceeds its draft.
+    // The history does not say how many tokens were drafted. Assumes the longest possible drafts, so that no request
+    // has more accepted than drafted tokens.
     let drafted = vec![MAX_SPEC_LEN; n];
     policy.observe(&StepOutcome {
         ids: &columns.ids,
@@ -163,8 +166,8 @@ fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     });
 }
 
-/// The decided lengths with the estimate of docs/model.md 12: time by the linear belief, tokens by the confidences of
-/// the state. One formula serves all policies. The fields that only the policy knows are empty.
+/// The decided lengths with the estimates of docs/model.md 12: time by the linear belief, tokens by the confidences of
+/// the state. All policies get the same formula. The fields that only the policy knows stay empty.
 fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -> Decision {
     let n = view.len();
     let (step_s, drafted_tokens) = if drafts.in_trees() {
@@ -186,7 +189,7 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
         (belief.step_s(view, &drafts.draft_len, &drafts.verify_len), tokens)
     };
     let longest = drafts.draft_len.iter().copied().max().unwrap_or(0);
-    // One length per request of the state: requests that were left out of the step have length 0.
+    // One length per request of the state. Requests that the policy left out of the step get length 0.
     let padded = |lens: &[u32]| (0..state.requests.len()).map(|i| lens.get(i).copied().unwrap_or(0)).collect();
     Decision {
         policy: String::new(),
@@ -206,7 +209,8 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
     }
 }
 
-/// The columns of a decode batch: no prefill, and the draft model has run over all tokens of every request.
+/// The columns of a batch of decode requests, without prefill. The draft model has processed all tokens of every
+/// request.
 struct Columns {
     ids: Vec<RequestId>,
     context: Vec<u32>,
@@ -214,7 +218,7 @@ struct Columns {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
-    /// Index of each request's category in `category_names`; `u16::MAX` for a request without one.
+    /// Index of each request's category in `category_names`; `u16::MAX` if the request has no category.
     categories: Vec<u16>,
     category_names: Vec<String>,
 }
@@ -248,13 +252,13 @@ impl Columns {
         }
     }
 
-    /// Sets the limit of drafts of every request to `tokens`. For trees the limit counts tokens, not depth.
+    /// Sets the limit of every request to `tokens`. For trees, the limit counts tokens and not depth.
     fn with_limit(mut self, tokens: u32) -> Columns {
         self.limit.fill(tokens);
         self
     }
 
-    /// The batch of the first `n` requests, as policies see it.
+    /// The batch of the first `n` requests, in the form in which policies see it.
     fn view(&self, n: usize) -> BatchView<'_> {
         BatchView {
             now: Time::ZERO,

@@ -1,4 +1,5 @@
-//! The state that `foretoken decide` reads: what a policy believes and observes in one step. Times are in seconds.
+//! The state of a server that `foretoken decide` reads: what a policy believes and observes in one step. Times are in
+//! seconds.
 
 use foretoken_policies::{Belief, PassTimes, PolicySpec};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShape};
@@ -16,32 +17,32 @@ pub struct State {
     /// Does a verify pass read the context once per request, or once per verified position?
     #[serde(default)]
     context_reads: ContextReads,
-    /// Does the draft model make one pass per draft token, or one pass for all?
+    /// Does the draft model need one pass per draft token, or one pass for all draft tokens?
     #[serde(default)]
     drafting: Drafting,
-    /// The most tokens that any policy may draft for a request.
+    /// The most tokens that a policy may draft for a request.
     pub max_draft_len: u32,
-    /// Probability that a draft is accepted if all drafts before it in the round were.
+    /// Probability that a draft is accepted if all earlier drafts of the round were accepted.
     #[serde(default = "acceptance")]
     pub acceptance_rate: f64,
-    /// The confidence that policies assume for a token that is not drafted yet.
+    /// The confidence that policies assume for a token before it is drafted.
     #[serde(default = "confidence")]
     pub prev_confidence: f64,
-    /// The TPOT bound of every request, seconds; `None`: no bound.
+    /// The TPOT bound of every request, seconds; `None` for no bound.
     #[serde(default)]
     pub slo_tpot_s: Option<f64>,
-    /// The seed of policies that draw random numbers. `random` draws by seed, step and request id; here the step is 0
+    /// The seed of policies that draw random numbers. `random` draws by seed, step and request id. Here the step is 0,
     /// and the ids are 0, 1, ….
     #[serde(default)]
     pub seed: u64,
-    /// The number of accepted drafts of each request in past steps, the oldest step first.
+    /// For each past step, the oldest first, the number of accepted drafts of each request.
     #[serde(default)]
     pub history: Vec<Vec<u32>>,
     /// The decode requests.
     pub requests: Vec<Request>,
     /// The policies whose decisions are computed.
     pub policies: Vec<PolicySpec>,
-    /// Measured pass times for policies with a cost table; `None`: the tables are filled from α, γ, δ.
+    /// Measured pass times for policies with a cost table; `None`: their tables are filled from α, γ, δ.
     #[serde(default)]
     tables: Option<Tables>,
 }
@@ -55,7 +56,7 @@ pub struct Request {
     /// The request's category, for policies that choose by category; none by default.
     #[serde(default)]
     pub category: Option<String>,
-    /// The draft model's confidence in each token that it would draft, in order.
+    /// The draft model's confidence in each token that it would draft next, in order.
     confidences: Vec<f64>,
 }
 
@@ -66,8 +67,8 @@ impl Request {
     }
 }
 
-/// Measured pass times: `[tokens, seconds]`, with rising tokens. A pass between two entries takes the time of the
-/// larger one. Beyond the last entry the time grows in proportion to the tokens.
+/// Measured pass times as `[tokens, seconds]`, ascending by tokens. A pass between two entries takes the time of the
+/// larger entry. Beyond the last entry, the time grows in proportion to the tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tables {
@@ -83,7 +84,7 @@ fn confidence() -> f64 {
     0.6
 }
 
-/// Largest allowed coefficient, seconds. It is far beyond any machine and keeps all results finite.
+/// Largest allowed coefficient, seconds. No machine is that slow, and up to this value all results are finite.
 const MOST_S: f64 = 1e6;
 /// Shortest allowed target pass, seconds: one picosecond, the engine's unit of time.
 const LEAST_S: f64 = 1e-12;
@@ -101,13 +102,13 @@ impl State {
         Ok(state)
     }
 
-    /// The linear belief that the state's coefficients give.
+    /// The linear belief with the state's coefficients.
     pub fn belief(&self) -> Belief {
         let State { draft, target, context_reads, drafting, .. } = *self;
         Belief { draft, target, context_reads, drafting }
     }
 
-    /// Checks all values. The error is the first field with an impossible value, and the reason.
+    /// Checks all values. The error is (the first field with an impossible value, the reason).
     fn check(&self) -> std::result::Result<(), (String, String)> {
         let fault = |field: String, why: String| Err((field, why));
         for (model, c) in [("draft", self.draft), ("target", self.target)] {
@@ -149,7 +150,7 @@ impl State {
                 return fault(format!("{field}[{j}]"), format!("{} is not in (0, 1]", request.confidences[j]));
             }
         }
-        // The shortest possible target pass has one token of the request with the least context.
+        // The shortest possible target pass has one token, of the request with the least context.
         let least = self.requests.iter().map(|r| r.context).min().unwrap_or(0);
         if self.target.pass_s(f64::from(least), 1.0) < LEAST_S {
             let why = format!("a pass over 1 token after {least} takes no time, so that it has no goodput");
@@ -183,7 +184,7 @@ impl Tables {
     }
 }
 
-/// Turns serde's error in the JSON at `path` into a message and a hint.
+/// Turns serde's error `message` about the JSON value at `path` into a message and a hint.
 fn explain(path: &str, message: &str) -> (String, String) {
     let policy = path.starts_with("policies[");
     if policy && (message.starts_with("expected value") || message.contains("unit variant")) {
@@ -204,7 +205,7 @@ fn explain(path: &str, message: &str) -> (String, String) {
     (format!("{place}{message}"), help)
 }
 
-/// Time of a pass of `tokens` tokens by a table, seconds.
+/// Time of a pass with `tokens` tokens, seconds, read from a table.
 fn look_up(table: &[(u32, f64)], tokens: u64) -> f64 {
     match table.iter().find(|(n, _)| u64::from(*n) >= tokens) {
         Some((_, s)) => *s,

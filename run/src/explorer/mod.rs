@@ -1,9 +1,9 @@
-//! The break-even explorer: one HTML page that computes in the browser how long a decode step takes and how many tokens
-//! to expect from it.
+//! The break-even explorer: an HTML page that computes in the browser the time of a decode step, and the number of
+//! tokens that the step is expected to emit.
 //!
-//! The page has a copy of the simulator's arithmetic in JavaScript (`model.js`). `tests/cli/explore.rs` runs the page
-//! in a browser and compares every number with the library's. Presets come from the library, so a new GPU or model
-//! appears on the page without a change here.
+//! The page has a copy of the simulator's formulas in JavaScript (`model.js`). `tests/cli/explore.rs` runs the page in
+//! a browser and compares every number with the library's. The presets (GPUs and models) come from the library, so a
+//! new preset needs no change here.
 
 mod profiled_machine;
 
@@ -27,7 +27,7 @@ const PARTS: [(&str, &str); 4] = [
     ("/*APP*/", include_str!("app.js")),
 ];
 
-/// A machine that the page offers beside the presets: from a profile, or the hardware of a run.
+/// A machine that the page offers in addition to the presets. It comes from a profile, or is the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The machine's name on the page.
@@ -38,11 +38,11 @@ pub struct Machine {
     pub draft: LatencySpec,
     /// Does a verify pass read the context once per request, or once per verified position?
     pub context_reads: ContextReads,
-    /// Does the draft model make one pass per draft token, or one pass for all?
+    /// Does the draft model need one pass per draft token, or one pass for all draft tokens?
     pub drafting: Drafting,
     /// Host time of a step outside its passes, seconds.
     pub step_overhead_s: f64,
-    /// Were the costs measured? False for a roofline.
+    /// Were the costs measured? False for a roofline, which computes costs from datasheets.
     pub measured: bool,
     /// A note on the machine: where it was measured, and how far to trust it.
     pub note: String,
@@ -50,14 +50,14 @@ pub struct Machine {
 
 /// The page as HTML, with styles, scripts and presets inline. If `machine` is given, the page opens with that machine.
 pub fn page(machine: Option<&Machine>) -> String {
-    // A `</script>` in a name would end the script element in which the presets stand, so `<` is escaped.
+    // A name that contains `</script>` would end the script element with the presets, so `<` is escaped.
     let presets = presets(machine).to_string().replace('<', "\\u003c");
     let page = PARTS.iter().fold(TEMPLATE.to_owned(), |page, (mark, part)| page.replacen(mark, part.trim_end(), 1));
     page.replacen("/*PRESETS*/", &presets, 1)
 }
 
-/// The hardware that the page offers, as JSON: datasheets of GPUs, bytes and operations of models, the defaults of a
-/// roofline, and `machine`.
+/// The hardware that the page offers, as JSON: datasheets of GPUs, bytes and operations of models, the default settings
+/// of a roofline, and `machine`.
 fn presets(machine: Option<&Machine>) -> Value {
     let mut gpus: Map<String, Value> = gpus().iter().map(|g| (g.name.clone(), gpu(&g.gpu, &g.source))).collect();
     let mut models: Map<String, Value> = catalog().iter().map(|e| (e.name.clone(), json!(e.shape.work()))).collect();
@@ -85,8 +85,8 @@ fn gpu(gpu: &Gpu, source: &str) -> Value {
     value
 }
 
-/// Adds the GPU and the model of the run's roofline for `role` to the presets, and makes `profile` name them. A model
-/// that the run's settings change gets a new name, so that the preset stays as it is.
+/// Adds the GPU and the model of the roofline of `role` (target or draft) to the presets, and makes `profile` name
+/// them. If the run's settings change a model of the presets, the changed model gets a new name, and the preset stays.
 fn own_hardware(
     role: &str,
     roofline: &RooflineSpec,
@@ -109,7 +109,7 @@ fn own_hardware(
     named["model"] = name.into();
 }
 
-/// The default settings of a roofline, with the first GPU and the first model of the lists.
+/// The default settings of a roofline, with the first GPU and the first model of the presets.
 fn defaults() -> RooflineSpec {
     RooflineSpec::new(&gpus()[0].name, &catalog()[0].name)
 }

@@ -1,4 +1,4 @@
-//! Reads a profile as the machine with which the explorer's page opens.
+//! Reads a profile as a machine, with which the explorer's page opens.
 
 use super::Machine;
 use crate::profiled::{self, Either};
@@ -7,8 +7,8 @@ use foretoken_sim::{Drafting, PassShape, Time};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// The machine that the profile `file` describes. A profile has the times of single passes, or costs that were fitted
-/// to the steps of an observed server. Prints a warning if the file was edited after it was made.
+/// The machine that the profile `file` describes. The profile has times of single passes, or costs that were fitted to
+/// the steps of an observed server. Prints a warning if the file was edited after it was made.
 ///
 /// # Errors
 /// The file is no profile, or its target passes take no time.
@@ -42,7 +42,7 @@ pub fn profiled_machine(file: &Path) -> Result<Machine> {
     Ok(machine)
 }
 
-/// The machine of a profile of timed passes: its measured tables.
+/// The machine of a profile with single passes. Its costs are the measured tables.
 fn timed(profile: &Profile) -> Machine {
     let device = &profile.device;
     Machine {
@@ -51,14 +51,14 @@ fn timed(profile: &Profile) -> Machine {
         draft: profile.truth(Role::Draft, Truth::Table),
         context_reads: profile.reads(Role::Target, Truth::Table),
         drafting: Drafting::Autoregressive,
-        // A profile of single passes does not say how long the host takes between passes.
+        // A profile of single passes does not have the host time between passes.
         step_overhead_s: 0.0,
         measured: true,
         note: format!("Profiled {} on {} ({}).", profile.measured_at, device.name, device.kind),
     }
 }
 
-/// The machine of a calibrated profile: the costs that were fitted to the steps of a server.
+/// The machine of a calibrated profile. Its costs were fitted to the steps of a server.
 fn observed(server: &Calibrated) -> Machine {
     Machine {
         name: format!("calibrated to {}", server.server),

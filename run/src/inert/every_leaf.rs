@@ -1,9 +1,9 @@
-//! Changes every leaf (setting) of the schema in an experiment that sets the leaf. Either the results change, or the
-//! report names the leaf as doing nothing.
+//! For every leaf (setting) of the schema, runs an experiment that sets the leaf, with another value. Either the
+//! results must change, or the report must say that the leaf does nothing.
 //!
-//! Four groups are not tried. [`look`] leaves two of them out by design: the keys about the whole experiment (name,
-//! seeds, output, paper) and the tables of other commands (live, observe, validate). The other two groups are listed in
-//! `REFUSED` and `NEEDS_A_FILE`.
+//! Four groups of leaves are not tried. [`look`] leaves out two groups on purpose: keys about the whole experiment
+//! (name, seeds, output, paper), and tables of other commands (live, observe, validate). `REFUSED` and `NEEDS_A_FILE`
+//! list the other two groups.
 
 use super::*;
 use crate::cells::play;
@@ -44,16 +44,16 @@ const OTHER_TABLES: [&str; 12] = [
     "capacity",
     "fleet",
 ];
-/// Leaves that every experiment refuses with a message. They sample a trace of arrivals, which keep the order of their
-/// file, or belong to Spec-Bench files, which have no arrivals.
+/// Leaves that every experiment refuses with a message. They would sample a trace of arrivals, whose order must stay,
+/// or they belong to Spec-Bench files, which have no arrivals.
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
-/// Leaves that need a measured file. Tests of the command line cover `hardware.profile` and `acceptance.source.table`.
+/// Leaves that need a measured file. Tests of the command line try `hardware.profile` and `acceptance.source.table`.
 const NEEDS_A_FILE: [&str; 3] = ["hardware.profile", "hardware.truth", "acceptance.source.table"];
 
-/// Lists of changes to the experiment [`BASE`], which together set every leaf. A list (one experiment) is called a
-/// world. There is a world for each line of `worlds.txt`, for each use of a trace file, and for each policy with its
-/// defaults.
+/// Lists of changes to the experiment [`BASE`]. Each list makes one experiment, called a world; together the worlds set
+/// every leaf. There is a world for each line of `worlds.txt`, for each use of a trace file, and for each policy with
+/// its default settings.
 fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
     let list = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src/inert/worlds.txt");
     let list = std::fs::read_to_string(list).expect("the list of worlds lies beside this file");
@@ -68,7 +68,7 @@ fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
     worlds
 }
 
-/// The worlds (lists of changes to [`BASE`]) that read trace files, with every option of the formats.
+/// The worlds (lists of changes to [`BASE`]) that read trace files. Together they set every option of the formats.
 fn traces(folder: &FilePath) -> Vec<Vec<String>> {
     let write = |name: &str, text: String| {
         std::fs::write(folder.join(name), text).expect("written");
@@ -143,8 +143,8 @@ fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
     each.collect()
 }
 
-/// The paths of the schema's leaves without the groups that are not tried, each with the names that are valid values.
-/// `[]` stands for any index, `*` for any name that the user chooses.
+/// The paths of the schema's leaves, without the groups that are not tried. Each has the names that are valid values;
+/// none for numbers and booleans. In a path, `[]` stands for any index and `*` for any name that the user chooses.
 fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut leaves = BTreeMap::new();
@@ -158,8 +158,8 @@ fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BTreeSet<String>>) {
-    // A wrapper (`true-cost` and others) contains a policy, which may be a wrapper too. The inner policy's settings are
-    // leaves of that policy alone, so the walk stops here.
+    // A wrapper (`true-cost` and others) contains a policy, which may be a wrapper too. The contained policy's settings
+    // are tried as leaves of that policy. So they are not collected again inside the wrapper.
     if at.contains(".true-") && at.ends_with(".policy") {
         return;
     }
@@ -194,7 +194,7 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BT
     leaves.entry(at.to_owned()).or_default().extend(names.filter_map(|n| Some(n.as_str()?.to_owned())));
 }
 
-/// The leaf in `leaves` that matches a path of a document, and its valid names; `None` if there is none.
+/// The leaf of `leaves` that matches the path of a document's key, with its valid names; `None` if no leaf matches.
 fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Option<(&'a str, &'a BTreeSet<String>)> {
     let plain: String = {
         let mut inside = false;
@@ -214,9 +214,9 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
         .map(|(leaf, names)| (leaf.as_str(), names))
 }
 
-/// Parts of paths of leaves for which the test cannot guess another valid value, so that they are not checked: names
-/// and paths in files, lists and thresholds that must rise, parameters that depend on each other, and values that some
-/// experiments refuse.
+/// Parts of paths of leaves that are not checked, because the test cannot guess another valid value: names and paths in
+/// files, lists and thresholds that must ascend, parameters that depend on each other, and values that some experiments
+/// refuse.
 const NOT_GUESSED: [&str; 26] = [
     ".trace.format",
     ".trace.log_type",
@@ -240,7 +240,7 @@ const NOT_GUESSED: [&str; 26] = [
     ".specinfer.expansion",
     ".specinfer-star.expansion",
     ".cascade-like.lengths",
-    // A price is the word `step` or a table; the numbers in the table are other leaves, which are tried.
+    // A price is the word `step` or a table. The numbers in the table are leaves of their own, which are tried.
     ".oracle-goodput.price",
     ".knows-rates.price",
     ".knows-confidences.price",
@@ -252,14 +252,14 @@ const NOT_GUESSED: [&str; 26] = [
 enum Fate {
     Changes,
     Named,
-    /// No valid value other than the leaf's present one was found.
+    /// The test found no other valid value for the leaf.
     NoOtherValue,
     Wrong(String),
 }
 
-/// Gives a leaf another value and checks by further runs what the report says about the leaf. If the report names the
-/// leaf as doing nothing, leaving it out must give the same results. If not, some other value, or leaving the leaf out,
-/// must give other results, unless its value is the default.
+/// Gives a leaf another value, and checks what the report says about the leaf. If the report says that the leaf does
+/// nothing, the results without the leaf must be the same. Otherwise another value, or leaving the leaf out, must
+/// change the results, unless the value is the default.
 fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
     let named = || names.iter().map(|name| toml::Value::String(name.clone()));
     let with = |what: String| plan(&[sets, &[what]].concat()).ok();
@@ -296,7 +296,7 @@ fn every_leaf_of_the_schema_changes_the_results_or_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let leaves = schema_leaves();
     assert!(leaves.len() > 350, "only {} leaves", leaves.len());
-    // The shape of a model and the datasheet of a GPU count as one value each (`trial.rs`), so that their keys are no
+    // The shape of a model and the datasheet of a GPU are tried as one value each (`trial.rs`), so their keys are not
     // leaves here.
     let is_part = |leaf: &&str| leaf.contains(".roofline.model.") || leaf.contains(".roofline.gpu.");
     let mut open: BTreeSet<&str> = leaves.keys().map(String::as_str).filter(|leaf| !is_part(leaf)).collect();

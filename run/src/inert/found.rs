@@ -1,54 +1,54 @@
-//! Settings that did nothing, and the lines that report them.
+//! Settings that did nothing, and the report's lines about them.
 
 use serde::{Deserialize, Serialize};
 
-/// The settings that did nothing, and the settings that were not tried.
+/// The settings that did nothing in a run, and the settings that were not tried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inert {
-    /// Settings that changed no number.
+    /// Settings that changed no number of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_effect: Vec<WithoutEffect>,
-    /// Settings that were not tried.
+    /// Settings that were not tried, for cost or because no other valid value is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_tried: Vec<NotTried>,
 }
 
-/// A setting that changed no number.
+/// A setting that changed no number of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WithoutEffect {
     /// The path of the setting's key.
     pub path: String,
-    /// The value that it was given, as TOML; absent when it was swept.
+    /// The value in the experiment, as TOML; absent if the setting was swept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// How the setting was changed to see whether any number changes, such as `without it, with the default 256`.
+    /// How the setting was changed on trial, such as `without it, with the default 256`.
     pub tried: String,
-    /// How much of the run was repeated with that change and gave equal numbers.
+    /// How much of the run was repeated with this change; all its numbers stayed the same.
     pub evidence: Evidence,
     /// Why the setting did nothing; absent if the reason is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// A setting that was not tried.
+/// A setting of which it is not known whether it has an effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotTried {
     /// The path of the setting's key.
     pub path: String,
-    /// True if trying the setting costs too much time; `--check-settings always` tries it. False if the key is required
+    /// True if a trial would take too long; `--check-settings always` tries the setting. False if the key is required
     /// and no other valid value is known.
     pub for_its_cost: bool,
 }
 
-/// How much of the run was repeated without a setting, with equal numbers.
+/// How much of the run was repeated with a setting changed. All numbers stayed the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
     /// The whole run.
     Whole,
-    /// Some of the run's comparisons (combinations of swept values with one seed).
+    /// Some of the run's comparisons. A comparison is all policies with one combination of swept values and one seed.
     Part {
-        /// Number of comparisons that were run again with the setting changed, and gave the same numbers.
+        /// Number of comparisons that were repeated.
         same: usize,
         /// Number of all comparisons of the run.
         of: usize,
@@ -61,9 +61,9 @@ pub enum Evidence {
 }
 
 impl Inert {
-    /// The lines of the report. Settings that did nothing for one reason and on the same evidence share a line.
-    /// Settings without a known reason have a line each. One more line names the settings that were not tried because
-    /// of the cost.
+    /// The report's lines. Settings that did nothing for the same reason and with the same evidence share a line.
+    /// Settings without a known reason have a line each. A last line names the settings that were not tried because of
+    /// the cost.
     pub fn lines(&self) -> Vec<String> {
         let mut groups: Vec<Vec<&WithoutEffect>> = Vec::new();
         for one in &self.without_effect {

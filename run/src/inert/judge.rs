@@ -1,10 +1,10 @@
-//! Repeats a plan without a setting, to see whether any number changes. First each setting is left out alone, and only
-//! the first requests of one comparison are run. Most settings change a number there, so they have an effect. The
-//! remaining settings of one policy (or of none) are left out together, and the whole run is repeated. If a number
-//! changes, they are split into halves, and each half is tried. So all settings of a policy that do nothing cost one
-//! run together.
+//! Repeats a plan without some settings, to see whether any number changes. First, each setting is left out alone, and
+//! only the first requests of one comparison are run. Most settings change a number there, so they have an effect. Then
+//! the remaining settings of one policy (or of no policy) are left out together, and the whole run is repeated. If a
+//! number changes, these settings are split into halves, and each half is tried. So all settings of a policy that do
+//! nothing cost one repeated run together.
 //!
-//! The cost is counted in simulated work, not in seconds, so that a plan always gets the same answer.
+//! The cost is counted in simulated work (request-steps), not in seconds, so that a plan always gets the same answer.
 
 use super::found::Evidence;
 use super::trial::{Trial, alter};
@@ -18,34 +18,34 @@ use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 
-/// Number of requests, from the start of the run, on which each setting is tried first.
+/// Each setting is tried first on this number of requests, from the start of the run.
 const START: usize = 64;
-/// The cost of building a run before it starts, in request-steps: (fixed part, part for each request).
+/// The cost of building a run before it starts, in request-steps: (for the run, for each of its requests).
 const BUILD: (u64, u64) = (50_000, 20);
 
 /// Repeats a plan with changed settings and compares the numbers.
 pub struct Judge<'a> {
     pub plan: &'a Plan,
-    /// Digest and size of each cell's results in the run as given, in the order of the plan.
+    /// Digest and size of each cell's results in the unchanged run, in the order of the plan.
     pub numbers: &'a [Numbers],
-    /// Request-steps that may still be simulated.
+    /// Number of request-steps that may still be simulated.
     pub budget: u64,
     pub interrupt: &'a AtomicBool,
 }
 
-/// A trial that changed no number, and the part of the run on which it was tried.
+/// A trial that changed no number, and how much of the run was repeated for it.
 type Judged = (Trial, Evidence);
 
 /// For each policy, in the order of the plan, the digest of its numbers; `None` for a policy that could not run.
 type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
-    /// Tries `trials`. `setting` is the plan's first variant with its first seed. Returns the trials that changed no
-    /// number, each with its evidence, and the trials for which the budget was too small.
+    /// Tries `trials`. `setting` is the plan's first variant with its first seed. Returns (the trials that changed no
+    /// number, each with its evidence; the trials for which the budget was too small).
     ///
     /// # Errors
-    /// The setting of the first variant and seed cannot be built, or the work is interrupted. A trial whose altered
-    /// experiment is wrong or cannot run is no error: its setting has an effect.
+    /// The setting of the first variant and seed cannot be built, or the work is interrupted. If the experiment of a
+    /// trial is wrong or cannot run, that is no error: the setting has an effect.
     pub fn judge(&mut self, trials: Vec<Trial>, setting: &Setting) -> Result<(Vec<Judged>, Vec<Trial>)> {
         let (looked_at, left) = self.affordable(trials, setting);
         let expected = self.start_as_given(setting)?;
@@ -63,8 +63,9 @@ impl Judge<'_> {
         Ok((found, left))
     }
 
-    /// Splits the trials into those that can be tried at the start of the run, which together cost at most half of the
-    /// budget, and the rest. Subtracts the cost of the first part from the budget.
+    /// Splits the trials into two lists. The first trials go to the first list, as far as half of the budget pays for
+    /// trying them at the start of the run. All others go to the second list. Subtracts the cost of the first list from
+    /// the budget.
     fn affordable(&mut self, mut trials: Vec<Trial>, setting: &Setting) -> (Vec<Trial>, Vec<Trial>) {
         let share = (START as f64 / setting.workload.len() as f64).min(1.0);
         let mut half = self.budget / 2;
@@ -79,8 +80,8 @@ impl Judge<'_> {
         (trials, left)
     }
 
-    /// The cost of repeating a comparison, in request-steps: with all policies, or with the baseline and `policy` (an
-    /// index in the file) only. `share` (0 to 1) is the part of the requests that is run.
+    /// The cost of repeating a comparison, in request-steps. With a `policy` (an index in the file), only this policy
+    /// and the baseline run; else all policies. `share` (0 to 1) is the part of the requests that is run.
     fn cost(&self, variant: usize, seed: usize, policy: Option<usize>, share: f64) -> u64 {
         let row = self.row(variant, seed);
         let steps: u64 = match policy.map(|i| self.index_in_plan(i)) {
@@ -95,7 +96,8 @@ impl Judge<'_> {
         &self.numbers[(variant * seeds + seed) * policies..][..policies]
     }
 
-    /// The index in the plan of policy number `policy` of the file. The plan may have an implied baseline in front.
+    /// The index in the plan of policy number `policy` of the file. They differ if the plan has an implied baseline in
+    /// front.
     fn index_in_plan(&self, policy: usize) -> usize {
         policy + usize::from(self.plan.policies[self.plan.baseline].implied)
     }
@@ -119,8 +121,8 @@ impl Judge<'_> {
         self.same(&altered, trial.policy(), 0, expected, requests, (Some(START), None))
     }
 
-    /// Tries all suspects together on the whole run. If a number changes, tries each half. Adds the trials that change
-    /// nothing to `found`. All suspects belong to `policy`, or to no policy.
+    /// Leaves out all `suspects` together, and repeats the whole run. If a number changes, tries each half of them.
+    /// Adds the trials that change nothing to `found`. All suspects must belong to the same policy, or to no policy.
     fn settle(&mut self, policy: Option<usize>, suspects: Vec<Trial>, found: &mut Vec<Judged>) -> Result<()> {
         match self.together(policy, &suspects)? {
             Some(evidence) => found.extend(suspects.into_iter().map(|trial| (trial, evidence))),
@@ -135,8 +137,9 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// Repeats the run without all suspects, as far as the budget goes. Returns how much of the run gave equal numbers;
-    /// `None` if a number changes or the changed experiment is wrong.
+    /// Repeats the run without all suspects, comparison by comparison, as far as the budget goes. Returns how much of
+    /// the run was repeated with equal numbers. `None` if a number changes, or if the experiment without the suspects
+    /// is wrong.
     fn together(&mut self, policy: Option<usize>, suspects: &[Trial]) -> Result<Option<Evidence>> {
         let trials: Vec<&Trial> = suspects.iter().collect();
         let (variants, seeds) = (self.plan.variants.len(), self.plan.seeds.len());
@@ -167,8 +170,8 @@ impl Judge<'_> {
         Ok(Some(Evidence::Whole))
     }
 
-    /// The SLO bounds that the baseline of variant `from` gives when the settings are changed; `None` if that baseline
-    /// cannot run.
+    /// The SLO bounds that the baseline of variant `from` gives if the settings of `trials` are changed. `None` if that
+    /// baseline cannot run.
     fn bound(&self, from: usize, seed: usize, trials: &[&Trial], policy: Option<usize>) -> Result<Option<Slo>> {
         let requests = self.row(from, seed)[0].requests;
         let Ok(altered) = alter(self.plan, from, trials, policy, requests) else { return Ok(None) };
@@ -176,8 +179,9 @@ impl Judge<'_> {
         Ok(self.play(&setting, &altered.policies[altered.baseline].spec, None)?.map(|(_, slo)| slo))
     }
 
-    /// Does an altered plan give the expected numbers? `policy`: the policy to which `altered` is reduced, if any.
-    /// `cut`: number of requests to run; `None` for all. `bound`: SLO bounds; `None` if the baseline's run gives them.
+    /// Do the runs of the plan `altered` give the digests `expected`? `policy` is the policy to which `altered` is
+    /// reduced; `None` if it has all. `cut` is the number of requests to run; `None` for all. `bound` are the SLO
+    /// bounds; `None` if the baseline's own run gives them.
     fn same(
         &self,
         altered: &Plan,
@@ -187,7 +191,7 @@ impl Judge<'_> {
         requests: u64,
         (cut, bound): (Option<usize>, Option<Slo>),
     ) -> Result<bool> {
-        // If the experiment cannot be built without the setting, the setting has an effect.
+        // If the experiment cannot be built without the setting, then the setting has an effect.
         let Ok(mut setting) = Setting::new(&altered.variants[0], self.plan.seeds[seed]) else { return Ok(false) };
         if setting.workload.len() as u64 != requests {
             return Ok(false);
@@ -199,10 +203,10 @@ impl Judge<'_> {
         let Some((digest, slo)) = self.play(&setting, baseline, bound)? else {
             return Ok(expected[self.plan.baseline].is_none());
         };
-        // Pairs of a policy's index in the altered plan and in the plan.
+        // For each policy: (its index in `altered`, its index in the original plan).
         let indices = (0..altered.policies.len()).map(|p| (p, policy.map_or(p, |i| self.index_in_plan(i))));
         let (baselines, others): (Vec<_>, Vec<_>) = indices.partition(|(p, _)| *p == altered.baseline);
-        // If the plan is reduced to one policy, the baseline only gives the bounds and is not compared.
+        // If `altered` is reduced to one policy, its baseline runs only to give the bounds, and is not compared.
         let only_bounds = policy.is_some() && !others.is_empty();
         if !only_bounds && baselines.iter().any(|&(_, index)| expected[index] != Some(digest)) {
             return Ok(false);
@@ -217,7 +221,7 @@ impl Judge<'_> {
         changed.transpose().map(|changed| changed.is_none())
     }
 
-    /// Runs a policy. Returns the digest of its numbers and its SLO bounds; `None` if the policy cannot run.
+    /// Runs a policy. Returns the digest of its results and its SLO bounds; `None` if the policy cannot run.
     fn play(&self, setting: &Setting, spec: &PolicySpec, slo: Option<Slo>) -> Result<Option<(blake3::Hash, Slo)>> {
         match play(setting, spec, slo, self.interrupt) {
             Ok(played) => Ok(Some((played.stored.numbers(), played.slo))),

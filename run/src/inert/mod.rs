@@ -1,10 +1,10 @@
-//! Finds settings that do nothing. After a run, the report names the keys that the experiment gives or sweeps and that
-//! changed no number, so that no user tunes a setting in vain.
+//! Finds settings that do nothing. After a run, the report names the keys that the experiment gives or sweeps although
+//! they changed no number. So no user tunes a setting in vain.
 //!
-//! There is no list of such settings: they are found by experiment. For swept keys and seeds, the finished cells are
-//! compared (`swept.rs`). Given keys are left out one by one, or get another value if they are required (`trial.rs`),
-//! and all numbers are compared (`judge.rs`). Keys that have their default value are not tried. Neither are `[fleet]`,
-//! and `[live]`, `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
+//! No list says which settings do nothing: each is tried. For swept keys and seeds, the finished cells are compared
+//! (`swept.rs`). Each key that the experiment gives is left out, or gets another value if it is required (`trial.rs`);
+//! then all numbers are compared (`judge.rs`). Keys with their default value are not tried. `[fleet]` is not tried, nor
+//! are `[live]`, `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
 
 mod found;
 mod judge;
@@ -28,24 +28,24 @@ use reasons::Facts;
 use std::sync::atomic::AtomicBool;
 use trial::Trials;
 
-/// Which settings of a run are left out or changed on trial, to see whether they have any effect.
+/// Which settings are changed on trial after a run, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// The settings that can be tried with a quarter of the run's work or in a few seconds, whichever is more.
+    /// The settings that can be tried with a quarter of the run's work, or within a few seconds if that is more.
     #[default]
     Auto,
     /// All settings, on the whole run.
     Always,
-    /// Only swept settings, which costs nothing.
+    /// Only swept keys and seeds, for which no run is repeated.
     Never,
 }
 
-/// Request-steps that the check may simulate after any run, however short. They take a few seconds at most.
+/// The check may simulate this number of request-steps after any run, however short. That takes a few seconds.
 const SMALL: u64 = 12_000_000;
-/// After a long run, the check may simulate 1/PART of the run's request-steps.
+/// After a long run, the check may simulate this part of the run's request-steps: 1 / PART.
 const PART: u64 = 4;
 
-/// Finds the settings of a finished run that did nothing. `numbers` has a digest of each cell's results, in the order
+/// Finds the settings of a finished run that did nothing. `numbers` has the digest of each cell's results, in the order
 /// of the plan.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBo
     look_at(plan, numbers, check, interrupt, |_| true)
 }
 
-/// As [`look`], but tries only those given keys for which `wanted` is true.
+/// As [`look`], but of the keys that the experiment gives, tries only those for which `wanted` is true.
 fn look_at(
     plan: &Plan,
     numbers: &[Numbers],
@@ -80,8 +80,8 @@ fn look_at(
         let why = Some("nothing in this experiment is random".to_owned());
         inert.without_effect.push(swept("seeds".to_owned(), "with each of its values", why));
     }
-    // A claim may be an estimate that is computed from the acceptance, without a run. Then `[acceptance]` has an effect
-    // although it changes no number of the run.
+    // A claim of a paper may be computed from the acceptance without a run. For such claims `[acceptance]` has an
+    // effect, although it changes no number of the run.
     let experiment = &plan.variants[0].experiment;
     let of_papers = experiment.paper.iter().flat_map(|paper| &paper.claims).map(|claim| &claim.measure);
     let of_questions = experiment.question.iter().flat_map(|question| &question.claims).map(|claim| &claim.measure);
@@ -96,13 +96,13 @@ fn look_at(
     }
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
-    // `slo.reference` acts between variants, so a trial on one variant would not show the effect.
+    // `slo.reference` connects variants, so a trial on one variant would not show its effect.
     let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];
     let document = first.document();
-    // In the experiment of a calibration these tables describe a server and its requests. Of their settings only those
-    // are tried that the user changed.
+    // In the experiment of a calibration, these tables describe a server and its requests. Of their settings, only the
+    // ones that the user changed are tried.
     let described = |path: &Path| {
         let in_tables = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
         check == Check::Auto && first.filled.calibrated && in_tables && !document.is_overridden(path)

@@ -1,5 +1,5 @@
-//! Reasons why a setting did nothing, where the experiment makes the reason plain. `judge.rs` finds the settings; the
-//! report names them with or without a reason.
+//! Reasons why a setting did nothing, if the experiment shows the reason. `judge.rs` finds the settings. The report
+//! names a setting also if the reason is not known.
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -9,18 +9,18 @@ use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{SpecPolicy, Wants};
 use foretoken_spec::experiment::Experiment;
 
-/// Facts about an experiment from which follows why a setting had no effect.
+/// Facts about an experiment that explain why a setting had no effect.
 pub struct Facts<'a> {
     experiment: &'a Experiment,
     setting: &'a Setting,
-    /// The policies that a server can run, built. Oracles and clairvoyant policies are not among them; they are assumed
-    /// to use every setting.
+    /// The policies that a server can run. Oracles and clairvoyant policies are left out; they are assumed to use every
+    /// setting.
     policies: Vec<Box<dyn SpecPolicy>>,
     bounds: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// The facts of a plan's first variant. `setting` is that variant with the first seed.
+    /// Collects the facts of a plan's first variant. `setting` is that variant with the first seed.
     pub fn new(plan: &'a Plan, setting: &'a Setting) -> Facts<'a> {
         let sees_more = |spec: &PolicySpec| spec.sees_hidden_truth() || !spec.definition().tries(1).is_empty();
         let servers = plan.policies.iter().map(|entrant| &entrant.spec).filter(|spec| !sees_more(spec));
@@ -104,7 +104,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Further settings that have no effect if no policy drafts.
+/// Other settings that have no effect if no policy drafts.
 const OF_DRAFTS: [&str; 6] = [
     "engine.draft_prefill",
     "engine.draft_gap",

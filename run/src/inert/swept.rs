@@ -1,15 +1,15 @@
-//! Finds swept keys and seeds that change no number. The finished cells are compared; nothing is run again.
+//! Finds swept keys and seeds that change no number, by comparing the finished cells. Runs nothing.
 
 use crate::cells::Numbers;
 use crate::plan::Plan;
 
-/// The swept keys whose values all give the same numbers, for every choice of the other swept values.
+/// The swept keys for which all values give the same numbers, at every combination of the other swept values.
 pub fn keys(plan: &Plan, numbers: &[Numbers]) -> Vec<String> {
     let keys = plan.variants[0].choices.iter().map(|c| c.path.clone()).enumerate();
     keys.filter(|(at, _)| changes_nothing(plan, numbers, *at)).map(|(_, path)| path).collect()
 }
 
-/// Are there several seeds, and do all give the same numbers?
+/// Are there several seeds, and do all seeds give the same numbers?
 pub fn seeds_agree(plan: &Plan, numbers: &[Numbers]) -> bool {
     let policies = plan.policies.len();
     let digests = |row: &[Numbers]| row.iter().map(|n| n.digest).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! How to run an experiment without one of its settings: leave the key out, so that its default applies. If the key is
-//! required, give it another value.
+//! Trials: how to run an experiment without one of its settings. The key is left out, so that its default applies. If
+//! the key is required, it gets another value.
 
 use crate::plan::Plan;
 use foretoken_hardware::gpus::gpus;
@@ -9,7 +9,8 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use toml::Value;
 
-/// Top-level keys that are never tried: keys about the whole experiment, and tables of other commands than `run`.
+/// Top-level keys that are never tried: keys about the whole experiment, and tables that `foretoken run` does not use
+/// or that other commands use.
 const NOT_TRIED: [&str; 12] = [
     "name",
     "seeds",
@@ -25,36 +26,37 @@ const NOT_TRIED: [&str; 12] = [
     "fleet",
 ];
 
-/// A setting that is tried: left out, or given another value.
+/// A trial: one setting that is left out or gets another value.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The path of the setting's key.
     pub path: Path,
     /// The value in the experiment, as TOML.
     pub value: String,
-    /// The other value that is tried, as TOML; `None` leaves the key out.
+    /// The other value, as TOML; `None` if the key is left out.
     other: Option<String>,
-    /// The change as text for the report, such as `without it, with the default 256`.
+    /// The change, as text for the report, such as `without it, with the default 256`.
     pub tried: String,
 }
 
-/// The settings of a plan that can be tried, and the settings that cannot.
+/// The trials of a plan's settings, and the settings that cannot be tried.
 #[derive(Debug, Default)]
 pub struct Trials {
     /// One trial per key, in the order of the file.
     pub trials: Vec<Trial>,
-    /// Keys that cannot be left out and for which no other valid value is known, such as paths of files.
+    /// Keys that cannot be left out and for which the program cannot guess another valid value, such as paths of files.
     pub impossible: Vec<Path>,
 }
 
 impl Trial {
-    /// The index, in the file's `policies`, of the policy to which the setting belongs; `None` for any other setting.
+    /// The index in the file's `policies` of the policy to which the setting belongs; `None` if it belongs to no
+    /// policy.
     pub fn policy(&self) -> Option<usize> {
         policy(&self.path)
     }
 }
 
-/// The index, in the file's `policies`, of the policy to which a key belongs; `None` for any other key.
+/// The index in the file's `policies` of the policy to which a key belongs; `None` if it belongs to no policy.
 fn policy(path: &Path) -> Option<usize> {
     match path.0.as_slice() {
         [Step::Key(list), Step::Index(i), ..] if list == "policies" => Some(*i),
@@ -71,8 +73,8 @@ fn is_part_of_hardware(path: &Path) -> bool {
     keys.into_iter().position(named).is_some_and(|at| at + 2 < path.0.len())
 }
 
-/// The plan of one variant with the changes of `trials`. With a `policy` (an index in the file) the plan has that
-/// policy alone. `requests`: number of requests of the original run.
+/// The plan of one variant, changed as `trials` say. With a `policy` (an index in the file), the plan has only this
+/// policy. `requests` is the number of requests of the original run.
 ///
 /// # Errors
 /// A trial's other value is not TOML or has no place in the experiment, or the altered experiment is wrong (see
@@ -90,8 +92,8 @@ pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usiz
     })
 }
 
-/// Limits the requests of a generated workload to one more than in the original run, if `duration_s` is the only limit.
-/// One more is enough to see a difference, and the run stays short.
+/// If `duration_s` is the only limit of a generated workload, limits its requests to one more than in the original run.
+/// One more request suffices to see a difference, and the run stays short.
 fn bound(document: &mut Document, requests: u64) -> Result<()> {
     let given = |key: &str| document.get(&Path::of("workload").key(key)).is_some();
     match given("duration_s") && !given("requests") {
@@ -101,8 +103,8 @@ fn bound(document: &mut Document, requests: u64) -> Result<()> {
 }
 
 impl Trials {
-    /// The trials for the keys that the plan's file gives, that are not swept, that differ from their default, and for
-    /// which `wanted` is true. `requests`: number of requests of the first variant.
+    /// Makes a trial for each key that the plan's file gives, if it is not swept, differs from its default, and
+    /// `wanted` is true for it. `requests` is the number of requests of the first variant.
     pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
         let first = &plan.variants[0];
         let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();
@@ -138,8 +140,8 @@ enum Found {
     Nothing,
 }
 
-/// Finds a change of one leaf, or of a table around the leaf, that gives a valid and different experiment. `as_given`:
-/// the digest of the unchanged experiment.
+/// Finds a change of the key at `path` that gives a valid experiment other than the unchanged one. If there is none,
+/// tries to leave out a table around the key. `as_given` is the digest of the unchanged experiment.
 fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
     let document = &plan.variants[0].document();
     let digest = |trials: &[&Trial]| {
@@ -151,7 +153,7 @@ fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found 
         let (digest, altered) = digest(&[&trial])?;
         let in_altered = Path(path.0.iter().enumerate().map(|(i, step)| step_in_altered(i, step)).collect());
         trial.tried = match altered.resolved_at(&in_altered) {
-            // Without `workload.requests`, `bound` sets a number, which is no default.
+            // If `workload.requests` is left out, `bound` may set a number, which is not the default.
             Some(default) if default.len() < 60 && *path != Path::of("workload.requests") => {
                 format!("without it, with the default {default}")
             }
@@ -175,7 +177,7 @@ fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found 
     tables.map_or(Found::Nothing, |(_, trial)| Found::Trial(trial))
 }
 
-/// Step number `i` of a path, for a plan that is reduced to one policy: the index of this policy becomes 0.
+/// Step number `i` of a path, in a plan that is reduced to one policy: the policy's index becomes 0.
 fn step_in_altered(i: usize, step: &Step) -> Step {
     match step {
         Step::Index(_) if i == 1 => Step::Index(0),
@@ -183,9 +185,9 @@ fn step_in_altered(i: usize, step: &Step) -> Step {
     }
 }
 
-/// Values to try in place of `value`: half and double a number (also 1 more of an integer; 0.5 for 0.0) or all numbers
-/// of a list, the opposite of a boolean, and for a text the names of GPUs and models. Other names and paths cannot be
-/// guessed.
+/// Values to try in place of `value`. For a number: half and double, for an integer also 1 more, and 0.5 for 0.0. For a
+/// list of numbers: all numbers halved, or doubled. For a boolean: its opposite. For a text: names of GPUs and models;
+/// other names and paths cannot be guessed.
 pub(super) fn others(value: &Value) -> Vec<Value> {
     let scaled = |by: f64| scale(value, by);
     match value {
@@ -194,8 +196,8 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
         Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(Value::Integer).to_vec(),
         Value::Float(_) | Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
         Value::String(_) => {
-            // The names are tried from the last to the first, because neighbours in the lists are alike, some in every
-            // number. The first five GPUs and 15 models differ enough.
+            // The names are tried from the last to the first, because neighbours in the lists are alike, and some have
+            // the same numbers. The first five GPUs and the first 15 models differ enough.
             let models = catalog().iter().map(|e| e.name.as_str()).take(15);
             let presets =
                 gpus().iter().map(|g| g.name.as_str()).take(5).chain(models).collect::<Vec<_>>().into_iter().rev();
@@ -205,8 +207,8 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
     }
 }
 
-/// The value with every number multiplied by `by`, integers rounded towards 0; `None` if the value has anything but
-/// numbers.
+/// The value with every number multiplied by `by`; integers are rounded towards 0. `None` if the value has something
+/// other than numbers.
 fn scale(value: &Value, by: f64) -> Option<Value> {
     match value {
         Value::Float(x) => Some(Value::Float(x * by)),

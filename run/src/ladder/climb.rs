@@ -1,4 +1,5 @@
-//! Computes the heights of a ladder's rungs from finished cells.
+//! Computes the heights of a ladder's rungs from finished cells. A ladder splits a policy's loss against the best
+//! oracle into rungs, one for each piece of knowledge that the policy lacks.
 
 use super::plan::{LadderRuns, PolicyRuns};
 use super::rungs::RUNGS;
@@ -8,7 +9,8 @@ use foretoken_sim::metrics::Interval;
 use foretoken_spec::document::Choice;
 use serde::Serialize;
 
-/// The ladders of an experiment: for each policy, what each missing piece of knowledge costs.
+/// The ladders of an experiment. For each policy, a ladder shows the loss that comes from each missing piece of
+/// knowledge.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ladders {
     /// The experiment's name.
@@ -19,27 +21,27 @@ pub struct Ladders {
     pub ladders: Vec<Ladder>,
 }
 
-/// A policy's ladder. Losses are ln(E2E / E2E of the best oracle), paired by seed.
+/// A policy's ladder. A loss is ln(E2E / E2E of the best oracle), paired by seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ladder {
     /// The policy's label.
     pub policy: String,
-    /// Does the policy draft trees? The bounds and oracles draft chains.
+    /// Does the policy draft trees? The bounds and oracles of the ladder draft chains.
     pub trees: bool,
     /// The swept settings with their values in these runs.
     pub sweep: Vec<Choice>,
-    /// The loss of the policy without any added knowledge.
+    /// The loss of the policy as the experiment gives it, without added knowledge.
     pub as_is: Interval,
     /// The rungs, in the order of [`RUNGS`].
     pub rungs: Vec<Rung>,
 }
 
-/// One rung of a ladder: one more thing that the policy is given to know.
+/// One rung of a ladder: one more piece of knowledge that the policy gets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rung {
     /// The rung's name in [`RUNGS`].
     pub name: &'static str,
-    /// Label of the policy that has this knowledge; absent if the rung does not apply.
+    /// Label of the policy that ran with this knowledge; absent if the rung does not apply.
     pub run: Option<String>,
     /// The loss that this knowledge removes; absent if the rung does not apply.
     pub height: Option<Interval>,
@@ -47,7 +49,7 @@ pub struct Rung {
 
 impl Ladders {
     /// Computes every ladder of a plan. `cells` are the plan's finished cells, in the order of the plan; `runs` says
-    /// which policies are on which rung. `None` if a run finished no request.
+    /// which policies are on which rung. `None` if no request finished in some run.
     pub fn of(plan: &Plan, runs: &LadderRuns, cells: &[Cell]) -> Option<Ladders> {
         let size = plan.seeds.len() * plan.policies.len();
         let mut ladders = Vec::new();
@@ -61,7 +63,8 @@ impl Ladders {
     }
 }
 
-/// The run at the top of a rung: the policy's label and ln(mean E2E) by seed; `None` if the rung does not apply.
+/// The run with a rung's knowledge: the policy's label, and ln(mean E2E) for each seed. `None` if the rung does not
+/// apply.
 type Top = Option<(String, Vec<f64>)>;
 
 /// The finished runs under one combination of swept values.
@@ -71,14 +74,14 @@ struct VariantRuns<'a> {
 }
 
 impl VariantRuns<'_> {
-    /// ln(mean E2E) of the runs of the policy `label`, by seed; `None` if a run finished no request.
+    /// ln(mean E2E) of the policy `label` for each seed. `None` if no request finished in some run.
     fn logs(&self, label: &str) -> Option<Vec<f64>> {
         let n = self.plan.policies.len();
         let at = self.plan.policies.iter().position(|p| p.spec.label() == label)?;
         self.cells.iter().skip(at).step_by(n).map(|c| Some(c.summary.e2e?.mean.ln())).collect()
     }
 
-    /// The policy among `labels` with the least mean E2E, and its ln(mean E2E) by seed.
+    /// The policy among `labels` with the least mean E2E, and its ln(mean E2E) for each seed.
     fn best<'l>(&self, labels: &'l [String]) -> Option<(&'l str, Vec<f64>)> {
         let mean = |logs: &[f64]| logs.iter().map(|x| x.exp()).sum::<f64>();
         let candidates = labels.iter().filter_map(|label| Some((label.as_str(), self.logs(label)?)));
@@ -109,13 +112,13 @@ impl VariantRuns<'_> {
     }
 }
 
-/// a − b: mean over seeds, paired, and 95 % interval. `a` and `b` are ln(mean E2E) by seed.
+/// `a` − `b`, paired by seed: mean over seeds and 95 % interval. `a` and `b` are ln(mean E2E) for each seed.
 fn loss(a: &[f64], b: &[f64]) -> Option<Interval> {
     Interval::of(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>())
 }
 
-/// The rungs with their heights. `as_is` is ln(mean E2E) by seed of the policy without added knowledge; `tops` are the
-/// runs at the tops of the rungs, in order.
+/// The rungs with their heights. `as_is` is ln(mean E2E) for each seed of the policy without added knowledge. `tops`
+/// are the runs with the knowledge of each rung, in order.
 fn heights(as_is: Vec<f64>, tops: Vec<Top>) -> Vec<Rung> {
     let mut below = as_is;
     let mut rungs = Vec::new();
@@ -137,7 +140,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The heights sum to the policy's loss, for any runs. Rungs that do not apply count as 0.
+        /// For any runs, the heights of the rungs sum to the policy's loss. A rung that does not apply counts as 0.
         #[test]
         fn the_rungs_sum_to_the_loss(
             own in prop::collection::vec(-3.0f64..3.0, 3),

@@ -1,10 +1,11 @@
-//! Splits the difference between a policy and the best oracle into rungs: `foretoken ladder`.
+//! `foretoken ladder`: splits the difference between a policy and the best oracle into rungs (steps).
 //!
-//! Each rung gives the policy one more thing to know, in a full run with the same random draws: the true cost, the true
-//! calibration of confidences, the true acceptance rates of requests. Then bounds take the policy's place. They make
-//! the best choice with what a server has observed, then also know all confidences of the round, then the requests'
-//! lengths. The last rung is the oracle, which knows which drafts are right. A rung's height is the loss that its
-//! knowledge removes. Heights may be negative, and they sum to the policy's loss exactly.
+//! Each rung gives the policy one more piece of knowledge, and runs the experiment again with the same random draws.
+//! The first three rungs give the true cost, the true calibration of confidences, and the true acceptance rates of
+//! requests. On the next three rungs, bounds replace the policy. The first bound makes the best choice with what a
+//! server has observed. The second also knows all confidences of the round, the third also the requests' lengths. The
+//! last rung is the oracle, which knows which drafts are right. The height of a rung is the loss that its knowledge
+//! removes. Heights may be negative. They sum to the policy's loss exactly.
 
 mod climb;
 mod plan;

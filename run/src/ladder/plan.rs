@@ -1,4 +1,4 @@
-//! The plan of a ladder: each policy without and with added knowledge, the bounds, and the oracles.
+//! Makes the plan of a ladder: each policy without and with added knowledge, the bounds, and the oracles.
 
 use crate::arena::REFERENCES;
 use crate::plan::Plan;
@@ -13,22 +13,23 @@ pub const LADDER_JSON: &str = "ladder.json";
 /// Name of the HTML page with the ladders, in the results folder.
 pub const PAGE: &str = "ladder.html";
 
-/// The wrappers around the policy on the first three rungs, in order. Each gives the policy one truth.
+/// The wrapper policies of the first three rungs, in order. Each gives the policy that it contains one true value, such
+/// as the true cost.
 const WRAPPERS: [&str; 3] = ["true-cost", "true-calibration", "true-rates"];
-/// The bounds that replace the policy on the next three rungs, in order.
+/// The bounds of the next three rungs, in order. Each replaces the policy.
 const BOUNDS: [&str; 3] = ["knows-rates", "knows-confidences", "knows-lengths"];
-/// The settings `price` (cost of a second, see `oracle-goodput`) with which each bound runs. The run with the least E2E
-/// counts.
+/// Each bound runs with each of these settings of `price` (the cost of a second, see `oracle-goodput`). Only the run
+/// with the least E2E counts.
 const PRICES: [&str; 6] = ["", "decode = 1.0", "decode = 2.0", "decode = 3.0", "system = 1.0", "system = 2.0"];
 
-/// The runs from which one policy's ladder is made, as labels of the plan's policies.
+/// The runs from which one policy's ladder is made, as labels of policies of the plan.
 pub struct PolicyRuns {
     /// The policy without added knowledge.
     pub label: String,
     /// Does the policy draft trees?
     pub trees: bool,
-    /// For each of the first three rungs, the label of the policy inside the wrappers up to this rung; `None` if the
-    /// rung's wrapper has nothing to correct in the policy.
+    /// For each of the first three rungs, the label of the policy inside the wrappers up to this rung. `None` if the
+    /// rung's wrapper does not apply to the policy.
     pub wrapped: [Option<String>; 3],
 }
 
@@ -36,13 +37,13 @@ pub struct PolicyRuns {
 pub struct LadderRuns {
     /// The policies that get a ladder.
     pub policies: Vec<PolicyRuns>,
-    /// For each rung with a bound, the labels of this bound with each price in `PRICES`.
+    /// For each rung with a bound, the labels of the bound with each price of `PRICES`.
     pub bounds: [Vec<String>; 3],
     /// The labels of the oracles; the oracle with the least E2E is on the last rung.
     pub oracles: Vec<String>,
 }
 
-/// Makes the plan of an experiment's ladder, and says which of its policies are on which rung.
+/// Makes the plan of an experiment's ladder. Also returns which policies of the plan are on which rung.
 ///
 /// # Errors
 /// The experiment is wrong, its acceptance is recorded (which gives no probabilities), or it has no policy that drafts
@@ -74,7 +75,7 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
         add(&mut specs, policy.clone());
         for (at, wrapper) in WRAPPERS.iter().enumerate() {
             let wrapped = read(&format!("{{ {wrapper} = {{ policy = {} }} }}", written(&inner)?))?;
-            // The check fails if the wrapper has nothing to correct in the policy.
+            // The check fails if the wrapper has nothing to correct in the policy; then the rung does not apply.
             if wrapped.check().is_ok() {
                 runs.wrapped[at] = Some(wrapped.label());
                 add(&mut specs, wrapped.clone());
@@ -91,7 +92,7 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
     Ok((Plan::of(document, folder)?, LadderRuns { policies, bounds, oracles }))
 }
 
-/// Adds a bound with each of [`PRICES`] to `specs` and returns the labels.
+/// Adds the policy `bound` with each of [`PRICES`] to `specs`. Returns the labels.
 fn priced(bound: &str, specs: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
     let form = |price: &&str| match *price {
         "" => format!("{{ {bound} = {{}} }}"),
@@ -100,7 +101,7 @@ fn priced(bound: &str, specs: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
     PRICES.iter().map(|price| listed(&form(price), specs)).collect()
 }
 
-/// Adds a policy, given as text, to `specs` and returns its label.
+/// Adds the policy that `text` gives to `specs`. Returns its label.
 fn listed(text: &str, specs: &mut Vec<PolicySpec>) -> Result<String> {
     let spec = read(text)?;
     let label = spec.label();
@@ -108,7 +109,7 @@ fn listed(text: &str, specs: &mut Vec<PolicySpec>) -> Result<String> {
     Ok(label)
 }
 
-/// Adds a policy to `specs`, unless it is among them.
+/// Adds a policy to `specs`, unless `specs` has it already.
 fn add(specs: &mut Vec<PolicySpec>, spec: PolicySpec) {
     if !specs.contains(&spec) {
         specs.push(spec);

@@ -1,4 +1,4 @@
-//! Ladders as text, as JSON and as a page.
+//! Ladders (a policy's loss against the best oracle, split into rungs) as text, as JSON and as an HTML page.
 
 use super::climb::{Ladder, Ladders};
 use super::rungs::RUNGS;

@@ -1,6 +1,6 @@
-//! The rungs of a ladder, from the policy without added knowledge to the best oracle.
+//! The rungs of a ladder, in order from the policy without added knowledge to the best oracle.
 
-/// The rungs in order: (name, what the policy is given to know).
+/// The rungs in order: (name, the knowledge that the policy gets).
 pub const RUNGS: [(&str, &str); 7] = [
     ("cost", "the true cost of passes instead of its belief"),
     ("calibration", "the true calibration of the draft's confidences"),

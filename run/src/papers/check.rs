@@ -7,7 +7,8 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::paper::{At, Claim, Measure, Metric, Stated};
 use foretoken_spec::problem::{Problem, Result, nearest};
 
-/// Checks that the claims of a plan's `[paper]` table name only policies, swept values and bounds of the experiment.
+/// Checks the claims of a plan's `[paper]` table: they may name only policies, swept values and bounds of the
+/// experiment. Does nothing without the table.
 ///
 /// # Errors
 /// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in it is
@@ -17,7 +18,7 @@ pub fn check(plan: &Plan) -> Result<()> {
     check_claims(plan, &paper.claims, "paper")
 }
 
-/// Checks `claims`, which stand in the table `table` (`paper` or `question`).
+/// Checks `claims`, which are in the table called `table` (`paper` or `question`).
 ///
 /// # Errors
 /// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in it is
@@ -31,7 +32,7 @@ pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
 struct Check<'a> {
     plan: &'a Plan,
     labels: Vec<String>,
-    /// The key of the number with which a claim is compared: `paper` or `reported`.
+    /// The key of the number that a claim states: `paper` in a `[paper]` table, `reported` in a `[question]` table.
     stated: &'static str,
 }
 
@@ -164,7 +165,8 @@ impl Check<'_> {
         format!("labels here: {}", self.labels.join(", "))
     }
 
-    /// Checks that `at` picks variants, and that the metric exists in each of them.
+    /// Checks that every setting in `at` is swept and takes the value in `at`, and that the picked variants have the
+    /// metric.
     fn metric(&self, metric: Metric, at: &At, path: &Path) -> Result<()> {
         self.picked(at, path)?;
         let unbounded = |v: usize| self.plan.variants[v].experiment.slo == SloSpec::default();
@@ -175,7 +177,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that every setting in `at` is swept and takes the value that `at` gives.
+    /// Checks that every setting in `at` is swept, and that its sweep takes the value in `at`.
     fn picked(&self, at: &At, path: &Path) -> Result<()> {
         for (swept, value) in at {
             let place = path.key("at").key(swept);
@@ -210,8 +212,8 @@ impl Check<'_> {
         values.join(", ")
     }
 
-    /// Checks that the setting `along` is swept over at least two values in the variants that `at` picks. `numbers`:
-    /// must the values be numbers?
+    /// Checks that the setting `along` takes at least two values in the variants that `at` picks. `numbers`: must the
+    /// values be numbers?
     fn along(&self, along: &str, at: &At, path: &Path, numbers: bool) -> Result<()> {
         let place = path.key("along");
         self.swept(along, &place)?;

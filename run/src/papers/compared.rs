@@ -1,4 +1,4 @@
-//! Compares each claim of a paper with the value that was measured here.
+//! Compares the claims of a paper with the values that this run measured.
 
 use super::measure::measure;
 use super::results::{Measured, Results};
@@ -13,36 +13,36 @@ use serde::{Deserialize, Serialize};
 pub struct PaperReport {
     /// Title of the paper or document.
     pub title: String,
-    /// The figure or table that the experiment repeats.
+    /// The figure or table of the paper that the experiment repeats.
     pub figure: String,
     /// One result per claim, in the order of the file.
     pub claims: Vec<Compared>,
 }
 
-/// One claim of a paper, with the value that was measured here.
+/// One claim of a paper, compared with the value that this run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// Name of the claim within its experiment.
     pub id: String,
-    /// The claim in our words.
+    /// The claim, in our words.
     pub says: String,
-    /// The claim's place in the document.
+    /// The place of the claim in the document.
     #[serde(rename = "where")]
     pub place: String,
-    /// The document's value; absent if the document shows a figure and states no number.
+    /// The value in the document; absent if the document only shows a figure without a number.
     pub paper: Option<Measured>,
-    /// The value that was measured here.
+    /// The value that this run measured.
     pub ours: Measured,
-    /// Are the values shares, so that 0.1 means a gain of 10 %?
+    /// Are the values shares? Then 0.1 means a gain of 10 %.
     pub share: bool,
-    /// Our value / the document's value − 1 (of shares, 1 + share is compared); 0 if ours is inside the document's
-    /// range. If our value is a range, the end that lies farther outside is taken. Absent if a ratio has no meaning, as
-    /// for names.
+    /// Our value / the document's value − 1; for shares, 1 + share is compared. 0 if our value is inside the document's
+    /// range. If our value is a range, the end that is farther outside is compared. Absent if a ratio has no meaning,
+    /// as for names.
     pub difference: Option<f64>,
-    /// Is our value within a tenth of the document's? If the document states a direction (at least, at most), is our
-    /// value in that direction? Absent if the document states no value.
+    /// Is our value within a tenth of the document's value? If the document states a direction (at least, at most): is
+    /// our value in that direction? Absent if the document states no value.
     pub agrees: Option<bool>,
-    /// The reason why our value does not agree; absent if none is known.
+    /// A reason why our value does not agree; absent if no reason is known.
     pub because: Option<String>,
 }
 
@@ -88,7 +88,8 @@ impl Compared {
     }
 }
 
-/// The value that a claim states; `None` if the document shows only a figure. Infinite ends of a range become open.
+/// The value that a claim states; `None` if the document only shows a figure. An infinite end of a range becomes an
+/// open end.
 pub fn stated(stated: &Stated) -> Option<Measured> {
     let end = |x: f64| Some(x).filter(|x| x.is_finite());
     match stated {
@@ -99,24 +100,24 @@ pub fn stated(stated: &Stated) -> Option<Measured> {
     }
 }
 
-/// Compares our value with the paper's. Returns how far ours is outside the paper's range, as a ratio − 1 (`None` if a
-/// ratio has no meaning), and whether both agree. Shares are compared as 1 + share.
+/// Compares our value with the paper's. Returns (how far our value is outside the paper's range, as a ratio − 1;
+/// whether both agree). The ratio is `None` if it has no meaning. For shares, 1 + share is compared.
 pub fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Option<bool>) {
     match (paper, ours) {
         (Measured::Policies(theirs), Measured::Policies(ours)) => {
             (None, Some(ours.iter().all(|label| theirs.contains(label))))
         }
         (&Measured::Numbers(low, high), &Measured::Numbers(from, to)) => {
-            // An open end of our range means that the true value lies beyond the swept values. The other end is the
-            // last swept value, which is compared in its place.
+            // An open end of our range means that the true value is beyond the swept values. Then the other end, which
+            // is the last swept value, is compared.
             let (from, to) = (from.or(to), to.or(from));
             let off = |x: f64, end: f64| if share { (1.0 + x) / (1.0 + end) - 1.0 } else { x / end - 1.0 };
             let below = low.zip(from).filter(|(low, from)| from < low).map(|(low, from)| off(from, low));
             let above = high.zip(to).filter(|(high, to)| to > high).map(|(high, to)| off(to, high));
             let farthest = [below, above].into_iter().flatten().max_by(|a, b| a.abs().total_cmp(&b.abs()));
             let difference = farthest.unwrap_or(0.0);
-            // A paper's range with an open end states a direction. Any value outside is in the wrong direction, by
-            // however little.
+            // If the paper's range has an open end, it states a direction. Then any value outside disagrees, however
+            // near.
             let direction = low.is_none() || high.is_none();
             let agrees = if direction { farthest.is_none() } else { difference.abs() <= TENTH };
             (Some(difference).filter(|d| d.is_finite()), Some(agrees))
@@ -125,7 +126,7 @@ pub fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, 
     }
 }
 
-/// Rounds to six significant digits, so that a value is the same after it was written as JSON and read back.
+/// Rounds to six significant digits, so that a value stays the same when it is written as JSON and read back.
 pub fn six_digits(x: f64) -> f64 {
     format!("{x:.5e}").parse().unwrap_or(x)
 }
@@ -165,7 +166,7 @@ mod tests {
     fn a_direction_allows_no_tenth() {
         assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(-0.01), true).1, Some(false));
         assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(0.01), true).1, Some(true));
-        // A ratio to 0 has no meaning, so there is no difference, only the wrong direction.
+        // A ratio to 0 has no meaning. So there is no difference, but the value disagrees.
         assert_eq!(compare(&range(f64::NEG_INFINITY, 0.0), &Measured::one(2.0), false), (None, Some(false)));
     }
 

@@ -1,4 +1,4 @@
-//! Measures quantities of claims that follow from the costs of passes alone, without a run.
+//! Measures quantities of claims that depend only on the costs of passes, so that nothing is run.
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -9,7 +9,7 @@ use foretoken_sim::{BatchView, Categories, ChunkTotals, DraftPlan, LatencyModel,
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
-/// The draft length that maximises goodput under the linear cost model that policies believe: the range over the
+/// The draft length that maximises goodput by the linear cost model that policies believe. Returns the range over the
 /// variants that `what.at` picks.
 ///
 /// # Errors
@@ -66,8 +66,8 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
     plan.draft_len[0]
 }
 
-/// The tokens per round that a published throughput implies: tokens per second × time of a round by our costs. It is a
-/// range over the variants that `what.at` picks.
+/// The number of tokens per round that a published throughput implies: tokens per second × time of a round by our
+/// costs. Returns the range over the variants that `what.at` picks.
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;
@@ -89,8 +89,8 @@ mod tests {
     use foretoken_sim::{Coefficients, ContextReads, Drafting};
     use foretoken_spec::paper::At;
 
-    /// The best length at the first point of the context test in docs/model.md 10. Free drafts give the longest length,
-    /// expensive drafts give length 0.
+    /// The best length at the first point of the context test in docs/model.md 10. If drafts are free, the best length
+    /// is the longest; if drafts are expensive, it is 0.
     #[test]
     fn the_best_length_in_a_belief() {
         let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };

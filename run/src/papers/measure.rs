@@ -1,7 +1,7 @@
 //! Measures the quantity of a claim in a finished comparison. There are a few general kinds of quantities. Each is
-//! measured in the variants that the claim's `at` picks.
+//! measured in the variants (combinations of swept values) that the claim's `at` picks.
 //!
-//! Most quantities are computed from the cells' means over seeds. Exceptions are quantities that need no run
+//! Most quantities are computed from the cells' means over seeds. Two groups are not: quantities that need no run
 //! (`cost.rs`), and quantities that need the acceptance of drafts but no engine (`replay.rs`).
 
 use super::results::{Measured, Results};
@@ -67,14 +67,15 @@ pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     })
 }
 
-/// How much better `own` is than `other`, as a share: 0.1 is 10 % better, by the metric's direction.
+/// How much better `own` is than `other`, as a share: 0.1 means 10 % better. The metric says whether less or more is
+/// better.
 fn gain(metric: Metric, own: f64, other: f64) -> f64 {
     if metric.less_is_better() { other / own - 1.0 } else { own / other - 1.0 }
 }
 
-/// The x at which the gain of `points` (x, gain, sorted by x) first falls to 0 or below, by linear interpolation. The
-/// search goes in the direction of rising x, or of falling x for `Turns::Ahead`. If no point, or already the first one,
-/// has such a gain, the answer is a range that is open beyond the points.
+/// The x at which the gain first falls to 0 or below, by linear interpolation between `points` (x, gain), which ascend
+/// by x. The search goes to rising x, or to falling x for `Turns::Ahead`. If no point has a gain of 0 or below, or if
+/// the first point has one already, the answer is a range with an open end beyond the points. `Nothing` without points.
 fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     if turns == Turns::Ahead {
         points.reverse();
@@ -93,8 +94,9 @@ fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     }
 }
 
-/// The least x of `points` (x, margin to the bound) from which on no margin is below 0. It is one of the swept values.
-/// If the last point breaks the bound, the range is open beyond it.
+/// The least x of `points` (x, margin to the bound) from which on every point keeps the bound (margin 0 or more). It is
+/// one of the swept values. If the last point breaks the bound, the answer is a range from the last x on, with an open
+/// end. `Nothing` without points.
 fn keeps_from(points: &[(f64, f64)]) -> Measured {
     let Some(last) = points.last() else { return Measured::Nothing };
     match points.iter().rposition(|&(_, margin)| margin < 0.0) {

@@ -1,11 +1,11 @@
-//! Reads the metrics to which claims may refer from a cell.
+//! Reads the metrics that claims can name from a cell.
 
 use foretoken_report::Cell;
 use foretoken_sim::Summary;
 use foretoken_sim::metrics::Quantiles;
 use foretoken_spec::paper::Metric;
 
-/// The value of a metric in a cell; `None` if the cell does not have it.
+/// The value of a metric in a cell; `None` if the cell does not have the metric.
 pub fn of(metric: Metric, cell: &Cell) -> Option<f64> {
     let s: &Summary = &cell.summary;
     let mean = |q: Option<Quantiles>| q.map(|q| q.mean);

@@ -1,6 +1,6 @@
-//! The table of claims as text: for each claim its name, what the paper says, the paper's value, our value, the
-//! difference, the reason. Columns have fixed widths, so that the table looks the same in a terminal, a log and a
-//! README.
+//! The table of claims as text: for each claim its name, the paper's statement, the paper's value, our value, the
+//! difference and the reason. The columns have fixed widths, so that the table looks the same in a terminal, a log and
+//! a README.
 
 use super::compared::{Compared, PaperReport};
 use super::results::Measured;
@@ -12,7 +12,7 @@ const COLUMNS: [(&str, u16); 6] =
 
 const NO_REASON: &str = "no reason found yet";
 
-/// One table of the claims of several experiments, given as (name of the experiment, its claims).
+/// One table with the claims of several experiments. `reports` are (name of the experiment, its claims).
 pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
     let mut text = lines([COLUMNS.map(|(name, _)| name.to_owned())]);
     for (name, report) in reports {
@@ -22,13 +22,13 @@ pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>)
     text
 }
 
-/// The rows as lines of text in [`COLUMNS`].
+/// The rows as lines of text, in columns of the widths in [`COLUMNS`].
 fn lines(rows: impl IntoIterator<Item = [String; 6]>) -> String {
     wrapped(COLUMNS, rows)
 }
 
-/// The rows as lines of text in six columns of the given widths. Long texts continue on the next line. The third to
-/// fifth columns are aligned to the right.
+/// The rows as lines of text, in six columns of the given widths. Long texts continue on the next line. The third,
+/// fourth and fifth column are aligned to the right.
 pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String; 6]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -72,13 +72,13 @@ fn difference(claim: &Compared) -> String {
     }
 }
 
-/// A value as text; shares are shown in percent. `ours`: see [`in_words`].
+/// A value as text; shares are in percent. `ours`: is it our value and not the paper's?
 fn shown(measured: &Measured, share: bool, ours: bool) -> String {
     in_words(measured, ours, |x| number(x, share))
 }
 
-/// A value as text, with each number shown by `one`. `ours`: is it our value, not the paper's? An open end of our range
-/// lies beyond the swept values (`above 4`); an open end of the paper's range states a direction (`at least 4`).
+/// A value as text; `one` writes each number. `ours`: is it our value and not the paper's? An open end of our range is
+/// beyond the swept values, as in `above 4`. An open end of the paper's range states a direction, as in `at least 4`.
 pub fn in_words(measured: &Measured, ours: bool, one: impl Fn(f64) -> String) -> String {
     match measured {
         Measured::Numbers(Some(low), Some(high)) if low == high => one(*low),
@@ -90,8 +90,8 @@ pub fn in_words(measured: &Measured, ours: bool, one: impl Fn(f64) -> String) ->
     }
 }
 
-/// A number as text with no decimal from 100, one from 10, else two; a share is shown in percent with a sign and one
-/// decimal.
+/// A number as text: without decimals from 100 on, with one decimal from 10 on, else with two. A share is in percent,
+/// with its sign and one decimal.
 pub fn number(x: f64, share: bool) -> String {
     if share {
         return format!("{:+.1} %", x * 100.0);

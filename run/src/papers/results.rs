@@ -1,4 +1,4 @@
-//! Looks up the numbers of a finished comparison to which claims refer, and defines the type of a measured value.
+//! Looks up the numbers of a finished comparison that claims name. Defines the type of a measured value.
 
 use super::metric;
 use crate::plan::{Plan, choice, place, variants};
@@ -22,7 +22,7 @@ pub enum Measured {
 }
 
 impl Measured {
-    /// The range from the least to the greatest of `values`, or only the end that `keep` names.
+    /// The range from the least to the greatest of `values`, or only the least or the greatest if `keep` says so.
     pub fn of(values: Vec<f64>, keep: Keep) -> Measured {
         let least = values.iter().copied().reduce(f64::min);
         let most = values.iter().copied().reduce(f64::max);
@@ -33,7 +33,8 @@ impl Measured {
         }
     }
 
-    /// The smallest range that covers all `ranges`. An end is open if it is open in one of them.
+    /// The smallest range that covers all `ranges`. An end is open if it is open in one of them. `Nothing` if one of
+    /// them is not a range of numbers.
     pub fn covering(ranges: Vec<Measured>) -> Measured {
         let covering = |a: Measured, b: Measured| match (a, b) {
             (Measured::Numbers(low, high), Measured::Numbers(from, to)) => {
@@ -50,7 +51,7 @@ impl Measured {
     }
 }
 
-/// The cells of a finished comparison, in which claims are measured.
+/// The cells of a finished comparison, from which claims are measured.
 #[derive(Clone, Copy)]
 pub struct Results<'a> {
     /// The plan that was run.
@@ -60,7 +61,7 @@ pub struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// The cells of a policy in a variant, one per seed.
+    /// The cells of a policy in variant number `variant`, one per seed.
     pub fn cells_of(&self, variant: usize, policy: &str) -> impl Iterator<Item = &'a Cell> + use<'a> {
         let (policies, seeds) = (self.plan.policies.len(), self.plan.seeds.len());
         let at = self.plan.policies.iter().position(|p| p.spec.label() == policy);
@@ -69,13 +70,14 @@ impl<'a> Results<'a> {
         of_variant.iter().skip(at.unwrap_or(size)).step_by(policies)
     }
 
-    /// The mean over seeds of a policy's metric; `None` if a seed lacks the metric.
+    /// The mean over seeds of a policy's metric; `None` if the metric is missing with some seed.
     pub fn mean(&self, metric: Metric, variant: usize, policy: &str) -> Option<f64> {
         let values: Vec<f64> = self.cells_of(variant, policy).map(|c| metric::of(metric, c)).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The label of the best policy in `among` by a metric, and its mean; `None` if a policy lacks the metric.
+    /// The policy of `among` that is best by a metric: (its label, its mean over seeds). `None` if a policy lacks the
+    /// metric.
     pub fn best<'p>(&self, metric: Metric, variant: usize, among: &'p [String]) -> Option<(&'p String, f64)> {
         let each = among.iter().map(|p| self.mean(metric, variant, p).map(|x| (p, x)));
         let each: Vec<(&String, f64)> = each.collect::<Option<_>>()?;
@@ -83,8 +85,9 @@ impl<'a> Results<'a> {
         each.into_iter().reduce(|a, b| if better(b.1, a.1) { b } else { a })
     }
 
-    /// The points (x, `f` of the variant) along the sweep of `path`, sorted by x. x is the swept number, or the index
-    /// of a swept name. There is one list for each combination of the other swept values. `None` if a value is missing.
+    /// The points (x, `f(variant)`) along the sweep of `path`, ascending by x. x is the swept number, or the index of a
+    /// swept name. There is one list of points for each combination of the other swept values. `None` if a value is
+    /// missing.
     pub fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<Vec<(f64, f64)>>> {
         let mut lists: BTreeMap<Vec<&str>, Vec<(f64, f64)>> = BTreeMap::new();
         for v in variants(self.plan, at) {

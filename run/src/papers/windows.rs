@@ -1,15 +1,15 @@
-//! Draft lengths over time. A run is cut into windows of a few seconds, as a monitor would show it. Only windows whose
-//! mean batch size is in a given range count (AdaSpec, section 7.4).
+//! Draft lengths over time. A run is cut into windows of a few seconds, as in a monitor. Only windows whose mean batch
+//! size is in a given range count (AdaSpec, section 7.4).
 
 use super::results::{Measured, Results};
 use crate::plan::variants;
 use foretoken_sim::metrics::{Bin, Series, quantile_sorted};
 use foretoken_spec::paper::Windows;
 
-/// Quantiles over windows. Draft lengths below the first and above the second are rare and left out.
+/// Quantiles over windows. Draft lengths below the first quantile and above the second are rare and are left out.
 const USUAL: [f64; 2] = [0.1, 0.9];
 
-/// The range of the windows' mean draft lengths between the two quantiles [`USUAL`], over all seeds and all variants
+/// The range between the two quantiles [`USUAL`] of the windows' mean draft lengths, over all seeds and all variants
 /// that `what.at` picks.
 pub fn lengths(what: &Windows, results: Results) -> Measured {
     let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
@@ -29,7 +29,8 @@ fn of_series(what: &Windows, series: &Series) -> Vec<f64> {
     series.bins.chunks(bins).filter_map(|window| of_window(what, window)).collect()
 }
 
-/// The mean draft length of a window; `None` if the window's mean batch size is outside the range, or nothing decodes.
+/// The mean draft length of a window. `None` if the window's mean batch size is outside the range, or if nothing
+/// decodes in it.
 fn of_window(what: &Windows, window: &[Bin]) -> Option<f64> {
     let sum = |f: fn(&Bin) -> f64| window.iter().map(f).sum::<f64>();
     let (busy, steps) = (sum(|b| b.busy as f64), sum(|b| b.request_steps as f64));
@@ -47,7 +48,7 @@ mod tests {
     #[test]
     fn windows_outside_the_range_of_batch_sizes_are_left_out() {
         let mut series = Series::default();
-        // Four windows of 2 s: batches of 4, 12, 12 and 4 requests, which draft 6, 2, 4 and 6 tokens per request.
+        // Four windows of 2 s. The batches have 4, 12, 12 and 4 requests, which draft 6, 2, 4 and 6 tokens each.
         for (window, (batch, drafts)) in [(4, 6), (12, 2), (12, 4), (4, 6)].into_iter().enumerate() {
             for tick in 0..4 {
                 let start = Time::from_s(window as f64 * 2.0 + f64::from(tick) * 0.5);

@@ -1,4 +1,4 @@
-//! Reads one cell (run) of a results folder for a timeline.
+//! Reads one cell (run) from a results folder, to draw its timeline.
 
 use super::Recorded;
 use super::select::{Wanted, choose};
@@ -16,7 +16,7 @@ const STEPS: &str = "steps.parquet";
 pub struct Cell {
     /// The cell's policy, seed and swept values.
     pub key: Key,
-    /// Number of cells that fit what the user asked for; this is the first of them.
+    /// Number of cells that fit the user's wish. This cell is the first of them.
     pub fitting: usize,
     /// Where the cell's numbers come from: simulated, measured on a device, or observed on a server.
     pub source: String,
@@ -29,7 +29,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Reads the first cell of a folder that fits `wanted`.
+    /// Reads the first cell of a results folder that fits `wanted`.
     ///
     /// # Errors
     /// The folder's run is not complete, the run did not record its steps, a file is damaged, or no cell fits.
@@ -47,13 +47,14 @@ impl Cell {
         let requests = read_requests(folder, &key).map_err(unreadable)?;
         let most_used = steps.iter().map(|s| s.used_blocks).max().unwrap_or(0);
         let peak = read_kv_peaks(folder).map_err(unreadable)?[at];
-        // The summary has the largest share of used blocks, so that the number of all blocks follows.
+        // The number of all KV blocks is computed from the largest number of used blocks and the largest share of used
+        // blocks, which the summary has.
         let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
         let behind = behind(folder, &key)?;
         Ok(Cell { key, fitting, source: manifest.source, steps, requests, blocks, behind })
     }
 
-    /// The parts of the cell that a timeline shows.
+    /// The data of the cell for its timeline.
     pub fn recorded(&self) -> Recorded<'_> {
         let Cell { key, source, steps, requests, blocks, behind, .. } = self;
         Recorded { key, source, steps, requests, blocks: *blocks, behind: *behind }
@@ -74,7 +75,8 @@ fn unreadable(error: ReportError) -> Box<Problem> {
     Problem::bad_input(error.to_string()).help("the folder is damaged, or another version of Foretoken wrote it")
 }
 
-/// When tokens leave a step, if the run drafts at the end of a step (as vLLM); `None` if at the start.
+/// When output tokens leave a step, if the run makes drafts at the end of a step (as vLLM does). `None` if the run
+/// makes drafts at the start of a step.
 fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
     let plan = Plan::of_results(folder)?;
     let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));

@@ -1,4 +1,4 @@
-//! Trace events in the JSON object form of Google's "Trace Event Format". Times are in microseconds; the file has one
+//! Trace events in the JSON object form of Google's "Trace Event Format". Times are in microseconds. The file has one
 //! event per line.
 
 use foretoken_sim::Time;
@@ -11,14 +11,15 @@ use std::io::{self, Write};
 pub struct Event {
     /// The text that the viewer shows.
     pub name: String,
-    /// The kind of event ("phase" in the format): `X` a span, `C` a counter, `i` an instant, `M` metadata.
+    /// The kind of event (the key `ph`, "phase", in the format): `X` for a span, `C` a counter, `i` an instant, `M`
+    /// metadata.
     ph: &'static str,
     /// Start of the event, microseconds.
     ts: f64,
     /// Length of a span, microseconds; absent for other kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     dur: Option<f64>,
-    /// Scope of an instant: `t`, its thread; absent for other kinds.
+    /// Scope of an instant: `t` for its thread; absent for other kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'static str>,
     pid: u32,
@@ -32,7 +33,7 @@ fn micros(time: Time) -> f64 {
     time.0 as f64 / 1e6
 }
 
-/// The numbers of an event as a JSON object; empty if `args` is no object.
+/// The arguments of an event as a JSON object; empty if `args` is not an object.
 fn object(args: Value) -> Map<String, Value> {
     match args {
         Value::Object(map) => map,
@@ -41,7 +42,7 @@ fn object(args: Value) -> Map<String, Value> {
 }
 
 impl Event {
-    /// A span from `start` to `end`. `on` is (process id, thread id), here and below.
+    /// A span from `start` to `end`. `on` is (process id, thread id).
     pub fn span(name: &str, on: (u32, u32), start: Time, end: Time, args: Value) -> Event {
         let dur = Some(micros(end.saturating_sub(start)));
         Event { name: name.into(), ph: "X", ts: micros(start), dur, s: None, pid: on.0, tid: on.1, args: object(args) }
@@ -52,13 +53,14 @@ impl Event {
         Event { name: name.into(), ph: "C", ts: micros(at), dur: None, s: None, pid, tid: 0, args: object(values) }
     }
 
-    /// An instant at time `at` on a thread.
+    /// An instant at the time `at`. `on` is (process id, thread id).
     pub fn instant(name: &str, on: (u32, u32), at: Time, args: Value) -> Event {
         let (pid, tid) = on;
         Event { name: name.into(), ph: "i", ts: micros(at), dur: None, s: Some("t"), pid, tid, args: object(args) }
     }
 
-    /// Metadata of a process or a thread; `fact` is `process_name`, `thread_name` or `process_sort_index`.
+    /// Metadata of a process or a thread; `on` is (process id, thread id). `fact` is `process_name`, `thread_name` or
+    /// `process_sort_index`.
     pub fn about(fact: &str, on: (u32, u32), args: Value) -> Event {
         Event { name: fact.into(), ph: "M", ts: 0.0, dur: None, s: None, pid: on.0, tid: on.1, args: object(args) }
     }

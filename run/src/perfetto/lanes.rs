@@ -1,5 +1,5 @@
-//! The timeline's rows of requests, called lanes. A request takes the lowest lane that is free when it arrives. The
-//! lane shows how long the request queued, prefilled and decoded.
+//! The timeline's rows of requests, called lanes. A request takes the free lane with the lowest number when it arrives.
+//! The lane shows how long the request was queued, in prefill and in decode.
 
 use super::REQUESTS;
 use super::event::Event;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Adds the events of requests that are in the system between `from` and `to`, cut to this window. Requests that never
-/// finished end at `ends`, the end of the run.
+/// Adds the events of requests that are in the system between `from` and `to`; the parts outside are cut off. Requests
+/// that did not finish end at `ends`, the end of the run.
 pub fn add(events: &mut Vec<Event>, requests: &RequestRecords, from: Time, to: Time, ends: Time) {
     let mut lanes = Lanes::default();
     let clip = |t: Time| t.clamp(from, to);
@@ -59,15 +59,15 @@ fn numbers(r: &RequestRecords, i: usize) -> Value {
 
 #[derive(Default)]
 struct Lanes {
-    /// The lanes in use: (time at which the lane becomes free, lane), the earliest first.
+    /// The lanes in use, as (time at which the lane becomes free, lane number). The earliest time comes first.
     busy: BinaryHeap<Reverse<(Time, u32)>>,
     free: BTreeSet<u32>,
     made: u32,
 }
 
 impl Lanes {
-    /// Takes the lowest lane that is free at `start`; lanes count from 1. If none is free, makes a new one and names it
-    /// in `events`.
+    /// Takes the free lane with the lowest number at the time `start`, and keeps it until `end`. Lanes count from 1. If
+    /// no lane is free, makes a new one and adds its name to `events`.
     fn take(&mut self, events: &mut Vec<Event>, start: Time, end: Time) -> u32 {
         while let Some(&Reverse((until, lane))) = self.busy.peek()
             && until <= start

@@ -1,8 +1,9 @@
-//! Timelines: one cell (run) of a results folder as Chrome trace events, which Perfetto and `chrome://tracing` open.
+//! Timelines: a cell (run) of a results folder as Chrome trace events, which Perfetto and `chrome://tracing` open.
 //!
-//! A timeline has two processes: the engine (steps with their draft and target passes, prompts, counters) and the
-//! requests, in rows called lanes. A timeline shows recorded facts only. A target pass that verifies drafts and also
-//! runs prefill chunks is shown at full length in the row of steps and in the row of prefill.
+//! A timeline has two processes. The first is the engine: steps with their draft and target passes, prompts, and
+//! counters. The second is the requests, in rows called lanes. A timeline shows only recorded facts. A target pass may
+//! verify drafts and also run prefill chunks. Such a pass has its full length in the row of steps and also in the row
+//! of prefill.
 
 mod cell;
 mod event;
@@ -24,11 +25,11 @@ const ENGINE: u32 = 1;
 /// Process id, in the trace file, of the requests' rows (lanes).
 const REQUESTS: u32 = 2;
 
-/// Largest number of steps in a timeline whose end the user does not state. Browsers open such a file (about 10 MB)
+/// Without an end of the window, a timeline has at most this number of steps. Browsers open such a file (about 10 MB)
 /// without trouble.
 const MOST_STEPS: usize = 20_000;
 
-/// The facts that a timeline shows.
+/// The recorded data of a cell, from which a timeline is made.
 pub struct Recorded<'a> {
     /// The cell that is shown.
     pub key: &'a Key,
@@ -38,18 +39,19 @@ pub struct Recorded<'a> {
     pub steps: &'a [StepRecord],
     /// The records of the cell's requests.
     pub requests: &'a RequestRecords,
-    /// KV blocks that the requests could use, if known.
+    /// Number of KV blocks that the requests could use; `None` if it is not known.
     pub blocks: Option<u32>,
-    /// When tokens leave a step, if drafts are made at the end of a step; `None` if drafts are made at the start.
+    /// When output tokens leave a step, if drafts are made at the end of a step. `None` if drafts are made at the start
+    /// of a step.
     pub behind: Option<DeliverAt>,
 }
 
-/// The part of a run that is shown: steps that start at `from` or later, and before `to`.
+/// The part of a run that a timeline shows: the steps that start at `from` or later and before `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Start of the window on the run's clock.
     pub from: Time,
-    /// End of the window on the run's clock; `None` shows the first [`MOST_STEPS`] steps from `from` on.
+    /// End of the window on the run's clock; `None`: the timeline shows the first [`MOST_STEPS`] steps from `from` on.
     pub to: Option<Time>,
 }
 
@@ -59,7 +61,7 @@ pub struct Timeline {
     pub events: Vec<Event>,
     /// The timeline's metadata, as a JSON object.
     pub about: Value,
-    /// A sentence on the part that is shown; `None` if the whole run is.
+    /// A sentence on the part of the run that the timeline shows; `None` if it shows the whole run.
     pub cut: Option<String>,
 }
 

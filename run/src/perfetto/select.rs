@@ -3,7 +3,7 @@
 use foretoken_report::Key;
 use foretoken_spec::problem::{Problem, Result, nearest};
 
-/// Which cell the user asks for. Any value fits where a field is absent.
+/// The user's choice of a cell. A field that is absent fits every cell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
     /// The label of the cell's policy.
@@ -14,7 +14,7 @@ pub struct Wanted<'a> {
     pub sweep: &'a [String],
 }
 
-/// The index in `keys` of the first cell that fits `wanted`, and the number of cells that fit.
+/// (The index in `keys` of the first cell that fits `wanted`, the number of cells that fit).
 ///
 /// # Errors
 /// No cell has the wanted policy, seed or swept value; a choice of `sweep` is not `path=value` or names a setting that
@@ -55,7 +55,7 @@ pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     Ok((first, fits.len()))
 }
 
-/// The error for the name `given`, which no cell has. The hint names the nearest and all known names.
+/// The error for a name `given` that no cell has. The hint names the most similar name, and all known names.
 fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str>) -> Box<Problem> {
     let mut names: Vec<&str> = Vec::new();
     known.for_each(|name| {

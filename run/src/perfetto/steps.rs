@@ -1,4 +1,4 @@
-//! The engine's rows of a timeline: steps with their passes, prompts in these passes, and counters.
+//! The engine's rows in a timeline: steps with their passes, the prompts in these passes, and counters.
 
 use super::event::Event;
 use super::{ENGINE, REQUESTS, Recorded};
@@ -9,7 +9,7 @@ const STEPS: (u32, u32) = (ENGINE, 1);
 const PREFILL: (u32, u32) = (ENGINE, 2);
 const BEHIND: (u32, u32) = (ENGINE, 3);
 
-/// The events that name the timeline's processes and rows.
+/// The events that name the processes and rows of the timeline.
 pub fn names(recorded: &Recorded) -> Vec<Event> {
     let engine = format!("engine: {} ({})", recorded.key, recorded.source);
     let named = |on, fact: &str, name: &str| Event::about(fact, on, json!({ "name": name }));
@@ -27,9 +27,9 @@ pub fn names(recorded: &Recorded) -> Vec<Event> {
     names
 }
 
-/// Returns the row of a step's draft passes, their (start, end), and the (start, end) of the step's target pass. If
-/// drafts are made at the end of a step, only their duration is recorded. They are drawn at the end of the step or
-/// after it, which is exact if the host takes no time.
+/// Returns (the row of a step's draft passes, their start and end, the start and end of the step's target pass). If
+/// drafts are made at the end of a step, only their duration is recorded. Then they are drawn at the end of the step,
+/// or after it if the step's tokens leave before the drafts are made. This is exact if the host takes no time.
 fn passes(s: &StepRecord, behind: Option<DeliverAt>) -> ((u32, u32), (Time, Time), (Time, Time)) {
     let before = |end: Time, time: Time| end - time.min(end);
     match behind {
@@ -46,15 +46,15 @@ fn passes(s: &StepRecord, behind: Option<DeliverAt>) -> ((u32, u32), (Time, Time
     }
 }
 
-/// Adds the events of `steps`, and the counters' values at each step.
+/// Adds the events of `steps`, and the values of the counters at each step.
 pub fn add(events: &mut Vec<Event>, steps: &[StepRecord], recorded: &Recorded) {
     let mut counters = Counters::default();
     for s in steps {
         let (row, drafts, verify) = passes(s, recorded.behind);
         events.push(Event::span("step", STEPS, s.start, s.end, numbers(s)));
         if s.draft_time.0 > 0 {
-            // If drafts are made at the end of a step, `drafted` counts the drafts of an earlier step, which this step
-            // verified. So it is shown only if drafts are made at the start.
+            // If drafts are made at the end of a step, `drafted` counts drafts of an earlier step, which this step
+            // verified. So `drafted` is shown only if drafts are made at the start of a step.
             let mut passes = json!({ "draft_passes": s.draft_passes });
             if recorded.behind.is_none() {
                 passes["drafted"] = s.drafted.into();
@@ -90,7 +90,7 @@ fn numbers(s: &StepRecord) -> Value {
     })
 }
 
-/// The last value of each counter, so that a value is written only when it changes.
+/// The last value of each counter. A value is written only if it differs from the last one.
 #[derive(Default)]
 struct Counters {
     last: [Option<Value>; 5],

@@ -1,4 +1,4 @@
-//! The answer to a question that users asked in a public thread, and the claims on which the answer rests.
+//! The answer to a question that users asked in a public thread, and the claims that decide the answer.
 
 use super::verdict::{Verdict, holds, verdict};
 use crate::papers::compared::{rounded, stated};
@@ -22,43 +22,43 @@ pub struct Answer {
     pub url: String,
     /// The question in one sentence.
     pub asks: String,
-    /// Does the answer hold for all values that the experiment assumes?
+    /// Do the claims that decide the answer hold for all values that the experiment assumes?
     pub decided: Decided,
-    /// The answer in one sentence, or which claim leaves it open.
+    /// The answer in one sentence. If the claims do not decide it, the sentence says which claim is open.
     pub answer: String,
-    /// What the thread does not say, with the values that the experiment assumes for it.
+    /// Facts that the thread does not state, with the values that the experiment assumes for them.
     pub assumed: Vec<String>,
     /// The claims, in the order of the file.
     pub claims: Vec<Finding>,
 }
 
-/// Do the claims in `decided_by` hold for all assumed values?
+/// Do the claims in `decided_by` hold for all values that the experiment assumes?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decided {
-    /// All of these claims hold.
+    /// All claims in `decided_by` hold for all assumed values.
     Yes,
-    /// At least one of these claims holds for no assumed value.
+    /// At least one claim in `decided_by` holds for no assumed value.
     No,
-    /// At least one of these claims holds for some of the assumed values only or was not measured, and none is as in
-    /// `No`.
+    /// No claim is as in `No`, but at least one claim in `decided_by` holds only for some assumed values, or was not
+    /// measured.
     CannotSay,
 }
 
-/// One claim, with the value that was measured here.
+/// One claim, with the value that this run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Name of the claim within its experiment.
     pub id: String,
-    /// The claim in our words.
+    /// The claim, in our words.
     pub says: String,
-    /// The reported value; absent if the thread reports none.
+    /// The value that the thread reports; absent if it reports none.
     pub reported: Option<Measured>,
-    /// The value that was measured here: the range over all assumed values.
+    /// The value that this run measured: the range over all assumed values.
     pub ours: Measured,
-    /// Are the values shares, so that 0.1 means a gain of 10 %?
+    /// Are the values shares? Then 0.1 means a gain of 10 %.
     pub share: bool,
-    /// How our value compares with the reported one.
+    /// How our value compares with the reported value.
     pub verdict: Verdict,
     /// Why the values differ, or why the claim cannot be decided; absent if no reason is given.
     pub because: Option<String>,
@@ -110,25 +110,25 @@ impl Finding {
         })
     }
 
-    /// Our value as text.
+    /// Our value as text; equal policies are named once.
     pub fn ours_shown(&self) -> String {
         match &self.ours {
             Measured::Policies(labels) => {
                 let names: BTreeSet<&str> = labels.iter().map(String::as_str).collect();
                 Vec::from_iter(names).join(" or ")
             }
-            // Both ends may be equal after rounding; then one number is shown.
+            // If both ends are equal after rounding, one number is shown.
             &Measured::Numbers(Some(low), Some(high)) if self.digits(low) == self.digits(high) => self.digits(low),
             ours => in_words(ours, true, |x| self.digits(x)),
         }
     }
 
-    /// The reported value as text.
+    /// The reported value as text; `-` if there is none.
     pub fn reported_shown(&self) -> String {
         self.reported.as_ref().map_or_else(|| "-".to_owned(), |reported| in_words(reported, false, |x| self.digits(x)))
     }
 
-    /// A number as text with about three significant digits, also below 0.1; shares in percent.
+    /// A number as text with about three significant digits, also below 0.1. A share is in percent.
     fn digits(&self, x: f64) -> String {
         if self.share || x == 0.0 || x.abs() >= 0.1 {
             return number(x, self.share);
@@ -138,7 +138,7 @@ impl Finding {
     }
 }
 
-/// Replaces each `{id}` in the text of an answer by our value of the claim `id`.
+/// Replaces each `{id}` in the text `template` by our value of the claim called `id`.
 fn filled(template: &str, claims: &[Finding]) -> String {
     claims.iter().fold(template.to_owned(), |text, c| text.replace(&format!("{{{}}}", c.id), &c.ours_shown()))
 }

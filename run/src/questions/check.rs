@@ -7,8 +7,9 @@ use foretoken_spec::paper::Claim;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::question::{Question, Reported};
 
-/// Checks that claims name only policies, swept values and bounds of the experiment, that the answers and `decided_by`
-/// name only claims, that `decided_by` is not empty, and that the URL begins with https://.
+/// Checks the `[question]` table of a plan; does nothing without it. Claims may name only policies, swept values and
+/// bounds of the experiment. The answers and `decided_by` may name only claims. `decided_by` must not be empty, and the
+/// URL must begin with https://.
 ///
 /// # Errors
 /// One of these checks fails; the error points at its place in the file.

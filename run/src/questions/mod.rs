@@ -1,5 +1,5 @@
-//! Answers the `[question]` of an experiment: measures its claims, decides whether they hold for all assumed values,
-//! and writes the answer. This module must not run the engine or tune a setting.
+//! Answers the `[question]` of an experiment: measures its claims, decides whether they hold for all values that the
+//! experiment assumes, and writes the answer. This module must not run the engine or tune a setting.
 
 mod answer;
 mod check;

@@ -9,11 +9,11 @@ use textwrap::{Options, WordSeparator, WordSplitter};
 const COLUMNS: [(&str, u16); 6] =
     [("claim", 22), ("what is measured", 46), ("reported", 18), ("ours", 20), ("verdict", 10), ("reason", 42)];
 
-/// The longest line of the texts above a question's table (question, answer, assumptions), in characters.
+/// The most characters of a line in the texts above a question's table (question, answer, assumptions).
 const WIDTH: usize = 150;
 
-/// All questions as text, each with its answer and claims, and at the end the counts of answers and claims. `answers`
-/// gives (experiment's name, answer).
+/// All questions as text, each with its answer and its claims; then the counts of answers and claims. `answers` are
+/// (experiment's name, answer).
 pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> String {
     let mut text = wrapped(COLUMNS, [COLUMNS.map(|(name, _)| name.to_owned())]);
     let mut rendered = Vec::new();
@@ -28,7 +28,8 @@ pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> S
     text + "\n" + &count(&rendered)
 }
 
-/// A text that says how many questions are answered, and how many claims agree or differ.
+/// A text with the number of answered questions, and the numbers of claims that agree, have the same sign, differ, or
+/// cannot be said.
 pub fn count(answers: &[&Answer]) -> String {
     let answered = answers.iter().filter(|a| a.decided != Decided::CannotSay).count();
     let claims = || answers.iter().flat_map(|a| &a.claims).filter(|c| c.verdict != Verdict::NotReported);
@@ -56,14 +57,14 @@ fn row(claim: &Finding) -> [String; 6] {
     ]
 }
 
-/// Appends `says` to `text` in lines of at most [`WIDTH`] characters, with `word` in front of the first line.
+/// Appends the text `says` to `text`, in lines of at most [`WIDTH`] characters. `word` stands before the first line.
 fn paragraph(text: &mut String, word: &str, says: &str) {
     let first = format!("  {word:<8}");
     let indent = " ".repeat(first.len());
     text.push_str(&lines(says, Options::new(WIDTH).initial_indent(&first).subsequent_indent(&indent)));
 }
 
-/// Wraps `text` into lines of the width in `options`. A longer word stands alone on its line and is not broken.
+/// Wraps `text` into lines of the width in `options`. A word that is longer stands alone on its line and is not broken.
 pub(super) fn lines(text: &str, options: Options) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let options = options.word_separator(WordSeparator::AsciiSpace).word_splitter(WordSplitter::NoHyphenation);

@@ -1,5 +1,5 @@
-//! Compares a measured range with a reported number, and decides whether a claim holds for all assumed values. The
-//! measured range is over these values.
+//! Compares a measured range with a reported value, and decides whether a claim holds. The measured range is over all
+//! values that the experiment assumes.
 
 use crate::papers::compared::compare;
 use crate::papers::results::Measured;
@@ -12,14 +12,16 @@ const TIE: f64 = 0.01;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The whole measured range is within a tenth of the reported number, or in the reported range.
+    /// The whole measured range is within a tenth of the reported number, or inside the reported range. For policies:
+    /// every measured policy is among the reported ones.
     Agrees,
-    /// All measured shares have the sign of the reported one, but some differ from it by more than a tenth.
+    /// Only for shares: all measured shares have the sign of the reported share, but some differ from it by more than a
+    /// tenth.
     SameSign,
-    /// The measured value agrees for some assumed values and not for others. Of shares: the signs differ or are not
-    /// clear.
+    /// The measured value agrees only for some assumed values. For shares: the measured shares have different signs, or
+    /// some are too close to 0.
     CannotSay,
-    /// The measured value agrees for no assumed value. Of shares: all have the other sign.
+    /// The measured value agrees for no assumed value. For shares: all measured shares have the other sign.
     Differs,
     /// The thread reports no value.
     NotReported,
@@ -38,8 +40,8 @@ impl Verdict {
     }
 }
 
-/// Compares our value with the reported one; each is a range of numbers or a list of policies. `share`: are the numbers
-/// shares? Then a reported sign is compared first, and the size after it.
+/// Compares our value with the reported value; each is a range of numbers or a list of policies. `share`: are the
+/// numbers shares? Then the signs are compared first, and the sizes only if all signs agree.
 pub fn verdict(reported: Option<&Measured>, ours: &Measured, share: bool) -> Verdict {
     let Some(reported) = reported else { return Verdict::NotReported };
     match (reported, ours) {
@@ -67,9 +69,9 @@ pub fn verdict(reported: Option<&Measured>, ours: &Measured, share: bool) -> Ver
     }
 }
 
-/// Does the claim hold for all assumed values? `None` if it holds for some of them only. A claim without a reported
-/// value holds if the measured shares are positive, if the measured policies are all the same, or if it measures other
-/// numbers.
+/// Does the claim hold for all assumed values? `None` if it holds only for some of them, or was not measured. A claim
+/// without a reported value holds if the measured shares are all positive, if the measured policies are all the same,
+/// or if it measures other numbers.
 pub fn holds(verdict: Verdict, ours: &Measured, share: bool) -> Option<bool> {
     match (verdict, ours) {
         (Verdict::Agrees | Verdict::SameSign, _) => Some(true),
@@ -81,7 +83,8 @@ pub fn holds(verdict: Verdict, ours: &Measured, share: bool) -> Option<bool> {
     }
 }
 
-/// The verdict over several parts, each of which agrees (true) or not: `CannotSay` if only some of them agree.
+/// The verdict over several parts, each of which agrees (true) or does not: `Agrees` if all agree, `Differs` if none
+/// agrees, else `CannotSay`.
 fn of_parts(parts: impl Iterator<Item = bool> + Clone) -> Verdict {
     match (parts.clone().any(|p| p), parts.clone().all(|p| p)) {
         (true, true) => Verdict::Agrees,
@@ -90,7 +93,8 @@ fn of_parts(parts: impl Iterator<Item = bool> + Clone) -> Verdict {
     }
 }
 
-/// The sign (1 or −1) of all numbers of a reported range; `None` if the range has both signs or is within [`TIE`] of 0.
+/// The sign (1 or −1) of all numbers of a reported range. `None` if the range has both signs, or is within [`TIE`] of
+/// 0.
 fn sign(reported: &Measured) -> Option<f64> {
     match *reported {
         Measured::Numbers(Some(low), high) if low >= 0.0 && high.is_none_or(|high| high >= TIE) => Some(1.0),
@@ -99,8 +103,8 @@ fn sign(reported: &Measured) -> Option<f64> {
     }
 }
 
-/// Some(true) if all measured shares have the sign `wanted`, Some(false) if all have the other sign, else `None`.
-/// Shares within [`TIE`] of 0 have no sign.
+/// `Some(true)` if all measured shares have the sign `wanted`, `Some(false)` if all have the other sign, else `None`. A
+/// share within [`TIE`] of 0 and an open end have no sign.
 fn same_sign(wanted: f64, ours: &Measured) -> Option<bool> {
     let &Measured::Numbers(Some(from), Some(to)) = ours else { return None };
     let ends = [from * wanted, to * wanted];
@@ -111,7 +115,7 @@ fn same_sign(wanted: f64, ours: &Measured) -> Option<bool> {
     }
 }
 
-/// Does our range reach from below the reported range to above it?
+/// Does our range begin below the reported range and end above it?
 fn covers(ours: &Measured, reported: &Measured) -> bool {
     match (ours, reported) {
         (&Measured::Numbers(from, to), &Measured::Numbers(low, high)) => {

@@ -1,11 +1,12 @@
-//! Makes the break-even explorer's page beside a report. It opens with the run's hardware, acceptance and batch size.
+//! Makes the break-even explorer's page beside a report. The explorer opens with the run's hardware, acceptance and
+//! batch size.
 
 use crate::explorer::{Machine, PAGE, page};
 use crate::plan::Plan;
 use foretoken_report::{Cell, Explorer, Role};
 use foretoken_sim::{PassShape, Time};
 
-/// The explorer's page as HTML, and the report's link to it (file name and initial state). `None` if the costs of
+/// (The explorer's page as HTML, the report's link to this page: file name and initial state). `None` if the costs of
 /// passes are not known, as after observing a server.
 pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     let hardware = &plan.variants[0].experiment.hardware;
@@ -34,9 +35,9 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells) }))
 }
 
-/// The explorer's initial state, for the page's address: `a`, the probability that a next draft is accepted, and `n`,
-/// the mean batch size, over all policies that see no hidden truth. If some policies draft the same length for every
-/// request, `a` is measured on these only, because other policies draft more where they expect acceptance.
+/// The explorer's initial state, for the page's address. `a` is the probability that the next draft is accepted; `n` is
+/// the mean batch size over all policies that see no hidden truth. If some policies choose lengths without looking at
+/// the requests, `a` is measured only on these, because other policies draft more where they expect acceptance.
 fn state(cells: &[Cell]) -> String {
     let seeing: Vec<&Cell> = cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle)).collect();
     let blind = seeing.iter().any(|c| c.entry.blind && c.summary.drafted > 0);

@@ -1,4 +1,5 @@
-//! Makes the HTML page of a results folder: reads the folder, pairs its runs with another folder's, writes the page.
+//! Makes the HTML page of a results folder: reads the folder, pairs its runs with the runs of another folder if there
+//! is one, and writes the page.
 
 mod explorer;
 mod pairing;
@@ -12,12 +13,12 @@ use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// Name of the page's file. It is written last: if it exists, the page's other files do too.
+/// Name of the page's file. The file is written last, so if it exists, the other files of the page exist too.
 pub const INDEX: &str = "index.html";
-/// A line that all our pages contain. A page without this line is never overwritten.
+/// A line that all pages of Foretoken contain. A page without this line is never overwritten.
 const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
 
-/// Makes the page of a results folder in its folder `report`; returns the page's path.
+/// Makes the page of the results folder `folder` in its subfolder `report`. Returns the page's path.
 ///
 /// # Errors
 /// The folder's results cannot be used (see [`Results::open`]), or the page cannot be written (see [`write()`]).
@@ -27,8 +28,8 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
     write(results, None, &to)
 }
 
-/// Writes the page of results into the folder `to`, with its timing and the explorer's page beside it. `baseline` are
-/// results of another folder with which the page compares. Returns the page's path.
+/// Writes the page of `results` into the folder `to`, together with the timing and the explorer's page. `baseline` are
+/// the results of another folder with which the page compares. Returns the page's path.
 ///
 /// # Errors
 /// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that

@@ -1,5 +1,5 @@
-//! Pairs the cells of two results folders, explains why cells have no partner, and lists the settings in which the two
-//! experiments differ.
+//! Pairs the cells (runs) of two results folders, gives reasons why cells have no partner, and lists the settings in
+//! which the two experiments differ.
 
 use super::Results;
 use foretoken_report::{Compared, Entry, Key, Pair};
@@ -7,14 +7,15 @@ use foretoken_spec::experiment::UNSWEPT;
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeMap;
 
-/// The settings that decide requests and random draws. If one differs between two experiments, runs with the same seed
-/// have neither the same requests nor the same draws.
+/// The settings that decide the requests and the random draws. If one of them differs between two experiments, runs
+/// with the same seed have other requests or other draws.
 const DRAWS: [&str; 3] = ["workload", "acceptance", "hardware.noise_cv"];
 
-/// Pairs the cells of `own` with the cells of `other`.
+/// Pairs each cell of `own` with the cell of `other` that has the same policy, swept values and seed. Also lists
+/// differences between the experiments, and warnings.
 ///
 /// # Errors
-/// No cell of `own` has the policy, the swept values and the seed of a cell of `other`.
+/// No cell of `own` has a partner in `other`.
 pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     let summaries: Vec<_> = other.cells.iter().map(|c| (c.key(), &c.summary)).collect();
     let find = |key: &Key| summaries.iter().find(|(k, _)| same(k, key)).map(|(_, s)| (*s).clone());
@@ -47,7 +48,7 @@ pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     Ok(Compared { name, pairs, unpaired, differs, warnings })
 }
 
-/// Do two keys name one cell? Swept values that are numbers are compared as numbers: 1 equals 1.0.
+/// Do two keys stand for the same cell? Swept values that are numbers are compared as numbers: 1 equals 1.0.
 fn same(a: &Key, b: &Key) -> bool {
     let value = |a: &foretoken_report::Swept, b: &foretoken_report::Swept| match (a.number, b.number) {
         (Some(x), Some(y)) => x == y,
@@ -59,8 +60,8 @@ fn same(a: &Key, b: &Key) -> bool {
         && a.sweep.iter().zip(&b.sweep).all(|(a, b)| a.path == b.path && value(a, b))
 }
 
-/// Reasons why cells have no partner: swept settings or their values, policies and seeds that only one of the two
-/// results has, or no finished run.
+/// Reasons why cells have no partner: swept settings, swept values, policies or seeds that only one of the two results
+/// has, or no finished run.
 fn reasons(own: &Results, other: &Results) -> Vec<String> {
     let entries = |r: &Results| r.cells.iter().map(|c| c.entry.clone()).collect::<Vec<_>>();
     let (here, there) = (entries(own), entries(other));
@@ -103,7 +104,7 @@ fn is_draw(path: &str) -> bool {
     DRAWS.iter().any(|d| path == *d || path.strip_prefix(d).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The settings in which two experiments (as TOML) differ, as (path, value in `was`, value in `is`).
+/// The settings in which two experiments, given as TOML, differ: (path, value in `was`, value in `is`).
 fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     let (was, is) = (leaves(was), leaves(is));
     let absent = || "not set".to_owned();
@@ -113,8 +114,8 @@ fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     paths.into_iter().map(|p| (p.clone(), value(&was, p), value(&is, p))).collect()
 }
 
-/// The settings of an experiment (as TOML) by their paths; a list is one value. Keys that cannot be swept are left out:
-/// policies and seeds, by which cells are paired, and keys that affect no result.
+/// The settings of an experiment, given as TOML, by their paths; a list is one value. Leaves out the keys that cannot
+/// be swept: policies and seeds, by which cells are paired, and keys without effect on results.
 fn leaves(text: &str) -> BTreeMap<String, String> {
     fn walk(path: &str, value: &toml::Value, settings: &mut BTreeMap<String, String>) {
         match value {

@@ -1,4 +1,4 @@
-//! Reads a results folder back: complete results, or the finished cells of a run that did not end.
+//! Reads a results folder: complete results, or the finished cells of a run that is not complete.
 
 use crate::cells::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
 use crate::host_band::HostBand;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const SUMMARY: &str = "summary.parquet";
 const COMPARISON: &str = "report.json";
-/// The files from which a report is made; their digests are checked.
+/// The files from which a report is made. Their digests are checked against the manifest.
 const READ: [&str; 8] = [
     EXPERIMENT,
     SUMMARY,
@@ -31,18 +31,18 @@ pub struct Results {
     pub manifest: Manifest,
     /// The experiment with every default, as TOML.
     pub config: String,
-    /// The plan of the experiment, made without its input files.
+    /// The plan of the experiment. Its input files were not read.
     pub plan: Plan,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: Source,
     /// The finished cells, in the order of the plan.
     pub cells: Vec<Cell>,
-    /// Warnings of the policies and of the engine, and lines on settings that did nothing.
+    /// Warnings of the policies and of the engine, and lines about settings that did nothing.
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
     /// How measured host time would change the fastest policy's speedup; `None` if the run counts host time, or if this
-    /// was not tried.
+    /// was not simulated.
     pub host_band: Option<HostBand>,
 }
 
@@ -75,7 +75,7 @@ impl Results {
                 let problem = Problem::bad_input(format!("{} holds no tables of results", folder.display()));
                 return Err(problem.help("give the folder of a run; what a validation found is in its validation.html"));
             }
-            // The manifest of a killed run does not list tables, so the stored cells are read.
+            // The manifest of a killed run lists no tables, so the stored cells are read.
             false => {
                 let found = from_store(folder, &plan, &manifest)?;
                 Unfinished { warnings: [manifest.edited.clone(), found.warnings].concat(), ..found }
@@ -87,7 +87,8 @@ impl Results {
                 cells.len(),
                 manifest.cells
             );
-            // An interrupted live run has a sentence of its own, because the run in progress is shown too.
+            // An interrupted live run has its own sentence, because its results also include the run that was in
+            // progress.
             let far = part.unwrap_or(finished);
             format!(
                 "This run did not end: {far}. Means over fewer seeds are not comparable with others: the column `seeds` says \
@@ -99,7 +100,7 @@ impl Results {
         Ok(Results { folder, manifest, config, plan, source, cells, warnings, partial, host_band })
     }
 
-    /// JavaScript that writes the simulator's speed into the page. It is a file apart, so that the page itself is the
+    /// JavaScript that writes the simulator's speed into the page. It is in a file of its own, so that the page is the
     /// same on every machine.
     pub fn timing(&self) -> String {
         let timing = &self.manifest.timing;
@@ -111,8 +112,8 @@ impl Results {
                 timing.wall_s, timing.engine_s
             ),
         };
-        // The time is the last command's. If that command ran only a part of the cells, a rate over all steps would be
-        // wrong.
+        // The time is that of the last command. If this command ran only some of the cells, a rate over the steps of
+        // all cells would be wrong.
         if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
             text += &format!(": {:.1} million request-steps a second", steps as f64 / timing.engine_s / 1e6);
         }

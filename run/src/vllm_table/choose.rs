@@ -1,20 +1,20 @@
-//! Chooses the draft length of a row of the table. Every length is compared with the fastest one, on the same requests
-//! and the same random draws.
+//! Chooses the draft length for a row of the table of draft lengths. Every length is compared with the row's fastest
+//! length, on the same requests and the same random draws.
 //!
 //! A length is as good as the fastest if it is at most [`AS_GOOD`] slower. It is also as good if it is at most [`FEW`]
-//! slower and the difference is not significant over the seeds. The row takes the smallest of the lengths that are as
-//! good, because it loses least if the draft is worse than expected. If a length is more than [`FEW`] slower and the
-//! difference is still not significant, the row is too noisy. Then it takes the fastest, and a warning asks for more
-//! seeds.
+//! slower and the difference is not significant over the seeds. The row takes the smallest of these lengths, because it
+//! loses least if the draft is worse than expected. A row is too noisy if some length is more than [`FEW`] slower and
+//! the difference is not significant. Then the row takes the fastest length, and a warning asks for more seeds.
 //!
 //! Each comparison has its own 95 % interval. The intervals are not corrected for the number of comparisons: by chance,
-//! one comparison in forty calls an equal length slower.
+//! one comparison in forty finds an equally fast length to be slower.
 
 use foretoken_sim::metrics::Interval;
 
-/// A length is as good as the fastest if its rate (tokens per second) is at most this share lower.
+/// A length is as good as the fastest if its rate (output tokens per second) is at most this share lower.
 pub const AS_GOOD: f64 = 0.01;
-/// A length that is not significantly slower than the fastest is as good if its rate is at most this share lower.
+/// If the difference is not significant over the seeds, a length is as good as the fastest if its rate is at most this
+/// share lower.
 pub const FEW: f64 = 0.03;
 
 /// How a length compares with the fastest length of its row.
@@ -24,11 +24,12 @@ pub enum Verdict {
     Fastest,
     /// The length is at most [`AS_GOOD`] slower than the fastest.
     Near,
-    /// The length is at most [`FEW`] slower, and the difference is not significant over the seeds.
+    /// The length is slower by more than [`AS_GOOD`] and at most [`FEW`], and the difference is not significant over
+    /// the seeds.
     NotApart,
     /// The length is more than [`FEW`] slower, and the difference is not significant over the seeds.
     Noisy,
-    /// The length is significantly slower, by more than [`AS_GOOD`].
+    /// The length is slower by more than [`AS_GOOD`], and the difference is significant over the seeds.
     Behind,
 }
 
@@ -39,7 +40,7 @@ pub struct ComparedLength {
     pub k: u32,
     /// ln(rate of this length / rate of the fastest): mean over seeds and 95 % interval.
     pub over_fastest: Interval,
-    /// The conclusion from this ratio and its interval.
+    /// How the length compares with the fastest, by this ratio and its interval.
     pub verdict: Verdict,
 }
 
@@ -50,12 +51,12 @@ pub struct Choice {
     pub k: u32,
     /// The length with the highest rate, tokens.
     pub fastest: u32,
-    /// Every length with its comparison, ascending.
+    /// Every length with its comparison, ascending by length.
     pub all: Vec<ComparedLength>,
 }
 
 impl Choice {
-    /// The lengths with this verdict.
+    /// The lengths with the verdict `verdict`.
     pub fn with_verdict(&self, verdict: Verdict) -> impl Iterator<Item = &ComparedLength> {
         self.all.iter().filter(move |length| length.verdict == verdict)
     }
@@ -66,10 +67,11 @@ impl Choice {
     }
 }
 
-/// Chooses among `lengths`, given as (length, its rate with each seed) in ascending order. `None` without lengths.
+/// Chooses a length. `lengths` are (length, its rate with each seed), ascending by length. `None` if there are no
+/// lengths.
 pub fn choose(lengths: &[(u32, &[f64])]) -> Option<Choice> {
     let mean = |rates: &[f64]| rates.iter().map(|rate| rate.ln()).sum::<f64>() / rates.len() as f64;
-    // Among equal rates the first length stays, which is the shortest.
+    // Among equal rates the first length is kept, which is the shortest.
     let &(fastest, best) = lengths.iter().reduce(|a, b| if mean(b.1) > mean(a.1) { b } else { a })?;
     let compare = |&(k, rates): &(u32, &[f64])| {
         let over_fastest = over(rates, best);
@@ -92,8 +94,8 @@ pub fn over(rates: &[f64], others: &[f64]) -> Interval {
     Interval::of(&logs).expect("there is a seed")
 }
 
-/// Is the difference significant, that is, does the interval exclude 0? One seed has no interval, and any difference
-/// counts.
+/// Is the difference significant, that is, does the interval exclude 0? With one seed there is no interval; then every
+/// difference counts as significant.
 pub fn is_significant(over: Interval) -> bool {
     over.half_width.is_none_or(|half| over.mean.abs() > half)
 }
@@ -144,7 +146,7 @@ mod tests {
     }
 
     /// Length 1 is 6 % slower than length 2, but not significantly over three seeds. The row is too noisy, so it takes
-    /// the fastest.
+    /// the fastest length.
     #[test]
     fn a_noisy_length_far_behind_is_not_taken() {
         let row: [(u32, &[f64]); 3] =

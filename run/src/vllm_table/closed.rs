@@ -1,4 +1,4 @@
-//! Reduces an experiment to one variant with closed loops: clients that send a request when their last one ends.
+//! Reduces an experiment to one variant in closed loops, in which each client sends a request when its last one ends.
 
 use crate::plan::{Plan, Variant};
 use foretoken_spec::document::Choice;
@@ -7,12 +7,12 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 use std::path::Path;
 
-/// The one variant of a plan, with a closed loop in place of its arrivals. Settings that a closed loop with a fixed
-/// draft length does not use (arrivals, their transformations, bounds, beliefs) are set to their defaults, so that a
-/// sweep over them does not matter; a note on stderr names such sweeps. Steps are recorded.
+/// The one variant of a plan, with a closed loop in place of its arrivals. Settings without effect in a closed loop
+/// with a fixed draft length (arrivals, their transformations, bounds, beliefs) get their defaults. If only such
+/// settings are swept, a note on stderr names the sweeps. The variant records its steps.
 ///
 /// # Errors
-/// The experiment sweeps a setting that makes a difference in closed loops.
+/// The experiment sweeps a setting that has an effect in closed loops.
 pub fn one_setting(mut plan: Plan, file: &Path) -> Result<Variant> {
     plan.variants.iter_mut().for_each(|v| close_the_loop(&mut v.experiment));
     let experiments: Vec<toml::Value> = plan.variants.iter().map(|v| value(&v.experiment)).collect();
@@ -34,8 +34,8 @@ pub fn one_setting(mut plan: Plan, file: &Path) -> Result<Variant> {
     Err(problem.help(format!("choose a value with --set, for example {}", sets.join(" "))))
 }
 
-/// Replaces the arrivals by a closed loop of one client. If a trace gave the arrivals and the lengths, it still gives
-/// the lengths.
+/// Replaces the arrivals by a closed loop of one client. A trace that gave both arrivals and lengths still gives the
+/// lengths.
 fn close_the_loop(experiment: &mut Experiment) {
     let workload = &mut experiment.workload;
     let arrivals = std::mem::replace(&mut workload.arrivals, ArrivalSpec::ClosedLoop(1));
@@ -46,7 +46,7 @@ fn close_the_loop(experiment: &mut Experiment) {
     workload.duration_s = None;
     workload.requests = None;
     (experiment.slo, experiment.belief) = (SloSpec::default(), BeliefSpec::default());
-    // The tokens per second of a loop are computed from the records of its steps.
+    // Steps are recorded, because the tokens per second of a loop are computed from them.
     experiment.output = Output { steps: true, ..experiment.output };
 }
 
@@ -54,7 +54,7 @@ fn value(experiment: &Experiment) -> toml::Value {
     toml::Value::try_from(experiment).expect("it was read from TOML")
 }
 
-/// Does swept setting number `at` make a difference? It does if two variants that differ in this choice alone have
+/// Does the swept setting with index `at` have an effect? True if two variants that differ only in this choice have
 /// different `experiments`.
 fn matters(plan: &Plan, experiments: &[toml::Value], at: usize) -> bool {
     let choices = |v: usize| &plan.variants[v].choices;
@@ -75,7 +75,8 @@ fn values_of(plan: &Plan, at: usize) -> Vec<&Choice> {
     values
 }
 
-/// The longest value, in bytes, that the error message shows. Longer ones are tables, and the message has their number.
+/// If a swept value is longer than this, in bytes, the error message shows only the number of values. Such values are
+/// tables.
 const SHORT: usize = 40;
 
 fn describe(values: &[&Choice]) -> String {

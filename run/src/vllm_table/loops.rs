@@ -1,5 +1,5 @@
-//! Runs closed loops: measures a policy's output tokens per second with a number of clients, and the number of requests
-//! that its steps schedule.
+//! Runs closed loops. Measures a policy's output tokens per second with a number of clients, and how many requests its
+//! steps schedule.
 
 use crate::plan::Variant;
 use crate::setting::Setting;
@@ -19,7 +19,7 @@ const ROUNDS: u32 = 10;
 const FEWEST: u32 = 200;
 /// Fewest output tokens of all clients during the measurement.
 const TOKENS: f64 = 16_000.0;
-/// Number of requests in the sample from which the lengths of prompts and outputs are estimated.
+/// Number of requests in the sample that gives the mean output length and the shortest prompt.
 pub const SAMPLE: u32 = 64;
 
 /// The results of one policy in closed loops with one number of clients.
@@ -27,9 +27,10 @@ pub const SAMPLE: u32 = 64;
 pub struct Measured {
     /// Output tokens per second, one number per seed.
     pub tok_s: Vec<f64>,
-    /// Number of steps by the number of requests that they schedule, prompts included; summed over seeds.
+    /// For each number of scheduled requests, prompts included, the number of steps that schedule it; summed over
+    /// seeds.
     pub sizes: BTreeMap<u32, u64>,
-    /// Largest share (0 to 1) of the KV blocks in use, over the whole loops of all seeds.
+    /// Largest share (0 to 1) of the KV blocks in use, over the whole loops of all seeds, also before the measurement.
     pub kv_peak: f64,
 }
 
@@ -53,7 +54,8 @@ impl<'a> Loops<'a> {
         Ok((loops, sample))
     }
 
-    /// Runs each policy in a loop of `clients` clients with every seed. Returns one result per policy, in their order.
+    /// Runs each policy in a closed loop of `clients` clients with every seed. Returns the results in the order of
+    /// `policies`.
     ///
     /// # Errors
     /// The setting cannot be built, nothing fits into the engine, no pass takes any time, or the work is interrupted.
@@ -70,9 +72,9 @@ impl<'a> Loops<'a> {
         Ok(runs.chunks(settings.len()).map(Measured::of).collect())
     }
 
-    /// The ids of the requests whose arrivals begin and end the measurement. In a closed loop, requests of equal length
-    /// end in waves. The measurement has the same number of requests of each client. So whole waves are measured, and
-    /// no draft length gains from a wave that is cut.
+    /// The ids of the two requests whose arrivals begin and end the measurement. In a closed loop, requests of equal
+    /// length end in waves. Between the two arrivals, each client sends the same number of requests. So only whole
+    /// waves are measured, and no draft length gains from a wave that is cut.
     fn window(&self, clients: u32) -> (u32, u32) {
         let requests = f64::from(FEWEST).max(TOKENS / self.outputs.max(1.0));
         let rounds = ROUNDS.max((requests / f64::from(clients)).ceil() as u32);
@@ -110,10 +112,11 @@ impl Measured {
     }
 }
 
-/// The results of one loop with one seed: rate and sizes of the measured part, and the KV peak of the whole loop.
+/// The results of one loop with one seed: rate and numbers of scheduled requests during the measurement, and the
+/// largest KV use of the whole loop.
 struct Window {
     tok_s: f64,
-    /// Number of steps by the number of requests that they schedule, prompts included.
+    /// For each number of scheduled requests, prompts included, the number of steps that schedule it.
     sizes: BTreeMap<u32, u64>,
     kv_peak: f64,
 }
@@ -146,8 +149,8 @@ fn run_loop(
     Ok(Window { tok_s, sizes, kv_peak: summary.kv_use_peak })
 }
 
-/// Output tokens per second between the arrivals of the requests `first` and `last`, and the number of steps in this
-/// time by the number of requests that they schedule.
+/// (Output tokens per second between the arrivals of the requests `first` and `last`; the number of steps that end in
+/// this time, by the number of requests that they schedule).
 fn between(arrival: &[Time], steps: &[StepRecord], (first, last): (u32, u32)) -> (f64, BTreeMap<u32, u64>) {
     let (from, to) = (arrival[first as usize], arrival[last as usize]);
     let mut tokens = 0;
@@ -173,8 +176,8 @@ mod tests {
         assert_eq!(median(&[]), 0);
     }
 
-    /// The measurement goes from the arrival of request 2 (10 ps) to that of request 4 (30 ps). A step that ends at
-    /// 10 ps is before the measurement; a step that ends at 30 ps is the last one in it.
+    /// The measurement goes from the arrival of request 2 (at 10 ps) to the arrival of request 4 (at 30 ps). A step
+    /// that ends at 10 ps is not in it; a step that ends at 30 ps is.
     #[test]
     fn a_measurement_begins_behind_one_arrival_and_ends_with_another() {
         let arrival = [0, 0, 10, 20, 30].map(Time);

@@ -1,17 +1,17 @@
-//! The table as ASCII text: its rows, the comparison of every length with the fastest, and warnings.
+//! The table of draft lengths as ASCII text: its rows, the comparison of every length with the fastest, and warnings.
 
 use super::choose::{AS_GOOD, Choice, ComparedLength, FEW, Verdict, over};
 use super::table::{Loop, Row, Table};
 use foretoken_report::{plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 
-/// The largest number of lengths side by side in the second table.
+/// The most lengths side by side in the table that compares lengths.
 const COLUMNS: usize = 10;
 const MORE_SEEDS: &str = "--set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'";
 
 impl Table {
-    /// The whole text: the rows, the comparison of every length with the fastest of its row, an explanation of the
-    /// columns, warnings, and a note on seeds.
+    /// The whole text: the rows, the comparison of every length with the fastest length of its row, an explanation of
+    /// the columns, warnings, and a note on seeds.
     pub fn in_words(&self) -> String {
         let interval = match self.seeds {
             1 => "One seed: no intervals, and every difference counts as it is".to_owned(),
@@ -56,8 +56,8 @@ impl Table {
         table_lines(&plain_table(header, rows, ..8))
     }
 
-    /// The comparison of every length with the fastest of its row: on a server with that fixed length, and on a server
-    /// set up for the table if the rates differ there.
+    /// Compares every length with the fastest of its row, on servers that are set up for one length each. If the rates
+    /// differ on a server that is set up for the table, compares them there too.
     fn lengths(&self) -> String {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
         let alone: Vec<(u32, &Choice)> = measured().map(|(clients, m)| (clients, &m.alone_choice)).collect();
@@ -118,7 +118,7 @@ impl Table {
         warnings
     }
 
-    /// A note that more seeds would show which lengths differ; `None` if that is clear for all lengths.
+    /// A note that more seeds would show which lengths differ; `None` if this is clear for all lengths.
     fn more_seeds(&self) -> Option<String> {
         let mut measured = self.rows.iter().filter_map(|row| row.measured.as_ref());
         match self.seeds {
@@ -154,7 +154,7 @@ impl Table {
     }
 }
 
-/// The change in rate from the fastest length of a row to every length, in %; one line per number of clients.
+/// The difference of every length's rate to the rate of the row's fastest length, in %; one line per number of clients.
 fn compared(rows: &[(u32, &Choice)]) -> String {
     let Some((_, first)) = rows.first() else { return String::new() };
     let lengths: Vec<u32> = first.all.iter().map(|length| length.k).collect();
@@ -183,12 +183,12 @@ fn numbers(m: &Loop) -> [String; 7] {
     ]
 }
 
-/// The lengths with this verdict as text, separated by commas.
+/// The lengths with the verdict `verdict`, as text, separated by commas.
 fn names(choice: &Choice, verdict: Verdict) -> String {
     choice.with_verdict(verdict).map(|length| length.k.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The remark at the end of a row: why it is not in the table, or how close the other lengths are.
+/// The remark at the end of a row: why the row is not in the table, or how close other lengths are to the fastest.
 fn remark(row: &Row, seeds: usize) -> String {
     let Some(m) = &row.measured else { return format!("not reached: {}", row.not_reached.as_deref().unwrap_or("")) };
     let names = |verdict| names(&m.choice, verdict);
@@ -212,7 +212,7 @@ fn remark(row: &Row, seeds: usize) -> String {
     remarks.join("; ")
 }
 
-/// A text with the second best length, for a row in which every other length is slower.
+/// A text that names the second fastest length, for a row in which no other length is as good as the fastest.
 fn next(m: &Loop, seeds: usize) -> String {
     let behind = m.choice.with_verdict(Verdict::Behind);
     let next = behind.max_by(|a, b| a.over_fastest.mean.total_cmp(&b.over_fastest.mean));
@@ -230,7 +230,8 @@ fn against(length: &ComparedLength) -> String {
     }
 }
 
-/// A change in percent as text, from the logarithm of a ratio.
+/// A change in percent as text. `over` is the logarithm of a ratio; half the width of its interval follows if there is
+/// one.
 fn change(over: Interval) -> String {
     let change = over.mean.exp_m1() * 100.0;
     match over.half_width {
@@ -253,8 +254,8 @@ mod tests {
         Measured { tok_s: tok_s.to_vec(), sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
     }
 
-    /// A table with one row, of 8 clients. `lengths` are the rates of lengths 0 and 1 by seed, `plain` the rates
-    /// without a drafter.
+    /// A table with one row, for 8 clients. `lengths` are the rates of lengths 0 and 1 with each seed; `plain` are the
+    /// rates without a drafter.
     fn table(lengths: [&[f64]; 2], table: Measured, plain: &[f64]) -> Table {
         let rates: Vec<(u32, &[f64])> = (0..).zip(lengths).collect();
         let choice = choose(&rates).unwrap();

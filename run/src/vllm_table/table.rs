@@ -14,9 +14,9 @@ use foretoken_spec::problem::Result;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The largest number of clients that is tried. Engines are set up for far fewer requests.
+/// The largest number of clients that is tried. Servers are set up for far fewer requests.
 pub const LARGEST: u32 = 4096;
-/// There is a warning if the table's rate is lower than the fastest fixed length's by more than this share.
+/// A warning appears if the table's rate is lower than the rate of the fastest fixed length by more than this share.
 const BEHIND: f64 = 0.01;
 
 /// The table of draft lengths, and the loops from which it was made.
@@ -31,13 +31,13 @@ pub struct Table {
     pub seeds: usize,
 }
 
-/// The row of one number of clients, with its closed loops.
+/// The row for one number of clients, with the results of its closed loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Number of clients. Each client has one request at the server at any time.
     pub clients: u32,
-    /// The results of the loops; `None` if none is run, because the engine can never hold this number of requests or it
-    /// is above [`LARGEST`].
+    /// The results of the loops. `None` if no loop is run, because the engine can never hold this number of requests,
+    /// or because it is above [`LARGEST`].
     pub measured: Option<Loop>,
     /// Why the row is not in the table; `None` if the row is in the table.
     pub not_reached: Option<String>,
@@ -46,13 +46,13 @@ pub struct Row {
 /// The results of the closed loops with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// The results of each length, ascending, on a server that is set up for this length alone. The drafter is loaded
-    /// for length 0 too.
+    /// The results of each length, ascending by length. Each ran on a server that is set up for this length alone. The
+    /// drafter is loaded for length 0 too.
     pub alone: Vec<(u32, Measured)>,
     /// The comparison of the lengths in `alone`.
     pub alone_choice: Choice,
-    /// The results of each length on a server that is set up for the table's longest length. Equal to `alone` if such a
-    /// server gives the same rates, or if the row takes the longest length.
+    /// The results of each length on a server that is set up for the table's longest length. They equal `alone` if such
+    /// a server gives the same rates, or if the row takes the longest length.
     pub lengths: Vec<(u32, Measured)>,
     /// The comparison of the lengths in `lengths`, and the length that the row takes.
     pub choice: Choice,
@@ -63,7 +63,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// The results of the length that the row takes.
+    /// The results of the length that the row takes, from `lengths`.
     pub fn taken(&self) -> &Measured {
         of_length(&self.lengths, self.choice.k)
     }
@@ -73,18 +73,20 @@ impl Loop {
         of_length(&self.alone, self.alone_choice.fastest)
     }
 
-    /// The batch size for which the row stands: the median number of scheduled requests in a step, at the row's length.
+    /// The batch size for which the row stands: the median over steps of the number of scheduled requests, with the
+    /// row's length.
     pub fn scheduled(&self) -> u32 {
         self.taken().scheduled()
     }
 
-    /// ln(rate of the finished table / rate of the fastest fixed length), by seed; `None` before the table is run.
+    /// ln(rate of the finished table / rate of the fastest fixed length), paired by seed: mean and 95 % interval.
+    /// `None` if the table was not run.
     pub fn table_over_fastest(&self) -> Option<Interval> {
         Some(over(&self.table.as_ref()?.tok_s, &self.fastest().tok_s))
     }
 
-    /// The share of the finished table's steps in this loop for whose batch size `ranges` gives another length than the
-    /// row's.
+    /// The share of the finished table's steps in this loop whose batch size gets another length from `ranges` than the
+    /// row's length.
     pub fn other_lengths(&self, ranges: &[BatchRange]) -> f64 {
         let Some(table) = &self.table else { return 0.0 };
         let length = |size: u32| ranges.iter().rev().find(|range| range.0 <= size).map_or(0, |range| range.2);
@@ -138,7 +140,7 @@ impl Table {
             if let Some(measured) = &mut row.measured {
                 measured.table = match &ranges[..] {
                     [] => None,
-                    // vLLM refuses a table in which every length is 0. Length 0 was run, and gives the same rates.
+                    // vLLM refuses a table with length 0 only. Length 0 was run already and gives the same rates.
                     ranges if ranges.iter().all(|range| range.2 == 0) => Some(of_length(&measured.alone, 0).clone()),
                     ranges => loops.measure(row.clients, &[by_batch_size(ranges.to_vec())])?.pop(),
                 };
@@ -170,8 +172,9 @@ fn among(lengths: &[(u32, Measured)]) -> Choice {
     choose(&rates).expect("length 0 always fits")
 }
 
-/// Measures the rows with lengths below `longest` on a server that is set up for `longest`, and chooses their lengths
-/// anew. Stops at a row whose length has the same rates there as on a server that is set up for this length alone.
+/// Measures the rows with lengths below `longest` again, on a server that is set up for `longest`, and chooses their
+/// lengths again. Stops at the first row whose length has the same rates there as on a server that is set up for this
+/// length alone.
 fn choose_again(rows: &mut [Row], longest: u32, loops: &mut Loops, max_num_seqs: u32, bar: &Bar) -> Result<()> {
     for row in rows {
         let Some(m) = row.measured.as_mut().filter(|m| m.choice.k < longest) else { continue };
@@ -194,8 +197,8 @@ fn choose_again(rows: &mut [Row], longest: u32, loops: &mut Loops, max_num_seqs:
     Ok(())
 }
 
-/// The lengths with which the engine starts, and the policies to run: one for each of these lengths, then plain
-/// decoding without a drafter.
+/// (The draft lengths with which the engine starts; the policies to run: one for each of these lengths, then plain
+/// decoding without a drafter).
 fn policies(setting: &Setting) -> (Vec<u32>, Vec<PolicySpec>) {
     let config = setting.engine(true);
     let fits = |k: &u32| setting.starts(&always(*k, config.max_num_seqs)).is_ok();
@@ -205,14 +208,14 @@ fn policies(setting: &Setting) -> (Vec<u32>, Vec<PolicySpec>) {
     (lengths, policies)
 }
 
-/// vLLM's own policy with length `k` for every batch, on a server that is set up for `k`. For k = 0 the server is set
-/// up for 1, because vLLM requires a length above 0 somewhere in the table.
+/// vLLM's own policy with length `k` at every batch size, on a server that is set up for length `k`. For `k` = 0 the
+/// server is set up for length 1, because vLLM requires a length above 0 in the table.
 fn always(k: u32, max_num_seqs: u32) -> PolicySpec {
     set_up_for(k.max(1), k, max_num_seqs)
 }
 
-/// vLLM's own policy with length `k` for every batch, on a server that is set up for drafts of `longest` tokens: its
-/// table has the length `longest` for a batch size that never occurs.
+/// vLLM's own policy with length `k` at every batch size, on a server that is set up for drafts of `longest` tokens.
+/// Its table has the length `longest` for a batch size that never occurs.
 fn set_up_for(longest: u32, k: u32, max_num_seqs: u32) -> PolicySpec {
     let beyond = max_num_seqs.saturating_add(1);
     by_batch_size(match k == longest {
@@ -226,8 +229,8 @@ pub fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
     PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: table })
 }
 
-/// The (batch size, length) of each row that is in the table. A row whose steps schedule no more requests than a row
-/// before is not in the table; `not_reached` then says why.
+/// The (batch size, length) of each row that is in the table. A row is not in the table if its steps schedule no more
+/// requests than the steps of an earlier row; `not_reached` then says why.
 fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for row in rows {
@@ -248,9 +251,9 @@ fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     placed
 }
 
-/// The ranges of batch sizes for rows, given as (batch size, length). A batch size between two rows has the length of
-/// the row that is nearer by ratio. The first range begins at 1, and the last one ends with the last row. Neighbours
-/// with equal lengths are one range.
+/// The ranges of batch sizes for `rows`, given as (batch size, length). A batch size between two rows gets the length
+/// of the row that is nearer by ratio. The first range begins at 1; the last range ends at the batch size of the last
+/// row. Neighbouring ranges with equal lengths are joined.
 fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     let mut ranges: Vec<BatchRange> = Vec::new();
     let mut first = 1;
@@ -265,8 +268,8 @@ fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     ranges
 }
 
-/// Why no loop of `clients` clients is run: the engine can never hold that number of requests, or it is above
-/// [`LARGEST`]. `None` if a loop is run.
+/// Why no loop of `clients` clients is run: the engine can never hold that number of requests, or `clients` is above
+/// [`LARGEST`]. `None` if the loop is run.
 fn limit(sample: &Setting, clients: u32) -> Option<String> {
     let config = sample.engine(true);
     let shortest = sample.workload.prompt_len.iter().copied().min().unwrap_or(1);
@@ -293,13 +296,13 @@ mod tests {
     fn ranges_cover_every_size_from_one_and_meet_between_rows() {
         assert_eq!(ranges(&[(4, 5), (8, 5), (16, 2), (32, 0)]), [(1, 11, 5), (12, 22, 2), (23, 32, 0)]);
         assert_eq!(ranges(&[(1, 3)]), [(1, 1, 3)]);
-        // Lengths need not fall with the batch size.
+        // The lengths need not become shorter as the batch size grows.
         assert_eq!(ranges(&[(1, 2), (2, 4), (4, 2)]), [(1, 1, 2), (2, 2, 4), (3, 4, 2)]);
         assert_eq!(ranges(&[]), []);
     }
 
-    /// With 20 clients, steps schedule 15 requests, as with 16 clients. So the row of 20 clients is not in the table,
-    /// and says why.
+    /// With 20 clients, steps schedule 15 requests, no more than with 16 clients. So the row of 20 clients is not in
+    /// the table, and the row says why.
     #[test]
     fn a_row_that_schedules_no_more_than_the_one_before_is_not_in_the_table() {
         let measured = |scheduled| {

@@ -13,12 +13,13 @@ use std::sync::atomic::AtomicBool;
 
 const LONGEST: u32 = 5;
 const CLIENTS: [u32; 2] = [3, 16];
-/// Number of requests that a client sends in an ordinary run. With 60, the start and the end of the run weigh little.
+/// Number of requests that each client sends in an ordinary run. With 60 requests, the start and the end of the run
+/// matter little.
 const ROUNDS: u32 = 60;
 /// Fewest requests of all clients in an ordinary run.
 const FEWEST: u32 = 400;
 
-/// An experiment with linear costs. Its numbers are drawn at random from lists; `number` is the seed of the draw.
+/// An experiment with linear costs. `number` chooses its values at random from lists.
 fn drawn(number: u64) -> String {
     let luck = Luck::new(number, Stream::Request, 0);
     let pick = |draw: u64, values: &[&'static str]| values[(luck.unit(draw) * values.len() as f64) as usize];
@@ -50,7 +51,7 @@ fn drawn(number: u64) -> String {
     )
 }
 
-/// Output tokens per second of a policy in an ordinary run of a closed loop, by seed.
+/// Output tokens per second of a policy in an ordinary run of a closed loop, with each seed.
 fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
     let rate = |&seed: &u64| {
         let setting = Setting::new(&plan.variants[0], seed).unwrap();
@@ -60,7 +61,7 @@ fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
     plan.seeds.iter().map(rate).collect()
 }
 
-/// The rates of length `k` by seed, on a server that is set up for this length alone.
+/// The rates of length `k` with each seed, on a server that is set up for this length alone.
 fn alone_rates(row: &Loop, k: u32) -> &[f64] {
     &row.alone.iter().find(|(length, _)| *length == k).unwrap().1.tok_s
 }
@@ -69,9 +70,9 @@ fn upper(over: Interval) -> f64 {
     over.mean + over.half_width.unwrap()
 }
 
-/// Checks that the logarithms of the row's speedups over the plain engine equal those in ordinary runs, within 0.04.
-/// Also checks that the fastest length in ordinary runs is at most 1 % faster than the row's length, or as much as the
-/// row's interval allows.
+/// Checks that each length's speedup over the plain engine in the row equals the speedup in ordinary runs; the
+/// logarithms may differ by 0.04. Also checks that the length that is fastest in ordinary runs is at most 1 % faster
+/// than the row's length, or as much as the row's interval allows.
 fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     let policy = |k: u32| match k {
         0 => by_batch_size(vec![(1, 256, 0), (257, 257, 1)]),
@@ -97,8 +98,8 @@ fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     );
 }
 
-/// Checks that the logarithm of the table's speedup in the row's loop equals that in an ordinary run of the table,
-/// within 0.04. A table with length 0 alone is not checked.
+/// Checks that the table's speedup in the row's loop equals the speedup in an ordinary run of the table; the logarithms
+/// may differ by 0.04. Does not check a table with only length 0.
 fn check_table(table: &Table, row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     if table.ranges.iter().all(|range| range.2 == 0) {
         return;

@@ -52,7 +52,7 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// The true cost of a target pass; drafts are free.
+/// The true cost of a target pass. Draft passes cost nothing.
 pub fn target() -> Linear {
     Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 })
 }
@@ -77,12 +77,13 @@ pub struct Yardstick {
 }
 
 impl Yardstick {
-    /// `n` requests of 512 tokens in and 256 out; Poisson arrivals at `rate` a second.
+    /// `n` requests with 512 prompt tokens and 256 output tokens each; Poisson arrivals at `rate` requests a second.
     pub fn new(n: u64, rate: f64) -> Yardstick {
         Yardstick::poisson(n, rate, 512, 256)
     }
 
-    /// `n` requests of `prompt_len` tokens in and `output_len` out; Poisson arrivals at `rate` a second.
+    /// `n` requests with `prompt_len` prompt tokens and `output_len` output tokens each; Poisson arrivals at `rate`
+    /// requests a second.
     pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32) -> Yardstick {
         let luck = Luck::new(1, Stream::Arrivals, 0);
         let mut at = 0.0;
@@ -93,7 +94,7 @@ impl Yardstick {
         Yardstick::of(requests.collect())
     }
 
-    /// `batch` requests at time 0, each with 16 prompt tokens and `output` output tokens.
+    /// `batch` requests that arrive at time 0, each with 16 prompt tokens and `output` output tokens.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn burst(batch: usize, output: u32) -> Yardstick {
         let mut y = Yardstick::of((0..batch).map(|_| Request::new(Time::ZERO, 16, output)).collect());
@@ -111,7 +112,8 @@ impl Yardstick {
             draft_prefill: false,
             max_draft_len: 4,
             draft_at: Some(DraftAt::StepStart),
-            // No reservation of blocks and no padding.
+            // Without the reservations of vLLM 0.33 (KV blocks for the whole sequence, slots for drafts) and without
+            // its padding of admitted requests.
             scheduler_reserve_full_isl: Some(false),
             num_lookahead_tokens: Some(0),
             max_num_new_slots_for_drafting: Some(0),

@@ -1,8 +1,8 @@
-//! `lookup-beside-model`: two drafters in one run. A round that starts at a match takes the tokens that a prompt lookup
-//! copies, any other round the tokens of a draft model.
+//! `lookup-beside-model`: two drafters in one run. If a prompt lookup finds a match where a round starts, the round's
+//! drafts are the tokens that the lookup copies. Otherwise a draft model makes the round's drafts.
 //!
-//! The bits of each drafter are drawn as if it drafted alone. Which one drafts depends on the position where a round
-//! starts, so whether a token is right depends on its position and on its depth in the round.
+//! The bits (right or wrong) of each drafter are drawn as if it drafted alone. The position where a round starts
+//! decides which of the two drafts. So whether a token is right depends on its position and on its depth in the round.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;
@@ -41,7 +41,7 @@ impl LookupBesideModel {
     }
 }
 
-/// Draws which drafts are right and where the lookup has a match, for a prompt lookup with a draft model.
+/// For a prompt lookup with a draft model beside it: draws which drafts are right, and where the lookup has a match.
 pub(super) struct Beside {
     model: ByDepth,
     lookups: Lookups,
@@ -60,7 +60,8 @@ impl Bits for Beside {
         let (mut model, mut copied) = (TruthRow::default(), TruthRow::default());
         self.model.fill(request, positions, &mut model);
         self.lookups.fill(request, positions, &mut copied);
-        // `positions` is the output length plus the longest draft, so the difference is the number of depths.
+        // `positions` is the output length plus the length of the longest draft. The difference is therefore the number
+        // of depths.
         let depths = positions.saturating_sub(request.output_len as usize).max(1);
         out.reset(positions, depths);
         for depth in 0..depths as u32 {
@@ -87,7 +88,7 @@ impl Bits for Beside {
         self.model_len
     }
 
-    /// Which drafter makes a token depends on where its round starts, which a [law](super::Law) cannot express.
+    /// The drafter of a token depends on where the token's round starts. A [law](super::Law) cannot express that.
     fn has_law(&self) -> bool {
         false
     }
@@ -105,8 +106,8 @@ mod tests {
         row
     }
 
-    /// A round has a match where the lookup alone has one. It has as many right tokens in a row as with only the
-    /// drafter that its start selects.
+    /// A round has a match where the lookup alone has a match. The round has as many right tokens in a row as in a run
+    /// with only the drafter that the round's start selects.
     #[test]
     fn the_start_of_a_round_decides_who_drafts_it() {
         let lookup = PromptLookup { match_rate: 0.5, precision: 0.8, mean_run: 6.0 };

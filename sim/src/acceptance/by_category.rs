@@ -1,4 +1,4 @@
-//! `by-category`: the requests of each category (chat, code, documents, random text) have a law of their own.
+//! `by-category`: the requests of each category (chat, code, documents, random text) have their own law of acceptance.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;
@@ -69,14 +69,14 @@ impl CategoryRates {
 }
 
 impl ByCategory {
-    /// The number of draft depths with different rates: the most in any law, `otherwise` included. A law that is not by
-    /// depth counts as 1.
+    /// The number of draft depths with different rates: the largest number in any law, `otherwise` included. A law that
+    /// does not depend on the depth counts as 1.
     pub fn depths(&self) -> usize {
         let depths = |law: &CategoryRates| if let CategoryRates::ByDepth { rates } = law { rates.len() } else { 1 };
         self.categories.values().chain(&self.otherwise).map(depths).max().unwrap_or(1)
     }
 
-    /// Checks the values that serde cannot check.
+    /// Checks the values that serde (deserialization) cannot check.
     pub(super) fn check(&self) -> Result<(), BadAcceptance> {
         let key = "source.by-category";
         if self.categories.is_empty() {
@@ -120,7 +120,8 @@ pub(super) struct Laws {
     laws: Vec<Box<dyn Bits>>,
     /// Index in `laws` of each category's law.
     of: Vec<usize>,
-    /// Index in `laws` of the law for requests without a category; 0, which no request uses, if `otherwise` is not set.
+    /// Index in `laws` of the law for requests without a category: the law `otherwise`. 0 if `otherwise` is not set; no
+    /// request uses it then.
     fallback: usize,
 }
 
@@ -143,7 +144,7 @@ impl Bits for Laws {
         self.laws.iter().any(|law| law.may_lack_proposals())
     }
 
-    /// False if a category uses lookups: a match then changes the odds in that category and in no other.
+    /// False if a category uses prompt lookup: whether a lookup matches changes the odds in that category only.
     fn has_law(&self) -> bool {
         self.laws.iter().all(|law| law.has_law() && !law.may_lack_proposals())
     }
@@ -185,7 +186,7 @@ mod tests {
         ByCategory { categories, otherwise }
     }
 
-    /// 60 requests with the category indices 0, 1, 2, 0, 1, …; `names` are the names of the categories.
+    /// 60 requests whose category indices are 0, 1, 2, 0, 1, …; `names` are the names of the categories.
     fn workload(names: &[&str]) -> Workload {
         let request = |i: u16| Request { category: i % 3, ..Request::new(Time::ZERO, 1000, 500) };
         let mut workload: Workload = (0..60).map(request).collect();
@@ -215,7 +216,8 @@ mod tests {
         (0..workload.len() as u32).map(row).collect()
     }
 
-    /// A category's requests get the rows that they would get if its law were the law of all requests.
+    /// The requests of a category have the same truth bits as in a run where their category's law is the law of all
+    /// requests.
     #[test]
     fn a_category_has_the_truth_of_its_own_law() {
         let workload = workload(&["code", "chat", "documents"]);

@@ -1,14 +1,14 @@
 //! `by-depth` acceptance: draft heads that feed on their own hidden states (EAGLE family) become worse with each token
-//! drafted since the last verification. Each position n has one keyed uniform draw u_n, each depth a rate a: the draft
-//! is right iff u_n < a(depth) (docs/model.md 13).
+//! that they have drafted since the last verification. Each position n has one keyed uniform draw u_n, and each depth
+//! has a rate a. The draft is right iff u_n < a(depth) (docs/model.md 13).
 
 use super::TruthRow;
 use super::source::{Bits, fill_constant};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
-/// For each depth the probability that a draft is right if all before it in the round are. Deeper drafts have the last
-/// rate.
+/// For each depth: the probability that the draft is right if all drafts before it in the round are right. Depths
+/// beyond the list have the last rate.
 pub(super) struct ByDepth {
     pub rates: Vec<f64>,
     pub seed: u64,

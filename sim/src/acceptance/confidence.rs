@@ -1,10 +1,12 @@
-//! The confidence that a draft reports for a token. First the bit (right or wrong) is drawn, then the confidence from
-//! its distribution given the bit, so that P(right | confidence) is the declared curve (docs/model.md 6.3 and 13).
+//! The confidence that a draft reports for a token. First the bit (right or wrong) is drawn. Then the confidence is
+//! drawn from its distribution given the bit, so that P(right | confidence) is the declared curve (docs/model.md 6.3
+//! and 13).
 //!
 //! Let q be the draft's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j) at
-//! depth j. Let z = w·x + b_j have a normal prior with density φ. Its mean is solved so that the marginal P(right) is
-//! the position's rate. Then z given right has a density ∝ φ·σ(z), z given wrong one ∝ φ·σ(−z). The quantile functions
-//! of both are tabulated once over a grid of rates. Bits never depend on confidences.
+//! depth j. Let z = w·x + b_j have a normal prior with density φ. The mean of the prior is solved so that the marginal
+//! P(right) is the position's rate. Then z given right has a density ∝ φ·σ(z), and z given wrong has a density ∝
+//! φ·σ(−z). The quantile functions of both densities are tabulated once over a grid of rates. Bits never depend on
+//! confidences.
 
 use crate::luck::{Luck, Stream};
 use crate::workload::RequestId;
@@ -66,10 +68,10 @@ impl Default for Confidence {
 }
 
 impl Confidence {
-    /// The key of the first wrong setting and why it is wrong; `None` if all are good.
+    /// The key of the first wrong setting, and why the setting is wrong; `None` if all settings are good.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
-        // An f64 cannot tell a probability with a logit of 40 from 1. Values beyond these bounds carry no information
-        // and overflow.
+        // In an f64 a probability with a logit of 40 equals 1. So settings beyond these bounds carry no information,
+        // and they overflow.
         let positive = [("confidence.curve.slope", self.curve.slope), ("confidence.prior_sd", self.prior_sd)];
         if let Some((key, x)) = positive.into_iter().find(|(_, x)| !(1e-3..=1e3).contains(x)) {
             return Some((key, format!("{x:?} is not a number > 0, from 0.001 to 1000")));
@@ -85,13 +87,13 @@ impl Confidence {
     }
 }
 
-/// Number of tabulated rates, spaced evenly in their logit over ±RATE_REACH; the outermost rates are about 1e-4 and 1 −
-/// 1e-4.
+/// Number of tabulated rates. Their logits are spaced evenly over ±RATE_REACH; the outermost rates are about 1e-4 and 1
+/// − 1e-4.
 const RATES: usize = 64;
 /// The tabulated rates have logits between −9.2 and 9.2.
 const RATE_REACH: f64 = 9.2;
-/// Number of tabulated quantiles, spaced evenly in logit u over ±REACH: the tails decide how well high confidences are
-/// calibrated.
+/// Number of tabulated quantiles u. Their logits are spaced evenly over ±REACH, because the tails decide how well high
+/// confidences are calibrated.
 const QUANTILES: usize = 192;
 /// The tabulated quantiles u have logits between −12 and 12.
 const REACH: f64 = 12.0;
@@ -103,21 +105,21 @@ const POINTS: usize = 512;
 pub(super) struct ConfidenceModel {
     spec: Confidence,
     seed: u64,
-    /// Quantiles of z, the log-odds that a token is right, by [wrong, right][rate][quantile]. Tabulated when the first
-    /// confidence is drawn, because most policies read none.
+    /// Quantiles of z, the log-odds that a token is right, by [wrong, right][rate][quantile]. Tabulated only when the
+    /// first confidence is drawn, because most policies read no confidences.
     table: OnceLock<[Vec<f32>; 2]>,
-    /// Mean of the prior of the log-odds z, by rate. Tabulated when a bound asks for it.
+    /// Mean of the prior of the log-odds z, by rate. Tabulated only when a bound first asks for it.
     means: OnceLock<Vec<f64>>,
 }
 
 impl ConfidenceModel {
-    /// The model of `spec`, with random draws keyed by `seed`.
+    /// The model with the settings `spec`. Its random draws are keyed by `seed`.
     pub fn new(spec: &Confidence, seed: u64) -> ConfidenceModel {
         ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new(), means: OnceLock::new() }
     }
 
-    /// The log-odds z that belong to a confidence which policies see; `None` if a misfit with scale 0 hides z from
-    /// them.
+    /// The log-odds z that the token is right, computed back from the confidence `seen` that policies see. `None` if a
+    /// misfit with scale 0 hides z from policies.
     pub fn evidence(&self, seen: f64, depth: u32) -> Option<f64> {
         let Misfit { scale, shift } = self.spec.misfit;
         let x = (logit(seen.min(1.0 - 1e-7)) - shift) / scale;
@@ -137,7 +139,7 @@ impl ConfidenceModel {
         intercepts[(depth as usize).min(intercepts.len() - 1)]
     }
 
-    /// Tabulates the distributions of the log-odds z given the bit (takes some forty milliseconds).
+    /// Tabulates the distributions of the log-odds z given the bit. This takes about forty milliseconds.
     #[cold]
     fn tabulate(&self) -> [Vec<f32>; 2] {
         let sd = self.spec.curve.slope * self.spec.prior_sd;
@@ -152,8 +154,11 @@ impl ConfidenceModel {
     }
 
     /// Draws the confidence that policies see, from 1e-6 to 1, for the token at `depth` (from 0) of the round that
-    /// starts at output position `round_start`. `right` is the truth bit. Off the path it is `None`: then `path` tells
-    /// branches apart, and the token is drawn like a wrong one. `rate` is the probability that the token is right.
+    /// starts at output position `round_start`. `rate` is the probability that the token is right.
+    ///
+    /// `right` is the token's truth bit if all tokens before it in the round are right. Otherwise the token is off the
+    /// target's path: then `right` is `None`, `path` identifies the branch of the draft tree, and the confidence is
+    /// drawn as for a wrong token.
     pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, path: u64, rate: f64) -> f32 {
         let off_path = || Luck::new(self.seed, Stream::OffPath, id.into()).narrow(round_start.into());
         let u = match right {
@@ -167,7 +172,8 @@ impl ConfidenceModel {
         (sigmoid(seen) as f32).clamp(1e-6, 1.0)
     }
 
-    /// The quantile `u` of the log-odds z given the bit, bilinear between the tabulated rates and quantiles.
+    /// The quantile at probability `u` of the log-odds z given the bit `right`. Interpolates linearly between the
+    /// tabulated rates and between the tabulated quantiles.
     fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
         let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
         let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
@@ -184,15 +190,15 @@ fn tabulated_rate(i: usize) -> f64 {
     sigmoid(((i as f64 + 0.5) / RATES as f64 - 0.5) * 2.0 * RATE_REACH)
 }
 
-/// Finds `x` in [0, 1] on a grid of `n` midpoints: the index of the midpoint below it, and the fraction of the way to
-/// the next midpoint. Clamped at the ends.
+/// Finds `x` in [0, 1] among the midpoints of `n` equal cells. Returns the index of the nearest midpoint below `x`, and
+/// how far `x` is on the way to the next midpoint, from 0 to 1. Clamped at both ends.
 fn cell(x: f64, n: usize) -> (usize, f64) {
     let at = (x * n as f64 - 0.5).clamp(0.0, (n - 1) as f64);
     let low = (at as usize).min(n - 2);
     (low, at - low as f64)
 }
 
-/// The logit, kept finite at both ends.
+/// The logit of `u`, finite at 0 and at 1 too: `u` is clamped to [1e-9, 1 − 1e-9].
 pub(super) fn logit(u: f64) -> f64 {
     let u = u.clamp(1e-9, 1.0 - 1e-9);
     (u / (1.0 - u)).ln()
@@ -202,7 +208,7 @@ pub(super) fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The prior distribution of the log-odds z for one rate, as points with weights.
+/// The prior distribution of the log-odds z for one rate: points with weights.
 struct Grid {
     z: Vec<f64>,
     weight: Vec<f64>,
@@ -246,7 +252,7 @@ impl Grid {
                 before += mass[point];
                 point += 1;
             }
-            // Within a point's cell the mass is spread evenly.
+            // Within a point's cell the probability mass is spread evenly.
             let along = ((target - before) / mass[point]).clamp(0.0, 1.0) - 0.5;
             (self.z[point] + along * width) as f32
         };

@@ -1,12 +1,13 @@
-//! What bounds, and no other policies, see of unfinished requests: their lengths, the law of their acceptance, where
-//! the draft has a proposal, and the confidences of tokens that are not drafted yet.
+//! What the unfinished requests hide from policies and show to bounds: their lengths, the law of their acceptance,
+//! whether the draft has a proposal, and the confidences of tokens that are not drafted yet. A bound is a policy that
+//! knows more than a server can.
 
 use super::law::Law;
 use super::{AcceptanceSource, Truths};
 use crate::executor::RequestTruth;
 use crate::workload::RequestId;
 
-/// The unfinished requests as their acceptance source knows them. For bounds only.
+/// The unfinished requests as their acceptance source knows them. Only bounds may read this, no ordinary policies.
 #[derive(Clone, Copy)]
 pub struct Hidden<'a> {
     acceptance: &'a dyn AcceptanceSource,
@@ -19,7 +20,7 @@ impl<'a> Hidden<'a> {
         Hidden { acceptance, truths }
     }
 
-    /// The law of the source; `None` for sources without a law, such as recordings.
+    /// The law of the acceptance source; `None` for sources without a law, such as recordings.
     pub fn law(&self) -> Option<&'a dyn Law> {
         self.acceptance.law()
     }

@@ -1,12 +1,13 @@
-//! `constant`, `by-position` and `by-context`: bits are independent, and a bit's rate depends on nothing but where the
-//! token is in the request.
+//! `constant`, `by-position` and `by-context`: bits are independent. The rate of a bit depends only on the token's
+//! position in its request.
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
-/// One rate for all positions: the i.i.d. model behind E(a, k) (Leviathan et al. 2023, Eq. 1).
+/// One rate for all positions: the independent and identically distributed (i.i.d.) model behind E(a, k) (Leviathan et
+/// al. 2023, Eq. 1).
 pub(super) struct Constant {
     pub rate: f64,
     pub seed: u64,
@@ -24,7 +25,7 @@ impl Bits for Constant {
     }
 }
 
-/// A rate for each stretch of `span` output positions; the last rate holds to the end.
+/// Each rate of the list holds for `span` output positions in a row. The last rate holds to the end.
 pub(super) struct ByPosition {
     pub rates: Vec<f64>,
     pub span: u32,
@@ -60,18 +61,20 @@ impl Bits for ByPosition {
     }
 }
 
-/// A rate that depends on the number of tokens in front: straight lines between `points`, level beyond them.
+/// A rate that depends on the number of tokens before the draft, prompt included. It is linear between two `points` and
+/// constant outside of them.
 pub(super) struct ByContext {
-    /// `[tokens, rate]`, by rising number of tokens; not empty.
+    /// `[tokens, rate]`, sorted by number of tokens; not empty.
     pub points: Vec<(u32, f64)>,
     pub seed: u64,
 }
 
-/// Number of output tokens that share one rate: the bits of a word.
+/// Number of output positions that share one rate: as many as a word of the bitmap has bits.
 const HOLDS: u32 = 64;
 
 impl ByContext {
-    /// The rate at an output position. It is the rate of the context at the first position of the same 64-bit word.
+    /// The rate at an output position. It is the rate at the context length of the first position in the same 64-bit
+    /// word.
     fn rate_at(&self, request: RequestTruth, position: u32) -> f64 {
         let context = f64::from(request.prompt_len) + f64::from(position / HOLDS * HOLDS);
         let behind = self.points.partition_point(|&(tokens, _)| f64::from(tokens) <= context);

@@ -1,50 +1,51 @@
 //! The law of a source: the probabilities of a request's bits, given the source's settings but not its draws. Bounds
-//! that know more than a server's policies and less than the oracle compute with it (docs/model.md 13).
+//! compute with the law. They know more than a server's policies and less than the oracle (docs/model.md 13).
 
 use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 
 /// The probabilities from which a source draws bits and confidences.
 ///
-/// One of several hypotheses holds for a request, for example one of 16 acceptance rates. Given the hypothesis, the
-/// bits are a Markov chain over output positions: a bit depends on the bit before and on nothing earlier. If there are
-/// several hypotheses, the probabilities of each depend on neither position nor depth.
+/// One of several hypotheses is true for a request, for example one of 16 acceptance rates. Given the hypothesis, the
+/// bits are a Markov chain over output positions: a bit depends only on the bit before it. If there are several
+/// hypotheses, the probabilities of each depend neither on the position nor on the depth.
 pub trait Law: Send + Sync {
-    /// Replaces `weights` by the probability of each hypothesis about the request. They sum to 1.
+    /// Replaces `weights` by the probability of each hypothesis about the request. The probabilities sum to 1.
     fn prior(&self, request: RequestTruth, weights: &mut Vec<f64>);
 
-    /// The probability that the draft is right at output position `position` and `depth` (from 0) of its round, if the
-    /// bit at the position before was `before`.
+    /// The probability that the draft at output position `position` and `depth` (from 0) of its round is right.
+    /// `before` is the bit at the position before.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64;
 
-    /// The probability that a lookup finds a match at a position where its first token is wrong; 1 for drafts that
-    /// always have a proposal.
+    /// The probability that a lookup finds a match at a position where its first token would be wrong. 1 for drafts
+    /// that always have a proposal.
     fn proposes_if_wrong(&self) -> f64;
 
     /// The log-odds that a token with this confidence is right, by the curve from which confidences are drawn. `None`
-    /// if what policies see carries no information.
+    /// if the confidences that policies see carry no information.
     fn evidence(&self, confidence: f64, depth: u32) -> Option<f64>;
 
     /// Mean and standard deviation of [`evidence`](Law::evidence) over the draws of a token whose bit is not known.
     fn evidence_spread(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> (f64, f64);
 
-    /// The rate for which confidences at this position and depth are drawn: the probability that the token is right,
-    /// pooled over rounds.
+    /// The rate for which the confidence at this position and depth is drawn: the probability that the token is right,
+    /// averaged over the rounds that reach this depth.
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64;
 
-    /// The request's own rate, which no server knows: the probability that the draft is right at output position
-    /// `position` and `depth` (from 0) of its round, if all tokens before it in the round are right.
+    /// The request's own rate, which no server knows: the probability that the draft at output position `position` and
+    /// `depth` (from 0) of its round is right if all tokens before it in the round are right.
     fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// What policies see of a token with this confidence: the confidence itself ([`Confidence`](Shown::Confidence)), or
-    /// the probability that the token is right, given the confidence ([`Calibrated`](Shown::Calibrated)) or given the
-    /// confidence and the request's own rate ([`OwnRate`](Shown::OwnRate)). If the confidence carries no information,
-    /// `Calibrated` is the mean rate of all requests and `OwnRate` the request's own rate.
+    /// What policies see of a token with this confidence. [`Confidence`](Shown::Confidence) is the confidence itself.
+    /// [`Calibrated`](Shown::Calibrated) is the probability that the token is right, given the confidence; if
+    /// confidences carry no information, it is the mean rate of all requests. [`OwnRate`](Shown::OwnRate) is the
+    /// probability given the confidence and the request's own rate; if confidences carry no information, it is the
+    /// request's own rate.
     fn chance(&self, request: RequestTruth, position: u32, depth: u32, confidence: f64, shown: Shown) -> f64;
 }
 
-/// The constant rate that accepts as many tokens of a draft of `len` tokens as a law with these rates by depth (from
-/// 0): the a with a + a² + … + a^len = Σ over depths of the product of the rates so far.
+/// The constant rate a at which the expected number of accepted tokens of a draft of `len` tokens is the same as with
+/// `rate(depth)` (depths from 0): a + a² + … + a^len = Σ over depths of the product of the rates up to this depth.
 pub fn constant_rate(len: u32, rate: impl Fn(u32) -> f64) -> f64 {
     let survive = |reached: &mut f64, depth| {
         *reached *= rate(depth);
@@ -69,7 +70,7 @@ mod tests {
         for rate in [0.0, 0.3, 0.9, 1.0] {
             assert!((constant_rate(5, |_| rate) - rate).abs() < 1e-12, "{rate}");
         }
-        // 0.9 + 0.9·0.5 = a + a²: a = (−1 + √(1 + 4·1.35)) / 2.
+        // 0.9 + 0.9·0.5 = 1.35 = a + a², so a = (−1 + √(1 + 4·1.35)) / 2.
         let a = constant_rate(2, |depth| if depth == 0 { 0.9 } else { 0.5 });
         assert!((a - ((6.4f64).sqrt() - 1.0) / 2.0).abs() < 1e-12, "{a}");
     }

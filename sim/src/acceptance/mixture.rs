@@ -1,6 +1,6 @@
-//! `mixture`: every request draws its own acceptance rate from a Beta law (that of its task category if it has one),
-//! and its bits are autocorrelated by position. The conditional rate over all requests rises with depth although each
-//! request's rate is constant: deep positions are mostly reached by easy requests (docs/model.md 6.5).
+//! `mixture`: every request draws its own acceptance rate from a Beta law (the law of its task category if there is
+//! one). The bits of a request are autocorrelated by position. Over all requests the conditional rate rises with depth
+//! although each request's rate is constant: deep positions are mostly reached by easy requests (docs/model.md 6.5).
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
@@ -21,13 +21,14 @@ pub struct Beta {
     pub b: f64,
 }
 
-/// Number of hypotheses about a request's rate, and number of grid points in each.
+/// Number of hypotheses about a request's rate, and number of grid points per hypothesis.
 const HYPOTHESES: usize = 16;
 const POINTS: usize = 16;
 
 impl Beta {
-    /// The law as 16 rates with probabilities: the mean and the mass of 16 equal intervals that reach 4.5 standard
-    /// deviations to both sides of the mean. The mean of all is within 0.001 of a / (a + b) for shapes from 1.
+    /// Approximates the law by 16 rates with probabilities: the mean and the mass of each of 16 equal intervals, which
+    /// together reach 4.5 standard deviations to both sides of the mean. For shapes from 1 the mean over the 16 rates
+    /// is within 0.001 of a / (a + b).
     fn hypotheses(&self) -> Vec<(f64, f64)> {
         let (a, b, sum) = (self.a, self.b, self.a + self.b);
         let (mean, sd) = (a / sum, (a * b / (sum * sum * (sum + 1.0))).sqrt());
@@ -83,15 +84,15 @@ impl Default for Mixture {
 pub(super) struct MixtureBits {
     /// The Beta distribution of each category's acceptance rates, by the index of the category.
     laws: Vec<rand_distr::Beta<f64>>,
-    /// The hypotheses about the rate of each category's requests: rates with their probabilities.
+    /// The hypotheses about the rate of a request, for each category: possible rates with their probabilities.
     hypotheses: Vec<Vec<(f64, f64)>>,
     autocorrelation: f64,
     seed: u64,
 }
 
 impl MixtureBits {
-    /// Builds the laws by category index; a category without a law takes `mixture.all`, which is the one law if there
-    /// are no categories. `mixture` must have passed the check.
+    /// Builds the laws by category index. A category without a law gets `mixture.all`. If there are no categories,
+    /// `mixture.all` is the only law. `mixture` must have passed the check.
     pub fn new(mixture: &Mixture, categories: &[String], seed: u64) -> MixtureBits {
         let beta_of = |name: &String| mixture.categories.get(name).copied().unwrap_or(mixture.all);
         let mut betas: Vec<Beta> = categories.iter().map(beta_of).collect();
@@ -111,8 +112,9 @@ impl MixtureBits {
         &self.hypotheses[(category as usize).min(self.hypotheses.len() - 1)]
     }
 
-    /// The probability that a draft at `depth` of its round is right if all before it in the round are, for a request
-    /// with this rate. The bit before the first draft is not known, so the first draft has the rate itself.
+    /// The probability that a draft at `depth` of its round is right if all drafts before it in the round are right,
+    /// for a request with this rate. The bit before the first draft is not known, so the first draft has probability
+    /// `rate`.
     fn on_path(&self, rate: f64, depth: u32) -> f64 {
         if depth == 0 { rate } else { self.autocorrelation + (1.0 - self.autocorrelation) * rate }
     }
@@ -123,9 +125,9 @@ impl MixtureBits {
     }
 }
 
-/// Where a bit of `repeats` is set, the bit of `bits` takes the value of the next lower bit; below the lowest bit is
-/// `before`. A value is copied along a whole run of repeats, in six doubling strides (as carries run in a Kogge-Stone
-/// adder).
+/// Copies bits upwards in a word: where a bit of `repeats` is set, the result takes the value of the next lower
+/// position, and at the lowest position the value `before`. Elsewhere the result is the bit of `bits`. A value is
+/// copied along a whole run of repeats, in six doubling strides (as carries run in a Kogge-Stone adder).
 fn copy_along(bits: u64, repeats: u64, before: u64) -> u64 {
     let mut copied = bits & !repeats | before & repeats;
     let mut open = repeats & !1;
@@ -145,8 +147,8 @@ impl Bits for MixtureBits {
         if self.autocorrelation == 0.0 {
             return;
         }
-        // Each bit copies the bit before it with probability `autocorrelation`. The rate does not change, and the
-        // correlation of bits k apart is this probability to the power of k.
+        // Each bit copies the bit before it with probability `autocorrelation`. This does not change the rate. The
+        // correlation of two bits k positions apart is `autocorrelation` to the power of k.
         let luck = Luck::new(self.seed, Stream::Repeat, key);
         let mut before = 0;
         for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
@@ -155,15 +157,16 @@ impl Bits for MixtureBits {
             *word = copy_along(*word, repeats, before);
             before = *word >> 63;
         }
-        // Copying must not carry a bit past the end.
+        // Clears bits that were copied to positions beyond the end.
         if let Some(last) = out.depth_mut(0).get_mut(positions / 64) {
             *last &= within(positions / 64, 0, positions);
         }
     }
 
-    /// The request's own rate, at every depth. With autocorrelation the first draft of a round is a little worse (it
-    /// mostly follows a wrong one) and deeper drafts are a little better. So confidences are calibrated when pooled
-    /// over depths; at a single depth they are off by up to 0.03 at the measured autocorrelation of 0.078.
+    /// The request's own rate, the same at every depth. With autocorrelation this is not exact at a single depth: the
+    /// first draft of a round is a little worse (it mostly follows a wrong draft), and deeper drafts are a little
+    /// better. Confidences are therefore calibrated when pooled over depths. At a single depth they are off by up to
+    /// 0.03 at the measured autocorrelation of 0.078.
     fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
         self.rate_of(request.id, request.category)
     }
@@ -182,7 +185,8 @@ impl Bits for MixtureBits {
         self.autocorrelation * f64::from(u8::from(before)) + (1.0 - self.autocorrelation) * rate
     }
 
-    /// Weights each rate by the probability that a round reaches `depth`: mostly requests with high rates do.
+    /// The mean rate of the requests whose rounds reach `depth`: each rate is weighted by the probability that a round
+    /// with this rate reaches `depth`.
     fn mean_rate(&self, request: RequestTruth, _: u32, depth: u32) -> f64 {
         let (mut reach, mut right) = (0.0, 0.0);
         for &(rate, weight) in self.hypotheses_of(request.category) {

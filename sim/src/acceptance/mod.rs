@@ -1,5 +1,5 @@
-//! Acceptance sources: which drafts are right. The truth of a request is fixed before any policy acts (docs/model.md
-//! 13).
+//! Acceptance sources decide which drafts are right. The truth of a request is fixed before any policy acts
+//! (docs/model.md 13).
 
 mod beside_model;
 mod by_category;
@@ -33,11 +33,12 @@ pub use spec::{AcceptanceSpec, Beyond, Rates, TableSource};
 pub use suffix::Suffix;
 pub use truths::Truths;
 
-/// Which drafts of a running request are right, hidden from policies: one bitmap over output positions for each draft
-/// depth that differs.
+/// Which drafts of a running request are right, hidden from policies. There is one bitmap over output positions for
+/// each draft depth whose bits differ.
 ///
-/// Bit n of depth row j says whether the draft's first choice at output position n is right when n is the
-/// (j+1)-th position drafted since the last verification. An independent draft has one row for all depths.
+/// Bit n of depth row j says whether the draft's first choice at output position n is right when n is the (j+1)-th
+/// position drafted since the last verification. If the truth does not depend on the depth, one row holds for all
+/// depths.
 #[derive(Clone, Debug, Default)]
 pub struct TruthRow {
     words: Vec<u64>,
@@ -45,16 +46,18 @@ pub struct TruthRow {
     depths: usize,
     /// Bitmap of the positions where a prompt lookup finds a match; empty if the draft always has a proposal.
     matched: Vec<u64>,
-    /// The most tokens that a round proposes, by the output position where it starts; empty if positions set no limit.
+    /// The most tokens that a round may propose, by the output position where the round starts. Empty if the proposals
+    /// have no such limits.
     proposed: Vec<u8>,
-    /// Bitmaps with the layout of `words`: which bits are known and not made up; empty if all bits are known.
+    /// Bitmaps with the layout of `words`: which bits are known (1) and which are made up (0). Empty if all bits are
+    /// known.
     known: Vec<u64>,
 }
 
 impl TruthRow {
-    /// Sets all bits to wrong, for `positions` output positions and `depths` distinct depths. Keeps the buffer.
+    /// Sets all bits to wrong, for `positions` output positions and `depths` distinct depths. Reuses the buffers.
     pub fn reset(&mut self, positions: usize, depths: usize) {
-        // One spare word, so that `run` may read across the end without a branch.
+        // One spare word, so that `run` may read beyond the last position without a branch.
         self.words_per_depth = positions / 64 + 2;
         self.depths = depths;
         self.words.clear();
@@ -94,21 +97,24 @@ impl TruthRow {
         self.known.is_empty() || word < self.words_per_depth && self.known[row + word] >> (n % 64) & 1 == 1
     }
 
-    /// Sets the positions that have a match, word by word: `matched(word, right)` gets the bitmap of the positions that
-    /// are right at depth 0 and returns that of the matched ones. Only for drafts that may have nothing to propose.
+    /// Sets the positions where the lookup has a match, word by word. `matched(word, right)` gets the index of the word
+    /// and the bitmap of its positions that are right at depth 0, and returns the bitmap of its positions with a match.
+    /// Call it only for drafts that may have nothing to propose.
     fn match_where(&mut self, matched: impl Fn(usize, u64) -> u64) {
         let right = self.words.iter().take(self.words_per_depth).enumerate();
         self.matched.extend(right.map(|(w, &right)| matched(w, right)));
     }
 
-    /// Whether the draft has a proposal for a round that starts at output position `n`.
+    /// Whether the draft has a proposal for a round that starts at output position `n`. Always true if the draft always
+    /// has a proposal; otherwise false beyond the end.
     #[inline]
     pub fn matched(&self, n: u32) -> bool {
         let word = n as usize / 64;
         self.matched.is_empty() || word < self.matched.len() && self.matched[word] >> (n % 64) & 1 == 1
     }
 
-    /// Sets the most tokens that a round proposes, one number for each output position where a round may start.
+    /// Sets the most tokens that a round may propose. `length(row, n)` returns the limit for a round that starts at
+    /// output position `n`.
     fn propose_at_most(&mut self, positions: usize, mut length: impl FnMut(&TruthRow, u32) -> u8) {
         let mut proposed = std::mem::take(&mut self.proposed);
         proposed.clear();
@@ -116,15 +122,15 @@ impl TruthRow {
         self.proposed = proposed;
     }
 
-    /// The most tokens that a round proposes if it starts at output position `n`: 0 without a match, `u32::MAX` if
-    /// positions set no limit.
+    /// The most tokens that a round may propose if it starts at output position `n`. 0 without a match; `u32::MAX` if
+    /// there is no limit.
     #[inline]
     pub fn proposed(&self, n: u32) -> u32 {
         let limit = self.proposed.get(n as usize).map_or(u32::MAX, |&tokens| tokens.into());
         if self.matched(n) { limit } else { 0 }
     }
 
-    /// The bitmap of the positions of `word` that have a match; 0 beyond the end, and if the draft always has a
+    /// The bitmap of the positions of `word` that have a match. 0 beyond the end; also 0 if the draft always has a
     /// proposal.
     fn matches(&self, word: usize) -> u64 {
         self.matched.get(word).copied().unwrap_or(0)
@@ -153,7 +159,7 @@ impl TruthRow {
         word < self.words_per_depth && self.words[row + word] >> (n % 64) & 1 == 1
     }
 
-    /// How many of the next `len` (≤ 64) drafts from output position `n` are right in a row.
+    /// Number of right drafts in a row among the next `len` (≤ 64) drafts from output position `n`.
     #[inline]
     pub fn run(&self, n: u32, len: u32) -> u32 {
         if self.depths > 1 { self.run_by_depth(n, len) } else { self.run_plain(n, len) }
@@ -171,8 +177,8 @@ impl TruthRow {
         next.trailing_ones().min(len)
     }
 
-    /// [`run`](TruthRow::run) if the truth depends on the depth. A separate function, so that the usual case is small
-    /// enough to inline.
+    /// [`run`](TruthRow::run) if the truth depends on the depth. A separate function, so that the more frequent case is
+    /// small enough to inline.
     fn run_by_depth(&self, n: u32, len: u32) -> u32 {
         (0..len).take_while(|&j| self.right(n + j, j)).count() as u32
     }
@@ -184,10 +190,12 @@ pub trait AcceptanceSource: Send + Sync {
     /// starts.
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow);
 
-    /// The confidence (0, 1] that a policy sees for the draft token at `depth` (0-based) of the round that starts at
-    /// output position `round_start`. `right` is the token's truth bit if every earlier token of the round was right.
-    /// Off this path `right` is `None`, and `path` tells the branches of a tree apart (0 along first guesses). Called
-    /// only when a policy reads confidences. Must be a pure function of its arguments.
+    /// The confidence (0, 1] that a policy sees for the draft token at `depth` (from 0) of the round that starts at
+    /// output position `round_start`. It is called only when a policy reads confidences. It must be a pure function of
+    /// its arguments.
+    ///
+    /// `right` is the token's truth bit if every earlier token of the round was right. Otherwise `right` is `None`, and
+    /// `path` distinguishes the branches of a tree (0 along first guesses).
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32;
 
     /// The rank (from 2) of the target's token among the draft's guesses at `position`, given that the first guess is
@@ -197,20 +205,20 @@ pub trait AcceptanceSource: Send + Sync {
     /// The probabilities of the ranks of the draft's second and later guesses.
     fn ranks(&self) -> &RankLaw;
 
-    /// The draft's probability of its `rank`-th guess below the node at `path`, at `depth` of the round. `first` is the
-    /// probability of its first guess there.
+    /// The draft's probability of its `rank`-th guess at `depth` of the round, below the tree node at `path`. `first`
+    /// is the probability of the draft's first guess there.
     fn guess(&self, _request: RequestTruth, _round_start: u32, _depth: u32, _path: u64, rank: u32, first: f32) -> f64 {
         self.ranks().guess(first.into(), rank)
     }
 
-    /// The entropy, in nats, of the draft's distribution at `depth` of the round; `first` is the probability of its
-    /// first guess.
+    /// The entropy, in nats, of the draft's distribution over tokens at `depth` of the round. `first` is the
+    /// probability of the draft's first guess there.
     fn entropy(&self, _request: RequestTruth, _round_start: u32, _depth: u32, first: f32) -> f64 {
         self.ranks().entropy(first.into())
     }
 
-    /// KL(target ‖ draft), in nats, at `depth` of the round. The target picks the draft's `rank`-th guess; `first` is
-    /// the probability of the draft's first guess.
+    /// KL(target ‖ draft), in nats, at `depth` of the round, if the target picks the draft's `rank`-th guess. `first`
+    /// is the probability of the draft's first guess.
     fn divergence(&self, _request: RequestTruth, _round_start: u32, _depth: u32, rank: u32, first: f64) -> f64 {
         self.ranks().divergence(first, rank)
     }
@@ -228,8 +236,8 @@ pub trait AcceptanceSource: Send + Sync {
         None
     }
 
-    /// The most tokens that are drafted in a round without a match: what a draft model beside the lookup drafts. Rounds
-    /// with a match take no pass of this model.
+    /// The most tokens that the draft model beside the lookup drafts in a round without a match; 0 if there is no such
+    /// model. A round with a match takes no pass of the draft model.
     fn drafts_without_match(&self) -> u32 {
         0
     }

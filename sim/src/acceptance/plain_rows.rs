@@ -14,7 +14,7 @@ pub struct PlainRows {
     stride: usize,
     /// The bitmaps, row after row. The words behind a bitmap's end are zero.
     words: Vec<u64>,
-    /// The request of each row; of a free row, the last request that had it.
+    /// The request of each row. A free row keeps the id of the last request that had the row.
     request_in: Vec<RequestId>,
     /// Index in `words` of the first word of each request.
     first_word: Vec<u32>,
@@ -26,10 +26,10 @@ impl PlainRows {
         PlainRows { stride: 0, words: Vec::new(), request_in: Vec::new(), first_word: vec![NONE; requests] }
     }
 
-    /// Puts the bitmap of a request into a row, and widens all rows if it is too long for them. Rounds may start at any
-    /// position up to `positions`.
+    /// Copies the bitmap of a request into a row. Widens all rows first if the bitmap is too long for them. Rounds may
+    /// start at any position up to `positions`.
     pub fn set(&mut self, row: u32, id: RequestId, bitmap: &[u64], positions: usize) {
-        // With one spare word, so that a round may read across the end.
+        // With one spare word, so that a round may read beyond the last position.
         let words = bitmap.len().max(positions / 64 + 2);
         if words > self.stride {
             self.widen(words.next_power_of_two());
@@ -59,7 +59,8 @@ impl PlainRows {
         (self.stride, self.words) = (stride, words);
     }
 
-    /// Writes into `accepted` how many of the drafts to verify are right in a row, for each request of a batch.
+    /// For each request of a batch: writes into `accepted` how many of the drafts to verify are right in a row, from
+    /// the first draft on.
     pub fn accept(&self, batch: &BatchView, drafts: &Drafts, accepted: &mut [u32]) {
         let asked = batch.ids.iter().zip(batch.emitted).zip(accepted);
         match drafts.common_verify_len() {
@@ -73,19 +74,19 @@ impl PlainRows {
         }
     }
 
-    /// How many bits in a row are set from position `emitted` on, before the bit that `end` has set.
+    /// Number of set bits in a row from position `emitted` on. Bit `len` of `end` stops the count after `len` drafts.
     #[inline(always)]
     fn right_in_a_row(&self, id: RequestId, emitted: u32, end: NonZeroU64) -> u32 {
         debug_assert!((emitted as usize / 64) + 1 < self.stride, "a round starts behind the request's positions");
         let at = (self.first_word[id as usize] + emitted / 64) as usize;
         let (next, word) = (self.words[at + 1], self.words[at]);
-        // Shifts both words at once.
+        // Joins the two words and shifts them by the offset of position `emitted`.
         let bits = ((u128::from(next) << 64 | u128::from(word)) >> (emitted % 64)) as u64;
         (end | !bits).trailing_zeros()
     }
 }
 
-/// A word in which only bit `len` (under 64) is set: it ends the count after `len` drafts.
+/// A word in which only bit `len` (under 64) is set, so that a count of bits stops after `len` drafts.
 fn end_of(len: u32) -> NonZeroU64 {
     NonZeroU64::new(1 << len).expect("a chain has fewer than 64 drafts")
 }
@@ -96,7 +97,7 @@ mod tests {
     use crate::acceptance::TruthRow;
     use crate::luck::{Luck, Stream};
 
-    /// A bitmap of random bits, most of them set, for `positions` positions.
+    /// A bitmap of random bits for `positions` positions; most bits are set.
     fn bitmap(luck: Luck, positions: usize) -> TruthRow {
         let mut row = TruthRow::default();
         row.reset(positions, 1);

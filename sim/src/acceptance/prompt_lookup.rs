@@ -1,5 +1,5 @@
-//! `prompt-lookup`: the draft copies text from the context. The position where a lookup starts decides whether there is
-//! a match and how long it stays right (docs/model.md 13).
+//! `prompt-lookup`: the draft copies text from the context. The position where a lookup starts decides whether the
+//! lookup finds a match and how many of its tokens are right (docs/model.md 13).
 //!
 //! The output alternates between stretches that repeat earlier text and stretches that do not: a Markov chain with two
 //! states over positions. Inside a repeating stretch a lookup matches and is right to the end of the stretch. Outside,
@@ -36,23 +36,24 @@ impl Default for PromptLookup {
 }
 
 impl PromptLookup {
-    /// Share of positions in repeating stretches.
+    /// Share of output positions that lie in stretches of repeated text.
     fn repeating(&self) -> f64 {
         self.match_rate * self.precision
     }
 
-    /// P(the next position repeats | this one does).
+    /// P(the next position repeats earlier text | this position repeats earlier text).
     fn stays(&self) -> f64 {
         1.0 - 1.0 / self.mean_run
     }
 
-    /// P(the next position repeats | this one does not), so that the share of repeating positions is `repeating`.
+    /// P(the next position repeats earlier text | this position does not). The value is chosen so that the share of
+    /// repeating positions is `repeating`.
     fn enters(&self) -> f64 {
         self.repeating() * (1.0 - self.stays()) / (1.0 - self.repeating())
     }
 
-    /// Probability that a lookup matches although the output does not repeat earlier text there: a stray match, whose
-    /// first token is wrong. Stray and right matches together have the rate `match_rate`.
+    /// Probability that a lookup matches at a position where the output does not repeat earlier text. The first token
+    /// of such a stray match is wrong. Stray and right matches together have the rate `match_rate`.
     fn strays(&self) -> f64 {
         self.match_rate * (1.0 - self.precision) / (1.0 - self.repeating())
     }
@@ -159,11 +160,13 @@ mod tests {
         let share = |a: u32, b: u32| f64::from(a) / f64::from(b);
         assert!((share(matches, positions) - 0.4).abs() < 0.01);
         assert!((share(right, matches) - 0.5).abs() < 0.01);
-        // The run is memoryless: from any right position its mean length is that of a whole run.
+        // The length of a run is memoryless: from any right position on, the mean number of right tokens is that of a
+        // whole run.
         assert!((share(run, right) - 4.0).abs() < 0.1, "{}", share(run, right));
     }
 
-    /// SmartSpec's section 7.1.2: 0.3 to 0.4 of the verified tokens are accepted, in consecutive rounds.
+    /// SmartSpec's section 7.1.2 reports that 0.3 to 0.4 of the verified tokens are accepted. The test runs consecutive
+    /// rounds.
     #[test]
     fn the_defaults_accept_as_the_paper_says() {
         for k in 3..=4 {

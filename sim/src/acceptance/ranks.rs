@@ -1,9 +1,9 @@
-//! The ranks of the draft's second and later guesses: which of them is right if the first guess is wrong, and the
-//! probabilities that the draft gives them. Trees need this (docs/model.md 5.3, 13).
+//! The ranks of the draft's second and later guesses: which guess is right if the first guess is wrong, and the
+//! probabilities that the draft gives to these guesses. Draft trees need ranks (docs/model.md 5.3, 13).
 
 use serde::{Deserialize, Serialize};
 
-/// Number of ranks from 2 on that have a probability of their own.
+/// Number of ranks, from rank 2 on, that have a probability of their own.
 const RANKS: usize = 64;
 
 /// Probability that the target's token is the draft's r-th guess if it is none of the better guesses, [0, 1], for r =
@@ -51,14 +51,14 @@ impl RankLaw {
                 mass
             })
             .collect();
-        // In the entropy all ranks beyond the last count as one more token.
+        // For the entropy, all ranks beyond the last of the table count as one token.
         let all = share.iter().copied().chain([left]);
         let entropy = all.filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum();
         Ok(RankLaw { hazards, share, entropy })
     }
 
     /// The rank (from 2) of the target's token for a uniform draw `u`. If the token is none of the draft's guesses, the
-    /// rank is higher than any that can be drafted.
+    /// returned rank is higher than any rank that can be drafted.
     pub fn at(&self, u: f64) -> u32 {
         let mut below = 0.0;
         for (r, share) in self.share.iter().enumerate() {
@@ -70,8 +70,8 @@ impl RankLaw {
         RANKS as u32 + 2
     }
 
-    /// The draft's probability of its `rank`-th guess when its first guess has probability `first`: at most `first`,
-    /// and 0 for ranks above 65.
+    /// The draft's probability of its `rank`-th guess when its first guess has probability `first`. Never above
+    /// `first`; 0 for ranks above 65.
     pub fn guess(&self, first: f64, rank: u32) -> f64 {
         match rank {
             1 => first,
@@ -79,14 +79,14 @@ impl RankLaw {
         }
     }
 
-    /// Entropy, in nats, of the draft's distribution when its first guess has probability `first`.
+    /// Entropy, in nats, of the draft's distribution over tokens when its first guess has probability `first`.
     pub fn entropy(&self, first: f64) -> f64 {
         let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
         term(first) + term(1.0 - first) + (1.0 - first) * self.entropy
     }
 
     /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft's
-    /// `rank`-th guess: −ln of the draft's probability of this guess, which counts as at least 1e-6.
+    /// `rank`-th guess. This is −ln p, where p is the draft's probability of this guess, but at least 1e-6.
     pub fn divergence(&self, first: f64, rank: u32) -> f64 {
         -self.guess(first, rank).max(1e-6).ln()
     }
@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(RankLaw::new(vec![0.0]).unwrap().at(0.5), RANKS as u32 + 2);
     }
 
-    /// The draft's probabilities sum to about one, and `entropy` is close to their entropy, if the first guess is the
-    /// largest. No guess has a higher probability than the first.
+    /// If the first guess is the largest, the draft's probabilities sum to about one, and `entropy` is close to their
+    /// entropy. No guess has a higher probability than the first.
     #[test]
     fn guesses_are_a_distribution() {
         let law = RankLaw::default();

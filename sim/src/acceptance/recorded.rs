@@ -1,6 +1,6 @@
-//! `recorded` and `table`: bits of a real run. Tokens that were not drafted in the run have unknown bits, which are
-//! drawn once from the hazards of the recording. Behind the end of a recording every draft is wrong (docs/model.md 13),
-//! or, for a table that wraps, the recording starts over.
+//! `recorded` and `table`: bits of a real run. Tokens that were not drafted in the run have unknown bits. Unknown bits
+//! are drawn once, with the recording's probabilities (hazards). Behind the end of a recording every draft is wrong
+//! (docs/model.md 13), or, for a table that wraps, the recording starts over.
 
 use super::TruthRow;
 use super::source::Bits;
@@ -14,18 +14,20 @@ pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 
 
 /// Draws the bits of requests from a workload's recordings.
 pub(super) struct Recorded {
-    /// Whether a recording starts over for a request with a longer output.
+    /// Whether a recording starts over for a request with more output tokens than the recording; otherwise drafts
+    /// beyond its end are wrong.
     wraps: bool,
     recordings: Vec<Recording>,
     hazards: Vec<f64>,
-    /// For each recording, the expected share of right bits, unknown ones included; its confidences are drawn for this
-    /// rate.
+    /// For each recording, the expected share of right bits, where an unknown bit counts with its probability.
+    /// Confidences are drawn for this rate.
     rates: Vec<f64>,
     seed: u64,
 }
 
 impl Recorded {
-    /// Takes the recordings of `workload`; `hazards` gives the probabilities of unknown bits.
+    /// Takes the recordings of `workload`. `hazards` are the probabilities that unknown bits are right, by the number
+    /// of accepted drafts before them.
     pub fn new(workload: &Workload, hazards: Vec<f64>, wraps: bool, seed: u64) -> Recorded {
         let rates = workload.recordings.iter().map(|r| expected_rate(r, &hazards)).collect();
         Recorded { wraps, recordings: workload.recordings.clone(), hazards, rates, seed }
@@ -35,8 +37,8 @@ impl Recorded {
         &self.recordings[request.recording.expect("building the source checked that every request has one") as usize]
     }
 
-    /// The index into the recording for an output position; `None` behind its end. Position 0 comes from the prefill
-    /// and is never drafted, so a recording that wraps begins again at 1.
+    /// The index into the recording for an output position; `None` beyond its end. A recording that wraps begins again
+    /// at position 1, because position 0 comes from the prefill and is never drafted.
     fn index_at(&self, recording: &Recording, position: usize) -> Option<usize> {
         match recording.bits.len() {
             len if position < len => Some(position),
@@ -51,9 +53,9 @@ fn hazard(r: &Recording, hazards: &[f64], n: usize) -> f64 {
     hazards[usize::from(r.accepted_before[n]).min(hazards.len() - 1)]
 }
 
-/// The expected share of right bits; an unknown bit counts with its hazard. One right and one wrong bit are added, so
-/// that short recordings stay off 0 and 1. Known bits alone would be biased low: a bit is unknown after a run of right
-/// ones.
+/// The expected share of right bits in a recording. An unknown bit counts with its hazard (its probability of being
+/// right). One right and one wrong bit are added, so that the share of a short recording is never 0 or 1. The known
+/// bits alone would give too low a share, because a bit is unknown after a run of right bits.
 fn expected_rate(r: &Recording, hazards: &[f64]) -> f64 {
     let right =
         |(n, bit): (usize, &Option<bool>)| bit.map_or_else(|| hazard(r, hazards, n), |b| f64::from(u8::from(b)));

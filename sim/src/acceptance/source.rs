@@ -1,5 +1,5 @@
-//! The common part of all acceptance sources. Each source draws the bits (right or wrong) in its own way; one model
-//! then draws the confidences given the bits (docs/model.md 13).
+//! The common part of all acceptance sources. Each source draws the bits (right or wrong) in its own way. The
+//! confidences are then drawn given the bits, by one model for all sources (docs/model.md 13).
 
 use super::confidence::{ConfidenceModel, logit, sigmoid};
 use super::{AcceptanceSource, Law, RankLaw, TruthRow};
@@ -9,25 +9,27 @@ use crate::luck::{Luck, Stream, threshold};
 
 /// Draws the bits that say which drafts are right, and gives the probabilities of the bits and recorded values.
 pub(super) trait Bits: Send + Sync {
-    /// Fills in the bits of the first `positions` output positions, and where and how much the draft proposes if that
-    /// differs.
+    /// Fills in the bits of the first `positions` output positions. Where the draft may have no proposal or a limited
+    /// one, also fills in the matches and the longest proposals.
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow);
 
-    /// The probability that a draft at `position` and `depth` is right, pooled over the rounds that reach this depth.
-    /// The law of its confidence is solved for this rate.
+    /// The probability that a draft at `position` and `depth` is right, averaged over the rounds that reach this depth.
+    /// The confidences are drawn from a distribution that is solved for this rate.
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// The recorded confidence at `position`, where the draft was on the target's path; `None` if none was recorded.
+    /// The recorded confidence at `position`, where all earlier tokens of the round are right. `None` if no confidence
+    /// was recorded.
     fn recorded_confidence(&self, _request: RequestTruth, _position: u32) -> Option<f32> {
         None
     }
 
-    /// The recorded rank, from 2, at `position`, where the draft's first choice is wrong; `None` if none was recorded.
+    /// The recorded rank, from 2, of the target's token at `position`, where the draft's first choice is wrong. `None`
+    /// if no rank was recorded.
     fn recorded_rank(&self, _request: RequestTruth, _position: u32) -> Option<u32> {
         None
     }
 
-    /// Whether the draft may have nothing to propose.
+    /// Whether the draft may have nothing to propose at some positions.
     fn may_lack_proposals(&self) -> bool {
         false
     }
@@ -43,23 +45,23 @@ pub(super) trait Bits: Send + Sync {
         weights.push(1.0);
     }
 
-    /// [`rate`](Bits::rate) if this hypothesis holds for the request.
+    /// As [`rate`](Bits::rate), if this hypothesis about the request is true.
     fn rate_of_hypothesis(&self, request: RequestTruth, _hypothesis: usize, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
 
-    /// See [`Law::right_after`]. By default bits are independent.
+    /// See [`Law::right_after`]. The default is for independent bits.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, _before: bool) -> f64 {
         self.rate_of_hypothesis(request, hypothesis, position, depth)
     }
 
-    /// The mean of [`rate`](Bits::rate) over all requests of the same category whose rounds reach this depth. By
-    /// default they have the same rate.
+    /// The mean of [`rate`](Bits::rate) over all requests of the same category whose rounds reach this depth. The
+    /// default is for sources in which all these requests have the same rate.
     fn mean_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
 
-    /// See [`Law::own_rate`]. By default bits are independent.
+    /// See [`Law::own_rate`]. The default is for independent bits.
     fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
@@ -69,13 +71,14 @@ pub(super) trait Bits: Send + Sync {
         1.0
     }
 
-    /// The most tokens that are drafted in a round without a match.
+    /// The most tokens that the draft model beside a lookup drafts in a round without a match; 0 if there is no such
+    /// model.
     fn drafts_without_match(&self) -> u32 {
         0
     }
 }
 
-/// An acceptance source: its bits with the models of its confidences and ranks.
+/// An acceptance source: the bits, and the models of their confidences and ranks.
 pub(super) struct Source<B> {
     pub bits: B,
     pub confidence: ConfidenceModel,
@@ -156,15 +159,16 @@ impl<B: Bits> Law for Source<B> {
             (Shown::Confidence, _) => confidence,
             (Shown::Calibrated, Some(z)) => sigmoid(z),
             (Shown::Calibrated, None) => self.bits.mean_rate(request, position, depth),
-            // Confidences are drawn for `bits.rate`. The request's own rate on the path of a round may differ, and the
-            // log-odds then move by the difference of the rates' logits.
+            // Confidences are drawn for `bits.rate`. If the request's own rate on the path of a round differs from it,
+            // the log-odds move by the difference of the two rates' logits.
             (Shown::OwnRate, Some(z)) => sigmoid(z + logit(own()) - logit(self.bits.rate(request, position, depth))),
             (Shown::OwnRate, None) => own(),
         }
     }
 }
 
-/// A bitmap of the 64 positions of `word` whose uniform draw is below `rate` (to 32 bits; exact at 0 and 1).
+/// A bitmap of the 64 positions of `word`: a bit is set if the position's uniform draw is below `rate` (to 32 bits;
+/// exact at 0 and 1).
 ///
 /// The uniform draw of position n consists of bit n % 64 of each of 32 hashes, its highest bit first. All 64 positions
 /// are compared with the rate at once. The first bit that differs decides a comparison, so a word needs eight hashes on
@@ -176,7 +180,7 @@ pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     }
     let (mut less, mut equal) = (0, u64::MAX);
     for bit in 0..32 {
-        // When the rate has no bits left, a draw that is equal so far cannot be below it.
+        // If the rest of the rate's bits are 0, a draw that is equal to the rate so far cannot be below it.
         if equal == 0 || rate << (32 + bit) == 0 {
             break;
         }

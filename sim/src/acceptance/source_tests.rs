@@ -1,6 +1,6 @@
-//! Compares the acceptance sources with theory: rates, correlation, hazards and the chances that policies see. Equal
-//! arguments must give equal draws, and bad settings are refused. Calibration and recordings are tested in
-//! `tests/truth`.
+//! Compares the acceptance sources with theory: rates, correlation, hazards, and the probabilities that policies see.
+//! Also tests that equal arguments give equal draws, and that bad settings are refused. Calibration and recordings are
+//! tested in `tests/truth`.
 
 use super::*;
 use crate::drafts::Shown;
@@ -40,20 +40,21 @@ fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
     Rates::Mixture(Mixture { all: Beta { a, b }, categories: BTreeMap::new(), autocorrelation })
 }
 
-/// If policies see chances in place of confidences, a share p of the tokens with chance p is right. This holds in every
-/// tenth of [0, 1] with over 1000 tokens, for the first and for later drafts of a round, and for confidences that are
-/// true, over-confident or without information.
+/// Policies may see probabilities in place of confidences ([`Shown`]). Then a share p of the tokens with probability p
+/// is right. This holds in every tenth of [0, 1] with over 1000 tokens, for the first and for later drafts of a round,
+/// and for confidences that are true, over-confident or without information.
 #[test]
 fn chances_are_the_shares_of_right_tokens() {
     for misfit in [Misfit::default(), Misfit { scale: 2.0, shift: 1.0 }, Misfit { scale: 0.0, shift: 0.3 }] {
         for shown in [Shown::Calibrated, Shown::OwnRate] {
-            // With correlated bits only the request's own rate on the path is calibrated.
+            // With correlated bits only `Shown::OwnRate` is calibrated.
             let autocorrelation = if shown == Shown::OwnRate { 0.4 } else { 0.0 };
             let confidence = Confidence { misfit, ..Confidence::default() };
             let source =
                 build(AcceptanceSpec { source: one_law(8.0, 5.7, autocorrelation), confidence, ..Default::default() });
             let law = source.law().unwrap();
-            // By depth (the first, all deeper ones) and tenth: tokens, sum of chances, right tokens.
+            // By depth (the first, all deeper ones together) and by tenth of [0, 1]: number of tokens, sum of the shown
+            // probabilities, number of right tokens.
             let mut tenths = [[(0u32, 0.0, 0u32); 10]; 2];
             let mut row = TruthRow::default();
             for id in 0..2000 {
@@ -93,7 +94,7 @@ fn bits_have_the_rates_of_the_settings() {
     }
 }
 
-/// The rate follows the context: prompt and output together, on straight lines between points.
+/// The rate depends on the context, prompt and output together. Between two points it is interpolated linearly.
 #[test]
 fn a_rate_by_context_follows_prompt_and_output() {
     let points = vec![(1000, 0.9), (2000, 0.5), (4000, 0.5)];
@@ -106,7 +107,7 @@ fn a_rate_by_context_follows_prompt_and_output() {
         });
         right.count() as f64 / 4000.0
     };
-    // The context is taken at multiples of 64 output tokens: position 200 has the rate of position 192.
+    // The rate is computed only at multiples of 64 output tokens, so position 200 has the rate of position 192.
     for (prompt, position, rate) in
         [(10, 0, 0.9), (1000, 0, 0.9), (1500, 0, 0.7), (1308, 200, 0.7), (2000, 63, 0.5), (90_000, 0, 0.5)]
     {
@@ -115,8 +116,8 @@ fn a_rate_by_context_follows_prompt_and_output() {
     }
 }
 
-/// All depths share one uniform draw: a draft that is right at a depth is right at smaller depths, and E[run] = Σ Π
-/// a(depth).
+/// All depths share one uniform draw: a draft that is right at a depth is right at all smaller depths. The expected run
+/// is Σ Π a(depth).
 #[test]
 fn depths_share_their_draws() {
     let source = source(Rates::ByDepth { rates: vec![0.9, 0.6, 0.3] });
@@ -136,7 +137,7 @@ fn depths_share_their_draws() {
     assert!((mean - theory).abs() < 0.01, "{mean} against {theory}");
 }
 
-/// Within a request bits k apart have the correlation ρ^k; the rate does not change.
+/// Within a request, two bits k positions apart have the correlation ρ^k. The rate of right bits does not change.
 #[test]
 fn autocorrelation_decays_geometrically() {
     // A Beta law with nearly no spread, so that all requests have one rate.
@@ -154,7 +155,7 @@ fn autocorrelation_decays_geometrically() {
 }
 
 /// If requests have different rates, the conditional rate over all requests rises with depth although each request's
-/// rate is constant: for Beta(a, b) it is (a + i − 1) / (a + b + i − 1) at draft i.
+/// rate is constant. For Beta(a, b) the conditional rate at draft i is (a + i − 1) / (a + b + i − 1).
 #[test]
 fn hazards_rise_with_depth() {
     let (a, b) = (8.0, 5.7);
@@ -195,7 +196,8 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
         assert_eq!(c, plain.confidence(request(7), 20, depth, right, 0));
         assert_ne!(c, other.confidence(request(7), 20, depth, right, 0));
     }
-    // A confidence on the target's path is drawn by its position, one off the path by the round's start and its depth.
+    // A confidence on the target's path is drawn by the token's position. A confidence off the path is drawn by the
+    // round's start and the token's depth.
     let on = |start, depth| plain.confidence(request(7), start, depth, Some(true), 0);
     assert_eq!(on(20, 3), on(22, 1));
     let off = |start, depth| plain.confidence(request(7), start, depth, None, 0);
@@ -223,7 +225,7 @@ fn bad_settings_name_their_key() {
     assert!(spec.check().unwrap_err().to_string().contains("prior_sd"));
 }
 
-/// Every Beta law that passes the check can be drawn from, quickly.
+/// Confidences can be drawn from every Beta law that passes the check, and the drawing is quick.
 #[test]
 fn extreme_laws_of_rates_are_drawn_from_or_refused() {
     let extremes = [1e-320, 1e-30, 1e-3, 0.5, 1.0, 1e6, 1e30, 1e308, 0.0, -1.0, f64::NAN, f64::INFINITY];

@@ -162,7 +162,8 @@ impl AcceptanceSpec {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
                     return bad("source.mixture.autocorrelation", why);
                 }
-                // Outside these shapes all rates are 0 or 1, or all are equal, and the law cannot be drawn from.
+                // With other shapes all rates are 0 or 1, or all rates are equal, and numbers cannot be drawn from the
+                // Beta law.
                 let why = "a and b must be > 0, from 0.001 to 1000000";
                 let fault = |beta: &Beta| [beta.a, beta.b].iter().any(|shape| !(1e-3..=1e6).contains(shape));
                 match m.categories.iter().find(|(_, beta)| fault(beta)) {
@@ -177,8 +178,8 @@ impl AcceptanceSpec {
     /// Builds the source for a workload.
     ///
     /// # Errors
-    /// The errors of [`check`](Self::check); or the source replays recordings, and a request of the workload has none;
-    /// or the laws are by category, and a request has no law.
+    /// The errors of [`check`](Self::check). Or the source replays recordings, and a request of the workload has none.
+    /// Or the laws are by category, and a request has no law.
     pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
         self.check()?;
         let confidence = ConfidenceModel::new(&self.confidence, seed);
@@ -200,7 +201,7 @@ impl AcceptanceSpec {
                     );
                     return bad("source.recorded", why);
                 }
-                // The hazards that the workload has with its recordings, unless the user sets others.
+                // The hazards that come with the workload's recordings, unless the user has set other hazards.
                 let own = !workload.hazards.is_empty() && *hazards == pooled();
                 let hazards = if own { workload.hazards.clone() } else { hazards.clone() };
                 common.with(Recorded::new(workload, hazards, false, seed))

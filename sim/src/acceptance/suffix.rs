@@ -1,9 +1,10 @@
-//! `suffix`: a suffix tree over the request's text and earlier outputs proposes what followed the newest tokens before.
-//! The longer the match, the longer the proposal (SuffixDecoding, arXiv 2411.04975; vLLM's method `suffix`).
+//! `suffix`: a suffix tree over the request's text and earlier outputs proposes the tokens that followed the newest
+//! tokens before. The longer the match, the longer the proposal (SuffixDecoding, arXiv 2411.04975; vLLM's method
+//! `suffix`).
 //!
-//! Matches and right runs follow the law of `prompt-lookup`. In addition each position has the length of its match: it
-//! is drawn where a repeating stretch begins, and grows by one token with each position of the stretch. Long matches
-//! are therefore right more often than short ones, because they lie inside repeating stretches.
+//! Matches and right runs follow the law of `prompt-lookup`. In addition each position has the length of its match.
+//! This length is drawn where a stretch of repeated text begins, and grows by one token with each position of the
+//! stretch. Long matches are therefore right more often than short ones, because they lie inside repeated text.
 
 use super::TruthRow;
 use super::fault::{BadAcceptance, bad};
@@ -68,12 +69,12 @@ impl Suffix {
         }
     }
 
-    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the depth of the tree. The tree also
-    /// tries each shorter match, and takes the longest proposal.
+    /// The most tokens that are proposed for matches of 0, 1, … tokens, up to the tree's depth. The tree also tries
+    /// each shorter match and takes the longest proposal, so the numbers never fall.
     fn proposals(&self) -> Vec<u8> {
         let mut most = 0;
         let proposal = |matched: u32| {
-            // The tree adds 1e-6 before it rounds down.
+            // Arctic Inference's tree adds 1e-6 before it rounds down.
             let by_factor = (f64::from(matched) * self.max_spec_factor + 1e-6) as u32;
             by_factor.min(self.max_tree_depth - matched).min(u8::MAX.into()) as u8
         };
@@ -89,7 +90,7 @@ impl Suffix {
 /// Draws which tokens of a suffix tree's proposals are right, where it has a match, and how long its proposals are.
 pub(super) struct SuffixTree {
     lookups: Lookups,
-    /// Probability, at each token of a match whose length is drawn, that the match ends there: 1 / mean length.
+    /// Where the length of a match is drawn: probability, at each token, that the match ends there; 1 / mean length.
     ends: f64,
     /// The most tokens that are proposed, by the length of the match.
     proposals: Vec<u8>,
@@ -101,7 +102,7 @@ impl SuffixTree {
         SuffixTree { lookups, ends: 1.0 / spec.mean_match, proposals: spec.proposals() }
     }
 
-    /// A geometric length from 1 to 1001, from the uniform draw `u`.
+    /// A geometrically distributed length of a match, from 1 to 1001 tokens, from the uniform draw `u`.
     fn length(&self, u: f64) -> usize {
         // No tree is deeper than 1000 tokens.
         if self.ends >= 1.0 { 1 } else { 1 + (u.ln() / (1.0 - self.ends).ln()).min(1000.0) as usize }
@@ -117,7 +118,7 @@ impl Bits for SuffixTree {
             let repeats = row.right(n, 0);
             matched = if matched > 0 && repeats { matched + 1 } else { self.length(luck.unit(n.into())) };
             let proposal = self.proposals[matched.min(self.proposals.len() - 1)];
-            // A match outside a stretch of repeated text does not go on.
+            // Outside a stretch of repeated text the match does not grow at the next position.
             if !repeats {
                 matched = 0;
             }
@@ -133,7 +134,7 @@ impl Bits for SuffixTree {
         true
     }
 
-    /// The length of a proposal tells how likely it is right, which no [law](super::Law) states.
+    /// The length of a proposal says how likely its tokens are right. A [law](super::Law) cannot express that.
     fn has_law(&self) -> bool {
         false
     }
@@ -151,8 +152,8 @@ mod tests {
         row
     }
 
-    /// The proposals are as long as those that `tests/arctic/record.py` recorded from Arctic Inference 0.3.0's tree of
-    /// depth 24, after a repeated text of 1, 2, … tokens with `max_spec_factor` 1, 0.5 and 3.
+    /// The proposals have the same lengths as those in `tests/arctic/record.py`'s recording from Arctic Inference 0.3.0
+    /// (tree of depth 24), after a repeated text of 1, 2, … tokens, with `max_spec_factor` 1, 0.5 and 3.
     #[test]
     fn proposals_are_as_long_as_arctic_inference_makes_them() {
         let recorded: serde_json::Value = serde_json::from_str(include_str!("suffix_proposals.json")).unwrap();
@@ -203,7 +204,7 @@ mod tests {
         assert!(share(long) > 0.9 && share(short) < 0.7, "{} {}", share(long), share(short));
     }
 
-    /// Matches outside stretches have the mean length that was asked for.
+    /// Matches outside repeated text have the mean length of the setting `mean_match`.
     #[test]
     fn the_mean_of_match_lengths_is_what_was_asked() {
         let spec = Suffix { precision: 0.0, mean_match: 4.0, max_tree_depth: 200, ..Suffix::default() };

@@ -1,5 +1,5 @@
-//! The bits that say which drafts of the unfinished requests are right, for executors that look acceptance up:
-//! simulated time, replay, and devices whose experiment names an acceptance source.
+//! The bits that say which drafts of the unfinished requests are right. Executors look acceptance up here: simulated
+//! time, replay, and devices whose experiment names an acceptance source.
 
 use super::plain_rows::PlainRows;
 use super::{AcceptanceSource, TruthRow};
@@ -19,7 +19,8 @@ pub struct Truths<'a> {
     requests: Vec<RequestTruth>,
     free_rows: Vec<u32>,
     row_of: Vec<u32>,
-    /// The bitmaps side by side; `None` without drafts, and once a row was not [plain](TruthRow::is_plain).
+    /// The bitmaps side by side, for fast reading. `None` without drafts, and for good once a request's row was not
+    /// [plain](TruthRow::is_plain).
     plain: Option<PlainRows>,
 }
 
@@ -46,7 +47,8 @@ impl<'a> Truths<'a> {
             self.rows.len() as u32 - 1
         });
         self.requests[row as usize] = request;
-        // In a server requests come while the engine runs, so there may be more than at the start.
+        // In a server requests come while the engine runs, so an id may be higher than the number of requests at the
+        // start.
         if self.row_of.len() <= request.id as usize {
             self.row_of.resize(request.id as usize + 1, NO_ROW);
         }
@@ -63,7 +65,7 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Forgets a request; does nothing if it never started or has ended already.
+    /// Forgets a request. Does nothing if the request has never started or has ended already.
     pub fn end(&mut self, id: RequestId) {
         let row = self.row_of.get_mut(id as usize).map_or(NO_ROW, |row| std::mem::replace(row, NO_ROW));
         if row != NO_ROW {
@@ -90,8 +92,9 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Lowers the draft limit of each request: with a match to what the match proposes, without one to what a draft
-    /// model drafts (0 if there is none). Limits stay if the draft always has a proposal.
+    /// Lowers the draft limit of each request to what can be proposed: with a match to the length of the lookup's
+    /// proposal, without a match to the length that a draft model drafts (0 if there is no such model). Does nothing if
+    /// the draft always has a proposal.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
@@ -107,8 +110,8 @@ impl<'a> Truths<'a> {
         batch.ids.iter().zip(batch.emitted).all(|(&id, &emitted)| self.row(id).matched(emitted))
     }
 
-    /// Puts the results of a draft pass into `out`: a level of every tree, or the confidences and entropies of chains
-    /// that the policy wants.
+    /// Writes the results of a draft pass into `out`: for trees the nodes of the next level; for chains the confidences
+    /// and entropies, if the policy wants them.
     #[inline]
     pub fn reveal(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
         if pass.growth.is_some() || out.wants != Wants::default() {
@@ -125,9 +128,9 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Writes into `accepted` how many tokens verification accepts of the `verify_len` drafts of each chain, or of the
-    /// kept nodes of each tree, and reports unknown bits that decided it to the source. Trees also store their accepted
-    /// path; for chains the divergences are filled in if the policy wants them.
+    /// Writes into `accepted` how many tokens verification accepts: of the first `verify_len` drafts of each chain, or
+    /// of the kept nodes of each tree. Trees also store their accepted path. For chains the divergences are filled in
+    /// if the policy wants them. Reports to the source the unknown bits that decided how many are accepted.
     pub fn accept(&self, batch: &BatchView, drafts: &mut Drafts, accepted: &mut [u32]) {
         if drafts.in_trees() {
             for (i, a) in accepted.iter_mut().enumerate().take(batch.len()) {
@@ -149,8 +152,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// [`accept`](Truths::accept) for chains whose truth may differ by depth or be unknown. Reports the unknown bits to
-    /// the source.
+    /// [`accept`](Truths::accept) for chains whose bits may differ by depth or be unknown. Reports to the source the
+    /// unknown bits that it used.
     fn accept_and_look(&self, batch: &BatchView, verify_len: &[u32], accepted: &mut [u32]) {
         let asked = batch.ids.iter().zip(batch.emitted).zip(verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
@@ -163,21 +166,22 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Reports to the source that a decision used the unknown bits at the first `depths` depths of a round.
+    /// Reports to the source, for each of the first `depths` depths of a round whose bit is unknown, that a decision
+    /// used the bit.
     #[cold]
     fn look_at_all(&self, row: usize, start: u32, depths: u32) {
         (0..depths).for_each(|depth| self.look_at(row, start, depth));
     }
 
-    /// Reports to the source that a decision used an unknown bit.
+    /// Reports to the source that a decision used the bit at `depth` of a round, if this bit is unknown.
     fn look_at(&self, row: usize, start: u32, depth: u32) {
         if !self.rows[row].is_known(start + depth, depth) {
             self.acceptance.unknown_used(self.requests[row], start, depth);
         }
     }
 
-    /// Fills in, for each token that the pass drafted, the confidence that the policy sees, and the entropy if it wants
-    /// that.
+    /// For each token that the pass drafted: fills in the confidence that the policy sees, and the entropy if the
+    /// policy wants it.
     fn look(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
         let depth = pass.pass - 1;
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
@@ -190,8 +194,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// What a policy is shown for a token with confidence `c`: see [`Law::chance`](super::Law::chance). Without a law
-    /// it is `c`.
+    /// The value that a policy is shown for a token with confidence `c`: see [`Law::chance`](super::Law::chance). It is
+    /// `c` itself if the source has no law.
     #[inline]
     fn shown(&self, shown: Shown, id: RequestId, start: u32, depth: u32, c: f32) -> f64 {
         if shown == Shown::Confidence {
@@ -217,7 +221,8 @@ impl<'a> Truths<'a> {
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
             let start = batch.emitted[i];
-            // The target's path down to the parents of this level: a node is on the path if its ranks are the target's.
+            // The key of the target's path down to the parents of this level. A node is on the path if the ranks of the
+            // nodes down to it are the ranks of the target's tokens.
             let target = target_path((0..depth).map(|d| self.rank(row, start, d)));
             let right = self.rows[row].right(start + depth, depth);
             let confidence = |path: u64, on_path: bool| {
@@ -236,8 +241,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected one. Later drafts follow a wrong
-    /// token, so there is no value for them.
+    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected draft. Drafts behind it follow a
+    /// wrong token and get no value.
     fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
         for (i, &accepted) in accepted.iter().enumerate().take(batch.len()) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
@@ -251,7 +256,7 @@ impl<'a> Truths<'a> {
     }
 }
 
-/// The key of the path with these ranks, from the root.
+/// The key of a path in the draft tree: the path from the root on which the guesses have these ranks.
 fn target_path(ranks: impl Iterator<Item = u32>) -> u64 {
     ranks.enumerate().fold(0, |path, (depth, rank)| path_below(path, depth as u32, rank))
 }

@@ -1,5 +1,5 @@
-//! The state between the end of a step, where drafts are made, and the step that verifies them: the drafts that wait,
-//! and the tokens that the device has sampled and the host has not seen yet.
+//! The state between two steps if drafts are made at the end of a step: the drafts that the next step will verify, and
+//! the tokens that the device has sampled but that the host has not read yet.
 
 use super::held::HeldDrafts;
 use super::next_batch::{DeviceBatch, NextBatch};
@@ -14,13 +14,13 @@ use crate::workload::{RequestId, Workload};
 pub struct Ahead {
     /// The drafts to verify next.
     pub(super) held: Box<HeldDrafts>,
-    /// Buffer for the drafts that are being made.
+    /// Buffer for drafts while they are made.
     pub(super) fresh: Box<HeldDrafts>,
-    /// The requests to draft for.
+    /// The requests for which the drafter drafts at the end of the step.
     pub(super) next: NextBatch,
-    /// The token counts on the device of the requests that run or are drafted for.
+    /// The token counts, as the device has them, of the requests that run or for which drafts are made.
     pub(super) device: DeviceBatch,
-    /// Number of output tokens of each request that the device has sampled.
+    /// Number of output tokens that the device has sampled for each request, by request id.
     pub(super) sampled: Vec<u32>,
 }
 
@@ -31,7 +31,8 @@ pub struct Verifies {
     pub drafting: Time,
     /// Whether the drafter selected which drafts are verified.
     pub trimmed: bool,
-    /// Whether the target pass runs over all scheduled tokens of each request, drafts or padding.
+    /// Whether the target pass runs over all scheduled tokens of each request: its drafts, or padding in place of
+    /// missing drafts.
     pub padded: bool,
 }
 
@@ -40,22 +41,22 @@ impl Ahead {
         Ahead { sampled: vec![0; requests], ..Ahead::default() }
     }
 
-    /// Makes room for a workload of `requests` requests, which has grown.
+    /// Makes room for `requests` requests, because the workload has grown.
     pub(super) fn make_room(&mut self, requests: usize) {
         self.sampled.resize(requests, 0);
     }
 
-    /// Moves the drafts of a batch's requests to `drafts`, and notes the requests' token counts on the device.
+    /// Moves the drafts of a batch's requests to `drafts`, and stores the requests' token counts on the device.
     pub(super) fn take(&mut self, batch: &BatchView, workload: &Workload, drafts: &mut Drafts) -> Verifies {
         self.held.take(batch, drafts);
         self.device.fill(batch.ids, &workload.prompt_len, &self.sampled);
         let (drafting, trimmed) = (self.held.time, self.held.trimmed);
-        // A drafter that selects gives back the slots of drafts that are not verified, so nothing is padded.
+        // If the drafter selects, the slots of drafts that are not verified are given back, so nothing is padded.
         Verifies { drafting, trimmed, padded: !trimmed }
     }
 
-    /// Counts the tokens that a target pass samples: for each request of `ids` its accepted drafts and one more, and
-    /// one for each prompt that ends.
+    /// Counts the tokens that a target pass samples. Each request of `ids` gets its accepted drafts and one more token.
+    /// Each prompt that ends gets one token.
     pub(super) fn sample(&mut self, ids: &[RequestId], accepted: &[u32], chunks: &[Chunk]) {
         for (&id, &accepted) in ids.iter().zip(accepted) {
             self.sampled[id as usize] += 1 + accepted;

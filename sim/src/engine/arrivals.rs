@@ -1,6 +1,6 @@
-//! Arrivals. A request is sent at its time in the workload, when its client's last request has ended, a gap after the
-//! session's turn before it has ended, or when a router gives it. The scheduler sees a request after the frontend's
-//! delay.
+//! Arrivals of requests. A request is sent in one of four ways: at its time in the workload; when the last request of
+//! its client has ended (closed loop); a gap after the turn before it in its session has ended; or when a router gives
+//! it to the engine. The scheduler sees a request after the delay of the frontend.
 
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
@@ -12,46 +12,48 @@ use std::collections::{BinaryHeap, VecDeque};
 enum Mode {
     /// The workload's arrival times.
     Open,
-    /// A closed loop: the end of a client's last request.
+    /// In a closed loop: the end of the last request of the same client.
     Closed,
-    /// The workload's times for first turns, and the ends of earlier turns for the others.
+    /// For the first turn of a session its time in the workload, for each later turn the end of the turn before it.
     Sessions,
-    /// A router, which gives requests while the engine runs.
+    /// A router or a server, which gives requests to the engine while the engine runs.
     Fed,
 }
 
 /// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
-    /// The requests; `None` if all come from a router or a client.
+    /// The requests; `None` if a router or clients give all requests.
     workload: Option<&'a Workload>,
     /// When each request of the workload arrives.
     times: &'a [Time],
     mode: Mode,
-    /// Time from sending a request until the scheduler has it.
+    /// Delay of the frontend: the time from when a request is sent until the scheduler sees it.
     way: Time,
     next: usize,
-    /// Closed loop: for each client without a request in the system, since when it may send; ascending.
+    /// In a closed loop: for each client without a request in the system, the time at which it became free to send;
+    /// ascending.
     ready: VecDeque<Time>,
-    /// Sessions: the turns that are known, and when each is sent.
+    /// With sessions: the turns whose time of sending is known, each with this time.
     turns: BinaryHeap<Reverse<(Time, RequestId)>>,
-    /// From a router: the requests that the scheduler has not seen yet, and when each was sent; ascending.
+    /// From a router: the requests that the scheduler has not seen yet, each with the time at which it was sent;
+    /// ascending.
     given: VecDeque<(RequestId, Time)>,
-    /// From a router: the requests that have ended, and when; the router takes them out.
+    /// From a router: the requests that have ended since the router last asked, each with the time of its end.
     ended: Vec<(RequestId, Time)>,
-    /// Before this time the scheduler sees no request that has not been given yet.
+    /// Requests that the router gives later will not be seen by the scheduler before this time.
     known_until: Time,
 }
 
 impl<'a> ArrivalStream<'a> {
-    /// Begins with the first request of `workload`; `None` for requests that a router or clients give. A closed loop
-    /// reads only the number of requests.
+    /// Begins with the first request of `workload`. `workload` is `None` if a router or clients give all requests.
+    /// `way` is the frontend's delay. With a closed loop only the number of requests is read, not the arrival times.
     pub fn new(workload: Option<&'a Workload>, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
         let times: &[Time] = workload.map_or(&[], |workload| &workload.arrival);
         let (mut ready, mut turns) = (VecDeque::new(), BinaryHeap::new());
         let mode = match mode {
             Arrivals::Open => Mode::Open,
             Arrivals::Closed { clients } => {
-                // Clients beyond the number of requests have nothing to send.
+                // If there are more clients than requests, the further clients have nothing to send.
                 ready = vec![Time::ZERO; times.len().min(clients as usize)].into();
                 Mode::Closed
             }
@@ -70,28 +72,28 @@ impl<'a> ArrivalStream<'a> {
         self.mode = Mode::Fed;
     }
 
-    /// Takes a request from the router, which sent it at `sent`. Requests are given in order of time.
+    /// Takes a request that the router sent at `sent`. The router must give requests in ascending order of `sent`.
     pub fn give(&mut self, id: RequestId, sent: Time) {
         self.given.push_back((id, sent));
     }
 
-    /// Removes the request `id` if the scheduler has not seen it yet. Returns whether it did.
+    /// Removes the request `id` if the scheduler has not seen it yet. Returns whether the request was removed.
     pub fn withdraw(&mut self, id: RequestId) -> bool {
         let at = self.given.iter().position(|given| given.0 == id);
         at.is_some_and(|at| self.given.remove(at).is_some())
     }
 
-    /// Sets the time before which the scheduler sees no request that has not been given yet.
+    /// Sets `until`: the scheduler will see no request before this time that the router has not given yet.
     pub fn know_until(&mut self, until: Time) {
         self.known_until = until;
     }
 
-    /// When the scheduler sees the router's next request; `Time::MAX` if none is on its way.
+    /// When the scheduler sees the next request that is on its way; `Time::MAX` if there is none.
     pub fn given_at(&self) -> Time {
         self.sent_at() + self.way
     }
 
-    /// Whether a request ended that the router has not taken out.
+    /// Whether the list of ended requests, from which the router takes them, has an entry.
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -101,7 +103,8 @@ impl<'a> ArrivalStream<'a> {
         self.ended.drain(..)
     }
 
-    /// When the next request is sent; `Time::MAX` if none is sent before a request ends.
+    /// When the next request is sent. `Time::MAX` if no request is left, or if the next request is sent only after
+    /// another one ends.
     #[inline]
     fn sent_at(&self) -> Time {
         match (self.mode, self.times.get(self.next)) {
@@ -113,14 +116,15 @@ impl<'a> ArrivalStream<'a> {
         }
     }
 
-    /// When the scheduler may see the next request: a known one, or one that a router may still give
-    /// ([`know_until`](Self::know_until)). `Time::MAX` if none comes before a request ends.
+    /// When the scheduler may see the next request: a known request, or a request that the router may still give (see
+    /// [`know_until`](Self::know_until)). `Time::MAX` if no request can come before a running one ends.
     #[inline]
     pub fn next_at(&self) -> Time {
         (self.sent_at() + self.way).min(self.known_until)
     }
 
-    /// Takes the next request if the scheduler sees it by `now`. Returns its id and the time at which it was sent.
+    /// Takes the next request if the scheduler sees it at `now` or before. Returns its id and the time at which it was
+    /// sent.
     pub fn pop(&mut self, now: Time) -> Option<(RequestId, Time)> {
         let at = self.sent_at();
         if at == Time::MAX || at + self.way > now {
@@ -136,8 +140,8 @@ impl<'a> ArrivalStream<'a> {
         Some((self.next as RequestId - 1, at))
     }
 
-    /// Notes that a request has ended: in a closed loop its client sends the next one at once, and a session its next
-    /// turn after a gap. For a router the end is kept until the router takes it out.
+    /// Notes that a request has ended. In a closed loop its client may send the next request at once. In a session the
+    /// next turn is sent after a gap. For a router the end is stored until the router asks.
     pub fn ended(&mut self, id: RequestId, now: Time) {
         match self.mode {
             Mode::Open => {}
@@ -204,7 +208,8 @@ mod tests {
         assert!(!fed.has_ended());
     }
 
-    /// Two sessions: requests 0, 2 and 3 are the turns of the first, request 1 is the only turn of the second.
+    /// Two sessions. Requests 0, 2 and 3 are the turns of the first session. Request 1 is the only turn of the second
+    /// session.
     #[test]
     fn a_session_sends_its_next_turn_a_gap_after_the_last_one_ended() {
         let none = RequestId::MAX;

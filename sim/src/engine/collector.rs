@@ -1,4 +1,4 @@
-//! Collects the results of a run: records, totals, the series and, if wanted, every step.
+//! Collects the results of a run: request records, totals, the time series and, if wanted, a record of every step.
 
 use super::request::{RejectReason, RunningRequest};
 use super::scheduler::Scheduler;
@@ -18,17 +18,17 @@ pub struct Collector {
     pub totals: Totals,
     /// Load and draft length over time.
     pub series: Series,
-    /// One record for each step, if the run keeps them; else empty.
+    /// One record for each step, if the run keeps records of steps; otherwise empty.
     pub steps: Vec<StepRecord>,
-    /// Requests that could never run to their end, with the reason, in order.
+    /// Requests that could never run to their end, each with the reason, in the order of their rejections.
     pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
     emissions: Emissions,
     /// Numbers of rounds and of drafted, verified and accepted tokens of each request.
     rounds: Vec<Rounds>,
-    /// Where the time of each request went so far; empty if the executor does not know what its device did.
+    /// For each request, where its time has gone so far. Empty if the executor does not know what its device did.
     lives: Vec<Life>,
-    /// Decides when the run may end early; `None` if it runs to its end.
+    /// Decides when the run may end early; `None` if the run goes on to its end.
     patience: Option<Patience>,
 }
 
@@ -69,7 +69,7 @@ impl Collector {
         }
     }
 
-    /// Makes room for a workload of `requests` requests, which has grown.
+    /// Makes room for `requests` requests, because the workload has grown.
     pub(super) fn make_room(&mut self, requests: usize) {
         self.records.make_room(requests);
         self.emissions.make_room(requests);
@@ -81,23 +81,23 @@ impl Collector {
         self.patience = patience;
     }
 
-    /// Whether the verdict is certain, so that the run may end.
+    /// Whether the verdict of the `patience` is certain, so that the run may end early.
     #[inline]
     pub(super) fn certain(&self) -> bool {
         self.patience.as_ref().is_some_and(Patience::certain)
     }
 
-    /// Takes out the `patience` with its counts, after the run.
+    /// Returns the `patience` with its counts, after the run.
     pub(crate) fn patience(&mut self) -> Option<Patience> {
         self.patience.take()
     }
 
-    /// Whether every step must be recorded. Then no stretch may be skipped.
+    /// Whether every step must be recorded. Then the engine may not compute several steps in one go (a stretch).
     pub fn wants_every_step(&self) -> bool {
         self.keep_steps
     }
 
-    /// Begins the record of the step that the scheduler has decided, with what is known before it runs.
+    /// Begins the record of the step that the scheduler has decided: fills in what is known before the step runs.
     #[inline]
     pub(super) fn begin(scheduler: &Scheduler) -> StepRecord {
         let output = scheduler.output();
@@ -115,7 +115,7 @@ impl Collector {
     }
 
     /// Records the step whose output the scheduler has just applied. `record` has the step's times and what was
-    /// scheduled; its counts of drafts and of emitted tokens are filled in here.
+    /// scheduled. This call fills in its counts of drafts and of emitted tokens.
     #[inline]
     pub(super) fn step(&mut self, record: &mut StepRecord, scheduler: &Scheduler, spec: &SpecDecode) {
         let (output, result) = (scheduler.output(), scheduler.result());
@@ -137,12 +137,12 @@ impl Collector {
         }
     }
 
-    /// Counts the drafts of a step by request, and the requests by numbers of verified and accepted drafts. Sums the
-    /// drafts into `record`.
+    /// Counts the drafts of each request of a step, and counts the requests by their numbers of verified and accepted
+    /// drafts. Writes the step's sums of drafts into `record`.
     #[inline]
     fn count_rounds(&mut self, record: &mut StepRecord, ids: &[RequestId], dropped: &[RequestId], spec: &SpecDecode) {
         if spec.drafts.verify_len.is_empty() {
-            // There is no drafter, or no decode request.
+            // The step has no drafter, or no decode request.
             let dropped = if dropped.is_empty() { 0 } else { ids.iter().filter(|id| dropped.contains(id)).count() };
             self.totals.verified_accepted[0][0] += (ids.len() - dropped) as u64;
         } else if dropped.is_empty() && !spec.drafts.in_trees() {
@@ -152,7 +152,8 @@ impl Collector {
         }
     }
 
-    /// The common case, kept fast: chains, and no request of the step had ended before its output came.
+    /// The common case, kept fast: all drafts are chains, and no request of the step had ended before the step's output
+    /// came.
     #[inline]
     fn count_chains(&mut self, record: &mut StepRecord, ids: &[RequestId], spec: &SpecDecode) {
         let n = ids.len();
@@ -192,31 +193,34 @@ impl Collector {
         (record.drafted, record.verified, record.accepted) = (sums.drafted, sums.verified, sums.accepted);
     }
 
-    /// Records the first step of a stretch, which gave each running request a token at `end`.
+    /// Records the first step of a stretch (decode steps that are computed in one go). The step gave each running
+    /// request one token at time `end`.
     #[inline]
     pub(super) fn first_of_stretch(&mut self, scheduler: &Scheduler, end: Time) {
         self.emissions.running(scheduler.running().iter().map(|r| r.id), end, &mut self.totals.gaps);
     }
 
-    /// Records a further step of a stretch, which took `took`, for `requests` requests.
+    /// Records a further step of a stretch (decode steps that are computed in one go). The step took `took` and gave
+    /// each of the `requests` running requests one token.
     #[inline]
     pub(super) fn next_of_stretch(&mut self, requests: u32, took: Time) {
         self.totals.gaps.count(took, requests);
     }
 
-    /// Ends a stretch whose first step ended at `first_end` and whose last step ended at `end`.
+    /// Ends a stretch (decode steps that are computed in one go): adds the gaps of its further steps to the sum of all
+    /// gaps. Its first step ended at `first_end`, its last step at `end`.
     pub(super) fn end_of_stretch(&mut self, first_end: Time, end: Time) {
         self.emissions.skip_to(end, first_end, &mut self.totals.gaps);
     }
 
-    /// Raises the peak of held KV blocks to the number at the end of a stretch, before ended requests give their blocks
-    /// back.
+    /// At the end of a stretch (decode steps that are computed in one go), before ended requests give their blocks
+    /// back: raises the peak of used KV blocks to the number in use now.
     pub(super) fn note_blocks(&mut self, scheduler: &Scheduler) {
         self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.kv_cache_manager().used());
     }
 
-    /// Records that a request was admitted. `spent` is the device's time by part until now. Returns whether it is the
-    /// request's first admission.
+    /// Records that a request was admitted. `spent` is the device's time by part until `now`, if the executor knows it.
+    /// Returns whether this is the request's first admission.
     pub(super) fn admit(&mut self, admission: Admission, now: Time, spent: Option<Spent>) -> bool {
         let i = admission.id as usize;
         let first = self.records.first_scheduled[i] == Time::MAX;
@@ -233,12 +237,12 @@ impl Collector {
         first
     }
 
-    /// Records the number of tokens that a request has emitted when it leaves the running list.
+    /// Called when a request leaves the running list: records the number of tokens that it has emitted.
     pub(super) fn left(&mut self, r: &RunningRequest) {
         self.records.emitted[r.id as usize] = r.num_output_tokens;
     }
 
-    /// Ends the run: writes the numbers of rounds and drafts into the records.
+    /// At the end of the run: writes each request's numbers of rounds and drafts into the records.
     pub(super) fn close(&mut self) {
         for (i, counts) in self.rounds.iter().enumerate() {
             self.records.rounds[i] = counts.rounds;
@@ -257,7 +261,7 @@ impl Collector {
         self.records.preemptions[r.id as usize] += 1;
     }
 
-    /// Records that a request emitted its whole output. Its last step was recorded before.
+    /// Records that a request emitted its whole output. The request's last step was recorded before.
     pub(super) fn finish(&mut self, r: &RunningRequest, now: Time, spent: Option<Spent>) {
         self.left(r);
         if let Some(spent) = &spent {
@@ -272,13 +276,13 @@ impl Collector {
         self.tell(r.id);
     }
 
-    /// Records that a request was aborted after `emitted` tokens. Its outcome stays in flight.
+    /// Records that a request was aborted after `emitted` tokens. The outcome in its record stays `InFlight`.
     pub(super) fn abort(&mut self, id: RequestId, emitted: u32) {
         self.records.emitted[id as usize] = emitted;
         self.emissions.ended(id);
     }
 
-    /// Records that a request is rejected: it can never run to its end.
+    /// Records that a request is rejected because it can never run to its end.
     pub(super) fn reject(&mut self, id: RequestId, now: Time, reason: RejectReason) {
         self.records.finish[id as usize] = now;
         self.records.outcome[id as usize] = Outcome::Rejected;

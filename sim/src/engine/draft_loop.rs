@@ -1,5 +1,5 @@
-//! The draft loop: a proposal, the draft passes with a policy hook between them, and the selection of what is verified.
-//! It is the same for drafts at the start and at the end of a step.
+//! The draft loop: the drafter proposes lengths, draft passes run with a policy hook after each, and the drafter
+//! selects which drafts are verified. The loop is the same for drafts at the start and at the end of a step.
 
 use super::draft_passes::{DraftPasses, Ran};
 use super::hooks::Hooks;
@@ -10,9 +10,9 @@ use crate::latency::PassShape;
 use crate::policy::{BatchView, Continue, DraftPlan, DraftShape};
 use crate::shape;
 
-/// Drafts at the start of the step that verifies, at most `max_draft_len` tokens a request: proposes, runs the draft
-/// passes, and selects. `in_parallel` says whether one pass gives all drafts. Afterwards the lengths in `spec.drafts`
-/// are final.
+/// Makes the drafts at the start of the step that verifies them, at most `max_draft_len` tokens a request: proposes
+/// lengths, runs the draft passes, and selects. `in_parallel` says whether one pass gives all drafts of a request.
+/// Afterwards the lengths in `spec.drafts` are final.
 pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -29,7 +29,8 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
     run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
     if depth == 0 && shape::draft_idle_pass(batch).is_some() {
-        // The draft may still have to run over prompts or gaps (docs/model.md 12).
+        // Without drafts the draft model may still have to run over prompts, or over tokens that it missed
+        // (docs/model.md 12).
         run.idle(executor, PassCost::ByPass)?;
     }
     drafts.verify_len.extend_from_slice(&drafts.draft_len);
@@ -40,9 +41,9 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     Ok(())
 }
 
-/// Runs the draft passes at the end of a step that ran over `ran`, those that give no drafts included. `batch` is what
-/// the drafter sees, `step` has the requests' state on the device, `plan` the wanted lengths, at most `k` tokens each.
-/// Returns the number of passes.
+/// Runs the draft passes at the end of a step that ran over the tokens `ran`. These include passes that give no drafts.
+/// `batch` is what the drafter sees. `step` has the requests' state on the device. `plan` has the wanted lengths, at
+/// most `k` tokens each. Returns the number of passes.
 pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -58,7 +59,7 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     }
     common_len = if trees { 0 } else { common_len };
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
-    // Passes before the first one that gives drafts.
+    // Number of passes before the first pass that gives drafts.
     let silent = (1..=passes.number(k)).take_while(|&pass| !passes.gives_drafts(pass)).count() as u32;
     for pass in 1..=silent {
         run.idle(executor, PassCost::Given(passes.shape(ran, k, pass)))?;
@@ -76,8 +77,8 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     Ok(number)
 }
 
-/// Lets the drafter select what is verified, and counts what it kept of trees. If the drafter decided anything, charges
-/// the decision time and returns true. Panics if more is selected than was drafted.
+/// Lets the drafter select which drafts are verified, and counts the kept tokens of trees. If the drafter decided
+/// anything, charges the decision time and returns true. Panics if the drafter selects more tokens than were drafted.
 pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -99,10 +100,10 @@ pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     decided
 }
 
-/// Lowers each planned length to the request's limit and to the longest possible draft, and starts the trees. (A tree's
-/// limit is in tokens.) Returns the lengths of the shortest chain (0 for trees) and of the longest draft.
+/// Lowers each planned length to the request's limit and to the longest possible draft, and starts the trees. (The
+/// limit of a tree counts tokens.) Returns the lengths of the shortest chain (0 for trees) and of the longest draft.
 pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
-    // The common case, kept fast: chains of one length, which no limit lowers.
+    // The common case, kept fast: all chains have the same length, and no limit is below it.
     if plan.shape == DraftShape::Chain
         && let Some(&len) = plan.draft_len.first()
         && len <= drafts.max_draft_len()
@@ -141,8 +142,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs up to `depth` passes that draft, with a policy hook after each, whose decision time is charged. Returns the
-    /// number of passes, and whether the drafter stopped them.
+    /// Runs up to `depth` passes that draft. After each pass the drafter decides whether to go on, and the time of this
+    /// decision is charged. Returns the number of passes, and whether the drafter stopped before `depth`.
     #[inline]
     fn passes<E: Executor, D: Hooks<E> + ?Sized>(
         &mut self,
@@ -194,7 +195,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The shape of a pass over one token of each request, enlarged by the widths of the trees' frontiers.
+    /// The shape of draft pass `pass`. `shape` counts one token for each request; this adds the further nodes that the
+    /// pass runs over in each request's tree.
     fn widened(&self, mut shape: PassShape, pass: u32) -> PassShape {
         for (i, tree) in self.drafts.trees.iter().enumerate().take(self.step.batch.len()) {
             if self.plan.draft_len[i] >= pass {
@@ -208,7 +210,7 @@ impl Run<'_> {
         shape
     }
 
-    /// Runs a pass that drafts nothing. It counts as a pass of the step only if no other was counted.
+    /// Runs a pass that drafts nothing. The step then counts at least one pass.
     fn idle<E: Executor>(&mut self, executor: &mut E, cost: PassCost) -> Result<(), E::Error> {
         let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, growth: None, cost };
         executor.draft(self.step, &pass, self.drafts)?;

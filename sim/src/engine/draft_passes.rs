@@ -1,7 +1,7 @@
-//! The draft passes at the end of a step: how many there are, and over how many tokens each runs.
+//! The draft passes at the end of a step: their number, and the number of tokens over which each runs.
 //!
-//! Taken from the model runners of vLLM 0.33.0 and 0.32.0 and tested against them (`tests/vllm/README.md`, "The clock
-//! and the device"; `runners.py` there runs the released code).
+//! Taken from the model runners of vLLM 0.33.0 and 0.32.0 and tested against these releases (`tests/vllm/README.md`,
+//! "The clock and the device"; `runners.py` there runs the released code).
 
 use super::scheduler::{Derived, Lengths, SpeculativeConfig};
 use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
@@ -30,43 +30,44 @@ pub struct DraftPasses {
     kind: Kind,
     /// Extra tokens of each request in the first pass, in addition to the step's tokens.
     slots: u32,
-    /// Extra tokens of each request in the second pass of a block drafter, in addition to its drafts.
+    /// Extra tokens of each request in the second pass of a block drafter, in addition to the request's drafts.
     anchors: u32,
-    /// The most drafts of a request in a step.
+    /// The most drafts that a request may ever have in a step.
     most: u32,
-    /// Whether all passes are made even if fewer drafts are wanted.
+    /// Whether the drafter makes as many passes as for the longest drafts even if it wants fewer drafts.
     pub always_all: bool,
-    /// Whether a block drafter skips its second pass if no drafts are wanted.
+    /// Whether a block drafter leaves out its second pass if no drafts are wanted.
     context_alone: bool,
-    /// Whether the first pass leaves out the step's rejected drafts, because it knows what was accepted.
+    /// Whether the first pass leaves out the rejected drafts of the step, because the drafter knows which drafts were
+    /// accepted.
     pub unseen: bool,
-    /// `Some(n)`: no request of a step gets drafts if one of them is less than the draft length + n tokens away from
-    /// `max_model_len`.
+    /// `Some(n)`: if any request of a step is less than the draft length + n tokens away from `max_model_len`, no
+    /// request of the step gets drafts.
     pub ends_early: Option<u32>,
 }
 
-/// Number of draft passes that a server makes behind a step to draft `k` tokens for each request, if a table by batch
-/// size sets the length and `most` is the longest length of the table. A drafter that gives all drafts in one pass
-/// counts as `k` passes.
+/// Number of draft passes that a server makes at the end of a step to draft `k` tokens for each request. The draft
+/// length is set by a table by batch size, and `most` is the largest length in the table. For a drafter that gives all
+/// drafts in one pass the number is `k`.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
     let passes = DraftPasses::of(&Derived::of(c, &spec));
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
-/// The tokens of a step from which the shapes of its draft passes follow.
+/// What a step ran over. The shapes of the draft passes at its end follow from this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// The step's tokens.
+    /// The tokens of the step's target pass.
     pub tokens: PassShape,
     /// Number of requests in the step.
     pub requests: u64,
-    /// Sum over these requests of their tokens in KV after the step.
+    /// Sum over the step's requests of their tokens in KV after the step.
     pub context: u64,
 }
 
 impl DraftPasses {
-    /// The passes that follow from the settings.
+    /// The draft passes that follow from the settings.
     pub(super) fn of(derived: &Derived) -> DraftPasses {
         let &Derived { config: c, spec, k, runner, .. } = derived;
         let v2 = runner == Runner::V2;
@@ -102,7 +103,7 @@ impl DraftPasses {
         matches!(self.kind, Kind::Parallel | Kind::Block | Kind::Lookup)
     }
 
-    /// Number of passes at the end of a step if at most `k` drafts are wanted.
+    /// Number of draft passes at the end of a step if at most `k` drafts are wanted for each request.
     pub fn number(&self, k: u32) -> u32 {
         match self.kind {
             Kind::Lookup | Kind::Parallel => 1,
@@ -113,7 +114,7 @@ impl DraftPasses {
         }
     }
 
-    /// Whether pass number `pass` (from 1) gives drafts.
+    /// Whether pass number `pass` (from 1) makes drafts. The first pass of a block drafter makes none.
     pub fn gives_drafts(&self, pass: u32) -> bool {
         self.kind != Kind::Block || pass == 2
     }
@@ -144,7 +145,7 @@ impl DraftPasses {
     }
 }
 
-/// The shape of `n` new tokens of each request behind its context.
+/// The shape of a pass over `n` new tokens of each request behind its context.
 fn each(ran: &Ran, n: u64) -> PassShape {
     let own = ran.requests * n * (n + 1) / 2;
     PassShape { requests: ran.requests, batched: ran.requests * n, context: ran.context, pairs: ran.context * n + own }
@@ -167,8 +168,8 @@ mod tests {
         (1..=passes.number(k)).map(|pass| passes.shape(&ran, k, pass).batched).collect()
     }
 
-    /// How many tokens each pass of the released runners and drafters had in `tests/vllm/runners.py`, behind a step
-    /// with 11 tokens of 3 requests, K = 4.
+    /// How many tokens each draft pass had in `tests/vllm/runners.py`, which runs the released runners and drafters,
+    /// after a step with 11 tokens of 3 requests, with K = 4.
     #[test]
     fn passes_are_those_of_the_released_runners() {
         let v1 = |method| EngineConfig { method, runner: Some(Runner::V1), ..EngineConfig::default() };

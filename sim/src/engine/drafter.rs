@@ -1,6 +1,6 @@
 //! The engine's interface to what decides the draft lengths: no drafter, a policy on any executor, or an oracle on the
 //! event clock. The types rule out an oracle on other executors (invariant 8). The engine's loop calls the same
-//! functions with and without a drafter; without one, the functions of [`NoDraft`] do nothing.
+//! functions with and without a drafter; the functions of [`NoDraft`] do nothing.
 
 use super::ahead::{Ahead, Verifies};
 use super::draft_loop;
@@ -15,25 +15,26 @@ use crate::policy::{BatchView, Continue, DraftPlan, SpecPolicy, StepOutcome};
 use crate::tree::MAX_TREE_TOKENS;
 use crate::workload::{RequestId, Workload};
 
-/// What the engine needs of a drafter.
+/// What the engine needs from a drafter.
 pub trait Drafter<E: Executor>: Hooks<E> {
-    /// The most tokens that may be drafted now for any request; for chains at most `max_draft_len`.
+    /// The most tokens that may be drafted now for any request. For chains it is at most `max_draft_len`.
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
 
-    /// What the scheduler must know about the drafter, with chains of at most `max_draft_len` tokens.
+    /// What the scheduler must know about the drafter. Chains have at most `max_draft_len` tokens.
     fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig;
 
-    /// Whether to draft for the request that starts now.
+    /// Whether to draft for the next request that starts. Called once for each request, if the draft runs over prompts.
     fn drafts_for_next(&mut self) -> bool {
         true
     }
 
-    /// How many decode requests of `batch`, from the first, take part in this step; `None` for all.
+    /// How many decode requests take part in this step: the first n of `batch`, or all if `None`.
     fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
         None
     }
 
-    /// With drafts at the start of a step: lowers the draft limits to what can be proposed, before any decision.
+    /// If drafts are made at the start of a step: lowers each request's draft limit to what can be proposed. Called
+    /// before any decision.
     fn cap_draft_limits(&mut self, executor: &mut E, scheduler: &mut Scheduler) {
         let (ids, emitted, limit) = scheduler.draft_limits();
         executor.cap_draft_limits(ids, emitted, limit);
@@ -55,7 +56,8 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         draft_loop::draft_at_start(self, executor, step, max_draft_len, in_parallel, spec)
     }
 
-    /// With drafts at the end of a step: takes the drafts that the batch's requests hold, for the step to verify.
+    /// If drafts are made at the end of a step: moves the drafts that the batch's requests hold to `drafts`, so that
+    /// the step verifies them.
     fn take_held(
         &mut self,
         ahead: &mut Ahead,
@@ -66,31 +68,32 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         ahead.take(batch, workload, drafts)
     }
 
-    /// The batch with its requests' token counts on the device, after [`take_held`](Drafter::take_held).
+    /// The batch, with its requests' token counts as the device has them. Call it after
+    /// [`take_held`](Drafter::take_held).
     fn on_device<'a>(&self, ahead: &'a Ahead, batch: &BatchView<'a>) -> BatchView<'a> {
         ahead.device.view(batch)
     }
 
-    /// Notes what a target pass samples for the requests `ids` and the prompts that end in `chunks`.
+    /// Notes the tokens that a target pass samples: for the requests `ids`, and for the prompts that end in `chunks`.
     fn sampled(&mut self, ahead: &mut Ahead, ids: &[RequestId], accepted: &[u32], chunks: &[Chunk]) {
         ahead.sample(ids, accepted, chunks);
     }
 
-    /// Called after the step with its outcome.
+    /// Called after each step with the step's outcome.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// Called when a request has ended, after `observe` of the last step that had it.
+    /// Called when a request has ended, after `observe` of the last step in which the request ran.
     fn request_finished(&mut self, _id: RequestId) {}
 
-    /// Called at the end of the run: warnings for the user.
+    /// Called at the end of the run. Returns warnings for the user.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
 impl SpeculativeConfig {
-    /// The properties of a policy with chains of at most `max_draft_len` tokens. Trees, which vLLM does not have, count
-    /// by their tokens.
+    /// The properties of a policy whose chains have at most `max_draft_len` tokens. For trees, which vLLM does not
+    /// have, the number of draft tokens is the number of nodes.
     pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         let limits = policy.limits();
         let chain = limits.max_depth.min(max_draft_len);
@@ -117,7 +120,7 @@ impl SpeculativeConfig {
     }
 }
 
-/// No drafter: the plain engine (invariant 7).
+/// No drafter: the engine decodes one token a request and step (invariant 7 of INVARIANTS.md).
 pub struct NoDraft;
 
 impl<E: Executor> Hooks<E> for NoDraft {

@@ -1,4 +1,4 @@
-//! An engine that a router gives requests while it runs.
+//! An engine to which a router gives requests while the engine runs.
 
 use super::drafter::Drafter;
 use super::state::{Engine, Watch};
@@ -7,14 +7,14 @@ use crate::metrics::RequestRecords;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The load of an engine between two steps, as it reports it to a router.
+/// The load of an engine between two steps, as the engine reports it to a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Number of running requests.
     pub running: u32,
     /// Number of waiting requests, preempted ones included.
     pub waiting: u32,
-    /// Prompt tokens of the waiting requests, and the tokens that preempted ones had emitted.
+    /// Prompt tokens of the waiting requests, and the output tokens that preempted requests had emitted.
     pub waiting_tokens: u64,
     /// KV blocks that requests hold.
     pub used_blocks: u32,
@@ -22,12 +22,12 @@ pub struct Load {
     pub usable_blocks: u32,
     /// Output tokens emitted since the start.
     pub emitted: u64,
-    /// Time inside steps since the start.
+    /// Total time inside steps since the start.
     pub busy: Time,
 }
 
 impl Load {
-    /// Share of the KV blocks that requests hold.
+    /// Share of the KV blocks that requests hold, from 0 to 1.
     pub fn kv_use(&self) -> f64 {
         if self.usable_blocks == 0 { 0.0 } else { f64::from(self.used_blocks) / f64::from(self.usable_blocks) }
     }
@@ -44,9 +44,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.give(id, sent);
     }
 
-    /// Runs while steps begin before `until`; the last one may end later. With `to_the_next_end` the engine stops
-    /// sooner, after the step in which a request ends or is rejected. No request may be given later that is sent before
-    /// `until`, or before the step's end.
+    /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the engine
+    /// stops earlier: after the step in which a request ends or is rejected. The caller may not later give a request
+    /// that is sent before `until` or before the end of the last step.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -70,12 +70,12 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// The engine's clock: the end of the last step, while it works.
+    /// The engine's clock. While the engine works, this is the end of the last step.
     pub fn now(&self) -> Time {
         self.executor.now()
     }
 
-    /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
+    /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
     pub fn next_step(&self) -> Time {
         match self.has_work() {
             true => self.executor.now(),
@@ -83,13 +83,13 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
     }
 
-    /// The requests that ended since the last call, and when.
+    /// The requests that ended since the last call, each with the time of its end.
     pub fn take_ended(&mut self) -> impl Iterator<Item = (RequestId, Time)> {
         self.arrivals.take_ended()
     }
 
-    /// The records so far; their counts of rounds and drafts are written only when the run ends. Times may be later
-    /// than the time up to which the engine was asked to run.
+    /// The records so far. The counts of rounds and drafts are written only when the run ends. Times may be later than
+    /// the time up to which the engine was asked to run.
     pub fn records(&self) -> &RequestRecords {
         &self.out.records
     }

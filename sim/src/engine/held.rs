@@ -1,4 +1,5 @@
-//! Drafts that wait for the step that verifies them. In that step requests may be in another order or absent.
+//! The drafts that requests hold between two steps, until a step verifies them. In that step the requests may be in
+//! another order, and some may be absent.
 
 use super::next_batch::NextBatch;
 use crate::drafts::Drafts;
@@ -6,15 +7,15 @@ use crate::policy::{BatchView, DraftPlan};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// Marks a row whose drafts were taken, or will not be verified.
+/// The id in a row whose drafts were taken out or will not be verified.
 const GONE: RequestId = RequestId::MAX;
 
-/// The drafts made at the end of a step.
+/// The drafts that were made at the end of a step, a row for each request.
 #[derive(Debug, Default)]
 pub struct HeldDrafts {
     /// The request of each row.
     ids: Vec<RequestId>,
-    /// The shape and the lengths of the drafts as planned.
+    /// The planned shape and lengths of the drafts.
     pub plan: DraftPlan,
     /// The drafts.
     pub drafts: Drafts,
@@ -22,13 +23,13 @@ pub struct HeldDrafts {
     pub trimmed: bool,
     /// How long the device took to make the drafts.
     pub time: Time,
-    /// The row of each request, by id; valid only if `ids` has the request in that row.
+    /// The row of each request, by id. An entry is valid only if `ids` has the request in that row.
     row: Vec<u32>,
 }
 
 impl HeldDrafts {
-    /// Begins anew for the requests of batch `next`, with at most `max_draft_len` drafts each. `requests` is the size
-    /// of the workload.
+    /// Empties the rows, and begins new ones for the requests of batch `next` with at most `max_draft_len` drafts each.
+    /// `requests` is the number of requests of the workload.
     pub fn begin(&mut self, next: &NextBatch, requests: usize, max_draft_len: u32) {
         self.ids.clear();
         self.ids.extend_from_slice(next.ids());
@@ -47,14 +48,14 @@ impl HeldDrafts {
         (self.ids.get(row) == Some(&id)).then_some(row)
     }
 
-    /// Drops the drafts of a request that was preempted or ended.
+    /// Drops the drafts of a request, because it was preempted or has ended.
     pub fn forget(&mut self, id: RequestId) {
         if let Some(row) = self.row_of(id) {
             self.ids[row] = GONE;
         }
     }
 
-    /// Moves the drafts of the requests of a batch to `drafts`, in the order of the batch, and lowers them to each
+    /// Moves the drafts of the requests of a batch to `drafts`, in the order of the batch. Drops drafts beyond each
     /// request's limit.
     pub fn take(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         if self.ids == batch.ids {
@@ -73,8 +74,8 @@ impl HeldDrafts {
         drafts.begin_verification(batch.limit);
     }
 
-    /// Moves to these drafts the drafts in `before` of requests that these do not have: the step left them out. Empties
-    /// `before`.
+    /// Takes over the drafts in `before` of requests that have no drafts here, because the step left these requests
+    /// out. Empties `before`.
     pub fn keep(&mut self, before: &mut HeldDrafts) {
         for row in 0..before.ids.len() {
             let id = before.ids[row];

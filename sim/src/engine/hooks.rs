@@ -6,8 +6,9 @@ use crate::policy::{BatchView, Continue, DraftPlan};
 
 /// The decisions of a drafter in the draft loop.
 pub trait Hooks<E: Executor> {
-    /// Before drafting: sets how many tokens each request drafts, and which values of the drafts are wanted. `batch` is
-    /// what a policy may see. `device` has the same requests' state on the device, for an oracle.
+    /// Called before drafting: sets how many tokens each request drafts, and which values of the drafts the policy
+    /// reads. `batch` is what a policy may see. `device` has the same requests with their state on the device, for an
+    /// oracle.
     fn propose(
         &mut self,
         executor: &mut E,
@@ -17,13 +18,13 @@ pub trait Hooks<E: Executor> {
         drafts: &mut Drafts,
     );
 
-    /// Called after each draft pass: whether to run the next one.
+    /// Called after each draft pass. Returns whether to run the next pass.
     fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
         drafts.nothing_to_decide();
         Continue::Yes
     }
 
-    /// Called before verification: may lower `drafts.verify_len`.
+    /// Called before verification. May lower `drafts.verify_len`.
     fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
         drafts.nothing_to_decide();
     }

@@ -1,19 +1,19 @@
-//! The decode requests of a step in columns, as policies and executors see them. Columns keep their memory from step to
-//! step; their first `n` entries are valid.
+//! The decode requests of a step in columns, as policies and executors see them. The columns are reused from step to
+//! step; only their first `n` entries are valid.
 
 use super::request::RunningRequest;
 use crate::workload::RequestId;
 
-/// Which columns are filled in a run. Where `limit` or `gap` is false, that column stays 0.
+/// Which columns are filled in a run. If `limit` or `gap` is false, all entries of that column are 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
-    /// Whether requests may have drafts.
+    /// Whether requests may have drafts. Fills the column of draft limits.
     pub limit: bool,
-    /// Whether there may be tokens of a request that the draft has not run over.
+    /// Whether a request may have tokens that the draft has not run over. Fills the column of draft gaps.
     pub gap: bool,
-    /// Whether requests have TPOT limits of their own.
+    /// Whether requests may have different TPOT limits. Fills the column of TPOT limits.
     pub own_slos: bool,
-    /// The TPOT limit of all requests if they have none of their own, seconds.
+    /// The run's TPOT limit, seconds. It is the limit of all requests if `own_slos` is false.
     pub slo_tpot_s: f64,
 }
 
@@ -27,9 +27,9 @@ pub struct InputBatch {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
-    /// Number of leading entries for which `at[i]` is `i`.
+    /// Number of entries at the beginning of the column `at` for which `at[i]` is `i`.
     in_place: usize,
-    /// Whether the decode requests are the first of the running list.
+    /// Whether the decode requests are the first requests of the running list, in the same order.
     leads: bool,
     /// Sum of the column `context`, tokens.
     context_sum: u64,
@@ -38,7 +38,8 @@ pub struct InputBatch {
 }
 
 impl InputBatch {
-    /// Begins a new batch of at most `most` requests with the requests `leading`, the first of the running list.
+    /// Begins a new batch with the requests `leading`, which are the first of the running list. The batch has room for
+    /// `most` requests.
     #[inline]
     pub fn begin(&mut self, leading: &[RunningRequest], most: usize, columns: Columns) {
         let n = leading.len();
@@ -100,18 +101,19 @@ impl InputBatch {
         }
     }
 
-    /// Leaves all but the first `n` requests out of the step. The requests left out keep their KV and wait.
+    /// Keeps only the first `n` requests in the step. The requests that are left out keep their KV and wait for a later
+    /// step.
     pub fn keep_first(&mut self, n: usize, running: &mut [RunningRequest]) {
         for i in n..self.n {
             let r = &mut running[self.at[i] as usize];
-            // The request keeps its drafts for a later step.
+            // A request that is left out keeps its drafts for a later step.
             r.num_spec_tokens = std::mem::take(&mut r.num_scheduled_tokens) - 1;
             self.context_sum -= u64::from(self.context[i]);
         }
         self.n = self.n.min(n);
     }
 
-    /// Ids, emitted tokens and draft limits; the limits may be lowered.
+    /// Ids, emitted tokens and draft limits of the decode requests. The caller may lower the limits.
     pub fn limits(&mut self) -> (&[RequestId], &[u32], &mut [u32]) {
         (&self.ids[..self.n], &self.emitted[..self.n], &mut self.limit[..self.n])
     }
@@ -156,7 +158,7 @@ impl InputBatch {
         &self.slo_tpot_s[..self.n]
     }
 
-    /// Sum over the decode requests of their tokens in the target's KV.
+    /// Sum over the decode requests of the number of their tokens in the target's KV.
     pub fn context_sum(&self) -> u64 {
         self.context_sum
     }

@@ -1,7 +1,7 @@
-//! The engine loop: schedule, draft, verify, update, observe. It is the same for every clock.
+//! The engine loop: schedule, draft, verify, update, observe. The loop is the same for every clock.
 //!
-//! `step_start.rs` and `step_end.rs` have the phases of a step in the two orders that ARCHITECTURE.md describes.
-//! The loop is generic over executor and drafter, and allocates nothing once its buffers have grown.
+//! `step_start.rs` and `step_end.rs` have the phases of a step in the two orders that ARCHITECTURE.md describes. The
+//! loop is generic over executor and drafter. It allocates no memory once its buffers have grown.
 
 mod ahead;
 mod arrivals;
@@ -57,10 +57,9 @@ pub enum Ending {
     Done,
     /// The caller asked to stop.
     Interrupted,
-    /// The run ended early, because it is certain whether enough requests meet their bounds
-    /// ([`Patience`]).
+    /// The run ended early, because it became certain whether enough requests meet their latency bounds ([`Patience`]).
     Certain,
-    /// The clock ran past its maximum of 213 days: some given time is absurd.
+    /// The clock reached its maximum of 213 days, so some time in the settings or the workload is absurd.
     OutOfTime,
     /// A pass failed.
     Failed,
@@ -82,7 +81,7 @@ pub struct Finished<E, W> {
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs until every request has ended, `interrupt` is set, the verdict of a [`Patience`] is certain, or the clock
-    /// can go no further. Returns which of these it was.
+    /// reaches its maximum. Returns which of these ended the run.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -110,7 +109,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
     }
 
-    /// Makes a stretch of steps if there is one, else one step. Async scheduling has no stretches.
+    /// Computes a stretch (several decode steps in one go) if one begins here, otherwise runs one step. Async
+    /// scheduling has no stretches.
     #[inline(always)]
     fn turn(&mut self) -> Result<(), E::Error> {
         let order = self.scheduler.rules().order;
@@ -126,8 +126,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.out.be_patient(patience);
     }
 
-    /// Ends the run and returns its results. Requests that still run are recorded with the tokens that they have
-    /// emitted.
+    /// Ends the run and returns its results. For each request that still runs, the record has the number of tokens that
+    /// the request has emitted.
     pub fn finish(mut self) -> Finished<E, W> {
         let usable_blocks = self.scheduler.kv_cache_manager().usable();
         self.scheduler.running().iter().for_each(|r| self.out.left(r));
@@ -136,7 +136,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Finished { out: self.out, warnings, usable_blocks, executor: self.executor, watch: self.watch }
     }
 
-    /// Records when requests arrived and passes them to the scheduler. Ends those that the scheduler rejects.
+    /// Passes the requests that have arrived to the scheduler, and records their arrivals. Records the requests that
+    /// the scheduler rejects.
     fn add_arrived(&mut self) {
         let now = self.executor.now();
         while let Some((id, at)) = self.arrivals.pop(now) {

@@ -1,11 +1,11 @@
-//! The requests to draft for at the end of a step, and the requests' token counts on the device, which run ahead of the
-//! host's: the host has not waited for the device.
+//! The requests for which drafts are made at the end of a step, and the requests' token counts on the device. The
+//! device's counts are ahead of the host's, because the host has not waited for the device.
 
 use super::request::RunningRequest;
 use crate::policy::BatchView;
 use crate::workload::RequestId;
 
-/// The requests to draft for at the end of a step, in columns, in running order.
+/// The requests for which drafts are made at the end of a step, in columns, in the order of the running list.
 #[derive(Debug, Default)]
 pub struct NextBatch {
     at: Vec<u32>,
@@ -19,17 +19,18 @@ pub struct NextBatch {
 }
 
 impl NextBatch {
-    /// Begins anew with the running requests for which `joins` is true, at most `k` drafts each. Keeps the buffers. One
-    /// column is filled after the other: for a single column the length is known in advance, which is faster.
+    /// Fills the columns anew with the running requests for which `joins` is true, with at most `k` drafts each. Reuses
+    /// the buffers. Fills one column after the other, which is faster because the length is known.
     pub fn fill(&mut self, running: &[RunningRequest], k: u32, joins: impl Fn(&RunningRequest) -> bool) {
         self.at.clear();
         self.at.extend((0..running.len() as u32).filter(|&at| joins(&running[at as usize])));
         let requests = || self.at.iter().map(|&at| &running[at as usize]);
         refill(&mut self.ids, requests().map(|r| r.id));
-        // The output tokens that each request certainly has once this step and the one in flight have sampled.
+        // The number of output tokens that each request certainly has once this step and the step in flight have
+        // sampled.
         let outputs = |r: &RunningRequest| r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
         refill(&mut self.emitted, requests().map(outputs));
-        // The newest token of a request is not in KV.
+        // All tokens of a request are in KV except the newest.
         refill(&mut self.context, requests().map(|r| r.num_tokens - r.num_output_tokens + outputs(r) - 1));
         refill(&mut self.limit, requests().map(|r| if r.may_draft { k } else { 0 }));
         refill(&mut self.slo_tpot_s, requests().map(|r| r.slo_tpot_s));
@@ -49,7 +50,8 @@ impl NextBatch {
         &self.ids
     }
 
-    /// The batch as policies see it at the end of step `step`: with the tokens that each request certainly has.
+    /// The batch as policies see it at the end of step `step`: each request has the tokens that it certainly has by
+    /// then.
     pub fn view<'a>(&'a self, step: &BatchView<'a>) -> BatchView<'a> {
         BatchView {
             ids: &self.ids,

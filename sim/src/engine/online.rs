@@ -1,4 +1,4 @@
-//! Requests that come while the engine runs and are not known before. They may be aborted before their end.
+//! Requests that clients send while the engine runs, and that the engine does not know before. Clients may abort them.
 
 use super::collector::Collector;
 use super::drafter::Drafter;
@@ -8,8 +8,8 @@ use crate::metrics::Totals;
 use crate::workload::{Request, RequestId};
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Gives the engine a request that it did not know, sent at its time of arrival. Returns its id. Requests are given
-    /// in order of time.
+    /// Gives the engine a new request, which is sent at the request's `arrival` time. Returns the request's id.
+    /// Requests must be given in ascending order of their arrival times.
     pub fn give_new(&mut self, request: Request) -> RequestId {
         let sent = request.arrival;
         let id = self.scheduler.extend_workload(request);
@@ -30,8 +30,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         &self.out.totals
     }
 
-    /// Ends a request before its end, between two steps (vLLM's `finish_requests`, as for a client that has left). Its
-    /// tokens in a step in flight are dropped. Does nothing if it has ended.
+    /// Ends a request before its end, between two steps (vLLM's `finish_requests`, as for a client that has left). The
+    /// tokens that a step in flight computes for the request are dropped. Does nothing if the request has ended.
     pub fn abort(&mut self, id: RequestId) {
         if self.arrivals.withdraw(id) {
             return;

@@ -1,4 +1,4 @@
-//! Steps in flight (queued, output not yet taken) and the drafts that wait to be verified.
+//! Steps in flight (queued on the device, output not yet taken), and the drafts that wait for verification.
 
 use super::ahead::{Ahead, Verifies};
 use super::scheduler::{Order, Rules};
@@ -19,26 +19,26 @@ pub(super) struct InFlight {
     pub(super) ready: Time,
     /// How the drafts that this step verifies were made.
     pub(super) verifies: Verifies,
-    /// Whether the step runs any tokens.
+    /// Whether the step runs at least one token.
     pub(super) runs: bool,
 }
 
-/// The steps in flight, the drafts that wait, and the ends of requests that are not reported yet.
+/// The steps in flight, the drafts between two steps, and the ended requests whose end is not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// Steps in flight, oldest first.
     pub(super) queue: VecDeque<Box<InFlight>>,
-    /// Steps whose output was taken, reused as buffers.
+    /// Steps whose output was taken. They are reused as buffers.
     #[allow(clippy::vec_box, reason = "boxes go to the queue and come back")]
     pub(super) spare: Vec<Box<InFlight>>,
     /// How many steps may be queued at once.
     pub(super) room: usize,
-    /// The drafts between two steps.
+    /// The drafts that were made at the end of a step and that the next step will verify.
     pub(super) ahead: Ahead,
-    /// Requests that have ended, in this order, and whose end the drafter does not yet know. A step in flight may still
-    /// have them.
+    /// Ended requests, in order of their ends, whose end was not reported to the drafter yet. A step in flight may
+    /// still contain them.
     pub(super) untold_ends: Vec<RequestId>,
-    /// Whether requests have ended since the last scheduler call. One more call is needed to report them.
+    /// Whether requests have ended since the last call of the scheduler. vLLM reports them in one more call.
     pub(super) untold: bool,
     /// When the last output was taken.
     pub(super) last_end: Time,
@@ -59,7 +59,8 @@ impl Pipeline {
         self.ahead.held.forget(id);
     }
 
-    /// Notes that a request has ended, and drops the drafts that it holds.
+    /// Notes that a request has ended, so that its end is reported to the drafter, and drops the drafts that the
+    /// request holds.
     pub(super) fn ended(&mut self, id: RequestId) {
         self.ahead.held.forget(id);
         self.untold = true;

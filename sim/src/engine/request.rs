@@ -8,9 +8,10 @@ use crate::workload::RequestId;
 pub struct WaitingRequest {
     /// Id of the request.
     pub id: RequestId,
-    /// Output tokens when the request was preempted, and those that a step in flight gave since; 0 for a new request.
+    /// Number of output tokens: those before the preemption, and those that a step in flight has given since. 0 for a
+    /// new request.
     pub num_output_tokens: u32,
-    /// Tokens that the draft had run over when the request was preempted; 0 for a new request.
+    /// Number of tokens that the draft had run over when the request was preempted; 0 for a new request.
     pub num_draft_computed_tokens: u32,
     /// Whether the request may still draft.
     pub may_draft: bool,
@@ -18,10 +19,10 @@ pub struct WaitingRequest {
     pub priority: i32,
     /// When the request arrived.
     pub arrival: Time,
-    /// Whether the scheduler skipped the request since the request last ran. vLLM then does not count it among the
-    /// waiting requests for which there was no room.
+    /// Whether the scheduler has passed over this request (skipped it in a step) since the request last ran. vLLM does
+    /// not count such a request among the waiting requests for which there was no room.
     pub passed_over: bool,
-    /// Whether a step that began before the preemption still has output for the request.
+    /// Whether the request was preempted while a step was in flight that still has output for it.
     pub stale: bool,
 }
 
@@ -43,42 +44,45 @@ impl WaitingRequest {
 
 /// A request in the running list.
 ///
-/// One record a request: the update after a step touches nearly every field, so a list of records is faster here than a
-/// column a field. Policies and executors scan columns (`InputBatch`).
+/// Each request is one record, because the update after a step touches nearly every field; a column for each field
+/// would be slower. Policies and executors read columns (`InputBatch`).
 #[derive(Clone, Debug)]
 pub struct RunningRequest {
     /// Id of the request.
     pub id: RequestId,
-    /// Tokens in the target's KV. Drafts of a step in flight count as accepted.
+    /// Number of the request's tokens in the target's KV. Drafts that a step in flight verifies count as accepted.
     pub num_computed_tokens: u32,
     /// Number of prompt and output tokens.
     pub num_tokens: u32,
     /// Number of output tokens.
     pub num_output_tokens: u32,
-    /// Tokens that are certain: other requests may find their full blocks in the prefix cache.
+    /// Number of tokens that are certain (not drafts). Other requests may find the full blocks of these tokens in the
+    /// prefix cache.
     pub num_cacheable_tokens: u32,
-    /// Output tokens at which the request ends: the requested number, or what the model's length allows.
+    /// Number of output tokens at which the request ends: the requested number, or fewer if `max_model_len` is reached
+    /// before.
     pub max_tokens: u32,
     /// Requested number of output tokens.
     pub max_tokens_asked: u32,
-    /// Tokens that the draft has run over.
+    /// Number of the request's tokens that the draft has run over.
     pub num_draft_computed_tokens: u32,
-    /// Tokens scheduled in this step, drafts included; 0 if the step leaves the request out.
+    /// Number of tokens that are scheduled in this step, drafts included; 0 if the step leaves the request out.
     pub num_scheduled_tokens: u32,
     /// Drafts that wait to be scheduled with the request's next token.
     pub num_spec_tokens: u32,
-    /// Output tokens that steps in flight may give.
+    /// Number of output tokens that steps in flight may give, if all drafts are accepted.
     pub num_output_placeholders: u32,
-    /// The request's tokens in steps in flight.
+    /// Number of the request's tokens that steps in flight run over.
     pub num_in_flight_tokens: u32,
-    /// Tokens for which the request's blocks have slots: a multiple of the block size.
+    /// Number of tokens for which the request's blocks have KV slots: a multiple of the block size.
     pub num_slots: u32,
     /// The index of the request's block tables in the KV cache manager.
     pub table: u32,
-    /// Whether the prompt is being prefilled, or tokens are being recomputed.
+    /// Whether the request is in prefill, or recomputes tokens after a preemption.
     pub prefilling: bool,
-    /// Whether the request may draft. Once false it stays false: there is no drafter, the drafter chose not to draft
-    /// for the request, or the request missed tokens under `DraftGap::Permanent`.
+    /// Whether drafts may be made for the request. Once false it stays false. It is false if there is no drafter, if
+    /// the drafter chose not to draft for the request, or if the draft missed tokens of the request under
+    /// `DraftGap::Permanent`.
     pub may_draft: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
@@ -89,11 +93,11 @@ pub struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Whether the request samples in this step and goes on after the step, as far as the requested number of tokens
-    /// says.
+    /// Whether the request samples a token in this step and surely needs further tokens after the step and the step in
+    /// flight, by its requested number of output tokens.
     pub fn can_use_drafts(&self) -> bool {
         let end = self.num_computed_tokens + self.num_scheduled_tokens;
-        // A step in flight that samples adds one token for sure.
+        // A step in flight that samples gives the request at least one token.
         let outputs = self.num_output_tokens + 1 + u32::from(self.num_output_placeholders > 0);
         self.num_scheduled_tokens > 0 && end >= self.num_tokens && outputs < self.max_tokens_asked
     }
@@ -103,7 +107,7 @@ impl RunningRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RejectReason {
-    /// The prompt is not shorter than `max_model_len` (in v0: longer than it).
+    /// The prompt has `max_model_len` tokens or more (in v0: more).
     PromptOverModelLen,
     /// The prompt may not be split, and is longer than the token budget of a step.
     PromptOverBudget,
@@ -111,7 +115,7 @@ pub enum RejectReason {
     PromptOverPool,
     /// The prompt is longer than the draft's own KV pool.
     PromptOverDraftPool,
-    /// No step can begin the rest of the request: token budget and drafts do not fit together.
+    /// The request can begin in no step: the token budget, the drafts and the padding do not fit together.
     NoStepFits,
     /// Prompt and output became larger than the KV pool.
     OutgrewPool,

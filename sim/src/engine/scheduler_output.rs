@@ -23,15 +23,15 @@ pub struct SchedulerOutput {
     pub prefill: ChunkTotals,
     /// Sums of the draft's own prefill chunks.
     pub draft_prefill: ChunkTotals,
-    /// With drafts at the end of a step: the most drafts of each request then, by the drafter's limit and vLLM's table
-    /// by batch size.
+    /// If drafts are made at the end of a step: the most drafts that each request may get then, by the drafter's limit
+    /// and by vLLM's table of lengths by batch size.
     pub num_spec_tokens_to_schedule: u32,
     /// Whether nothing is drafted at the end of the step, because no request can use drafts. Always false unless
     /// `can_skip_drafts` is among the rules.
     pub skip_drafts: bool,
-    /// Admitted requests, in order; they are the last of the running list.
+    /// Admitted requests, in order. They are the last requests of the running list.
     pub admitted: Vec<Admission>,
-    /// Requests that lost their KV and wait again, in order, in their state before the preemption.
+    /// Requests that this step preempted, in order, each with its state before the preemption.
     pub preempted: Vec<RunningRequest>,
     /// Requests that can never run to their end, in order.
     pub rejected: Vec<Rejection>,
@@ -51,15 +51,14 @@ pub struct Admission {
 pub struct Rejection {
     /// Id of the request.
     pub id: RequestId,
-    /// Why it can never run to its end.
+    /// Why the request can never run to its end.
     pub reason: RejectReason,
-    /// The request's state, if it was running or has emitted tokens.
+    /// The request's state. `None` if the request neither ran nor has emitted tokens.
     pub ran: Option<RunningRequest>,
 }
 
 impl SchedulerOutput {
-    /// Empties all lists for the next step, except the batch, which [`gather`](Self::gather) begins anew. Keeps the
-    /// buffers.
+    /// Empties all lists for the next step. Exception: [`gather`](Self::gather) empties the batch. Reuses the buffers.
     #[inline]
     pub fn clear(&mut self) {
         self.clear_chunks();
@@ -81,8 +80,8 @@ impl SchedulerOutput {
     }
 
     /// Splits the scheduled requests of the running list into decode requests and prefill chunks. The first `leading`
-    /// requests are decode requests. `draft_prefill` says whether a draft runs over the chunks too; then their tokens
-    /// count at once as run over by the draft.
+    /// requests are known to be decode requests. `draft_prefill` says whether the draft runs over the chunks too. The
+    /// chunks' tokens then count from now on as run over by the draft.
     #[inline]
     pub fn gather(&mut self, running: &mut [RunningRequest], leading: usize, columns: Columns, draft_prefill: bool) {
         self.batch.begin(&running[..leading], running.len(), columns);
@@ -106,7 +105,8 @@ impl SchedulerOutput {
         }
     }
 
-    /// Adds the prefill chunk of a request. The draft's passes are over, so the chunk has no draft tokens.
+    /// Adds the prefill chunk of a request, after the draft passes of the step. The chunk therefore has no tokens for
+    /// the draft to run over.
     pub fn push_chunk(&mut self, r: &RunningRequest) {
         push_chunk(&mut self.chunks, &mut self.prefill, r, 0);
     }

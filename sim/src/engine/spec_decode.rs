@@ -1,14 +1,14 @@
-//! The drafts of a step, which of them are verified, and how many were accepted. Drafter and executor use it in turn.
+//! The drafts of a step, which of them are verified, and how many are accepted. Drafter and executor fill it in turn.
 
 use crate::drafts::Drafts;
 use crate::policy::{DraftPlan, StepOutcome};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The speculation of a step; empty without a drafter. Buffers are reused from step to step.
+/// The drafts of a step and their results; empty without a drafter. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct SpecDecode {
-    /// The shape and the lengths of the drafts as planned.
+    /// The planned shape and lengths of the drafts.
     pub plan: DraftPlan,
     /// The drafts.
     pub drafts: Drafts,
@@ -29,7 +29,7 @@ impl SpecDecode {
         self.accepted.resize(n, 0);
     }
 
-    /// Number of tokens drafted, verified and accepted for the `i`-th decode request. All tokens of a tree count.
+    /// Numbers of drafted, verified and accepted tokens of the `i`-th decode request. For a tree, all its tokens count.
     #[inline]
     pub fn of(&self, i: usize) -> (u32, u32, u32) {
         if i >= self.drafts.verify_len.len() {
@@ -40,7 +40,8 @@ impl SpecDecode {
         (drafted, verified, self.accepted[i])
     }
 
-    /// Ends drafting: notes the number of passes, at most one if `in_parallel` says that one pass gave all drafts.
+    /// Ends drafting: stores the number of draft passes. It is at most 1 if `in_parallel` says that one pass gave all
+    /// drafts.
     #[inline]
     pub fn drafted(&mut self, in_parallel: bool) {
         self.in_parallel = in_parallel;

@@ -1,4 +1,5 @@
-//! The parts of the engine, and how scheduling and output of a step reach executor, drafter and collector.
+//! The parts of the engine, and how it passes the scheduler's decisions and a step's results to executor, drafter and
+//! collector.
 
 use super::arrivals::ArrivalStream;
 use super::collector::Collector;
@@ -14,15 +15,16 @@ use std::borrow::Cow;
 
 /// Observes each call of the scheduler, for servers and tests. Ordinary runs use `()`.
 pub trait Watch {
-    /// Called when a step was decided. The scheduler call began at `start` and ended at `end`.
+    /// Called when the scheduler has decided a step. The scheduler call lasted from `start` to `end`.
     fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
 
-    /// Called when the output of a step (now the scheduler's current output) was applied, and its tokens are out at
-    /// `now`. `spec` has the step's drafts.
+    /// Called at `now`, when the output of a step was applied and its tokens are sent to the clients. The scheduler's
+    /// current output is the output of this step. `spec` has the step's drafts.
     fn emitted(&mut self, _scheduler: &Scheduler, _spec: &SpecDecode, _now: Time) {}
 
-    /// Called when the output of a step (now the scheduler's current output) was taken between `start` and `end`. If
-    /// the step ran anything, the scheduler's [result](Scheduler::result) says what became of its requests.
+    /// Called when the host has processed the output of a step, between `start` and `end`. The scheduler's current
+    /// output is the output of this step. If the step ran anything, the scheduler's [result](Scheduler::result) says
+    /// what happened to its requests.
     fn updated(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
 }
 
@@ -42,9 +44,9 @@ pub struct Engine<'a, E, D, W = ()> {
 }
 
 impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
-    /// An engine before the first arrival. Requests of an owned workload do not arrive by themselves; they are
-    /// [given](Engine::give). `rules` follow from `config` and `drafter`. `slo_tpot_s` is the run's TPOT limit that
-    /// policies see, seconds, infinity for none. `keep_steps` says whether to keep a record of every step. `watch`
+    /// An engine before the first arrival. If `workload` is owned, its requests do not arrive by themselves: they must
+    /// be [given](Engine::give). `rules` follow from `config` and `drafter`. `slo_tpot_s` is the run's TPOT limit that
+    /// policies see, seconds; infinity for none. `keep_steps` says whether to keep a record of every step. `watch`
     /// observes the scheduler; `()` for none.
     #[allow(clippy::too_many_arguments, reason = "every part of an engine, once")]
     pub fn new(
@@ -76,8 +78,9 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Reports to executor and collector which requests scheduling admitted, preempted and rejected. Preempted and
-    /// rejected requests lose the drafts that they hold. The drafter learns the ends at once if no step is in flight.
+    /// Reports to executor and collector which requests the scheduler admitted, preempted and rejected. Drops the
+    /// drafts that preempted and rejected requests hold. Reports the ended requests to the drafter, if no step is in
+    /// flight.
     #[inline]
     pub(super) fn act_on_schedule(&mut self, now: Time) {
         let output = self.scheduler.output();
@@ -105,8 +108,8 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Records the admissions. For each request that is scheduled for the first time: asks the drafter whether to draft
-    /// for it (if drafts run over prompts), and starts it in the executor.
+    /// Records the admissions. A request that is scheduled for the first time is also started in the executor. If the
+    /// draft runs over prompts, the drafter is asked before whether to draft for the request.
     fn start_admitted(&mut self, now: Time) {
         for index in 0..self.scheduler.output().admitted.len() {
             let admission = self.scheduler.output().admitted[index];
@@ -121,12 +124,13 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     }
 
     fn truth_of(&self, id: RequestId) -> RequestTruth {
-        // Beyond the model's length nothing is emitted, so it need not be drawn there which drafts are right.
+        // A request emits nothing beyond the model's length, so it need not be drawn there which drafts are right.
         RequestTruth { output_len: self.scheduler.max_tokens(id), ..RequestTruth::of(self.scheduler.workload(), id) }
     }
 
     /// Reports the requests that finished in a step to executor, collector and arrivals, and drops the drafts that they
-    /// hold. [`tell_ended`](Engine::tell_ended) reports them to the drafter, once the drafter has observed the step.
+    /// hold. [`tell_ended`](Engine::tell_ended) reports them to the drafter later, after the drafter has observed the
+    /// step.
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {
@@ -138,7 +142,8 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Reports the first `count` ended requests to the drafter, which has observed every outcome with them.
+    /// Reports to the drafter that the first `count` ended requests have ended. The drafter must have observed the
+    /// outcomes of all steps in which they ran.
     #[inline]
     pub(super) fn tell_ended(&mut self, count: usize) {
         for id in self.pipeline.untold_ends.drain(..count) {

@@ -1,5 +1,5 @@
-//! Drafts at the end of a step, for the next step to verify: schedule, verify, draft, update (vLLM's `step` and
-//! `post_step`). With async scheduling the next step is scheduled and queued before the update
+//! Steps whose drafts are made at the end, for the next step to verify: schedule, verify, draft, update (vLLM's `step`
+//! and `post_step`). With async scheduling the next step is scheduled and queued before the update
 //! (`step_with_batch_queue`). The device works through its queue without the host; the host waits only for tokens.
 
 use super::ahead::Ahead;
@@ -22,18 +22,21 @@ use crate::time::Time;
 const IDLE: Time = Time(1_000_000_000);
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Whether there is anything to do before the next request comes.
+    /// Whether a request runs or waits, an end of a request is not reported yet, or a step is in flight. If false, the
+    /// engine waits for the next request.
     pub(super) fn has_work(&self) -> bool {
         self.has_requests() || !self.pipeline.queue.is_empty()
     }
 
-    /// vLLM's `has_requests`: unfinished requests, or finished ones that no scheduler call has reported yet.
+    /// vLLM's `has_requests`: there are unfinished requests, or finished requests that no scheduler call has reported
+    /// yet.
     fn has_requests(&self) -> bool {
         !self.scheduler.is_idle() || (self.pipeline.untold && self.pipeline.room > 0)
     }
 
-    /// One turn of the loop: queues a step. Takes the output of the oldest step if no other step may be queued or no
-    /// request is left to schedule. If the new step runs nothing and requests are left, sleeps as vLLM's loop does.
+    /// One turn of the loop: schedules and queues a step. Then takes the output of the oldest step in flight if no
+    /// other step may be queued or no request is left to schedule. If the new step runs nothing and requests are left,
+    /// sleeps as vLLM's loop does.
     pub(super) fn step_with_queue(&mut self) -> Result<(), E::Error> {
         let runs = self.has_requests() && self.launch()?;
         if self.pipeline.queue.len() == self.pipeline.room || !(runs || self.has_requests()) {
@@ -45,8 +48,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// Schedules a step, and queues its target pass and the draft passes behind it. Returns whether the step runs
-    /// anything.
+    /// Schedules a step, and queues its target pass and the draft passes behind it. Returns whether the step runs at
+    /// least one token.
     fn launch(&mut self) -> Result<bool, E::Error> {
         let start = self.executor.now();
         self.pipeline.untold = false;
@@ -106,7 +109,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// Queues the draft passes behind a step, and sets how many drafts each request holds.
+    /// Queues the draft passes at the end of a step, and sets how many drafts each request holds for the next step.
     fn draft_next(&mut self, step: &mut InFlight) -> Result<(), E::Error> {
         let rules = self.scheduler.rules();
         let (passes, most, longest) = (rules.draft_passes, rules.num_speculative_tokens, rules.max_model_len);
@@ -139,7 +142,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
             && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
         if fresh.drafts.in_trees() {
-            // Every kept token of a tree has a slot.
+            // The request holds a slot for every kept token of its tree.
             slots = (0..batch.len()).map(|i| fresh.drafts.tokens(i).1).max().unwrap_or(0);
         }
         fresh.time = self.executor.queued_until() - sampled_at;
@@ -147,7 +150,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         match (one_length, fits) {
             (true, _) => self.scheduler.hold_drafts(next, None, slots),
             (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts), 0),
-            // Near `max_model_len` vLLM verifies K padding tokens; none is accepted.
+            // Near `max_model_len` vLLM verifies K padding tokens and accepts none of them.
             (false, false) => self.scheduler.hold_drafts(next, None, most),
         }
         if !loses_drafts {
@@ -157,8 +160,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// The tokens of a step, over which the first draft pass behind the step runs; without the prompts' if the draft
-    /// does not run over prompts.
+    /// The tokens of a step over which the first draft pass at its end runs. The tokens of prompts are left out if the
+    /// draft does not run over prompts.
     fn ran(&self, step: &InFlight) -> Ran {
         let plan = self.scheduler.step_plan();
         let mut batch = self.pipeline.ahead.device.view(&plan.batch);
@@ -182,8 +185,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ran { tokens, requests: (batch.len() + chunks.len()) as u64, context: batch.context_sum + decodes + prompts }
     }
 
-    /// Waits for the output of the oldest step, applies it to the requests, and reports it to collector, drafter and
-    /// watcher.
+    /// Waits for the output of the oldest step in flight, applies the output to the requests, and reports it to
+    /// collector, drafter and watcher.
     fn land(&mut self) {
         let Some(mut step) = self.pipeline.queue.pop_front() else { return };
         self.executor.wait_until(step.ready);
@@ -194,8 +197,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let ended_before = self.pipeline.untold_ends.len();
         if step.runs {
             let InFlight { spec, record, verifies, .. } = &mut *step;
-            // If this step was queued behind another one, its time counts from when the other's output was taken, so
-            // that no time counts twice.
+            // A step that was queued behind another one is timed from the moment at which the other's output was taken,
+            // so that no time counts twice.
             record.start = record.start.max(self.pipeline.last_end);
             record.verify_time += end - start;
             (record.end, record.draft_passes) = (end, spec.passes);
@@ -207,7 +210,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.drafter.observe(&spec.outcome(ids, verifies.drafting, record.verify_time));
             self.pipeline.last_end = end;
         }
-        // A step that is still queued may have the requests that ended in this one, so their ends are reported later.
+        // A step that is still queued may contain requests that ended in this step. Their ends are reported to the
+        // drafter later.
         let none_queued = self.pipeline.queue.is_empty();
         self.tell_ended(if none_queued { self.pipeline.untold_ends.len() } else { ended_before });
         self.watch.updated(&self.scheduler, start, end);

@@ -1,17 +1,17 @@
-//! What became of a step's requests when its output was applied.
+//! What happened to a step's requests when the step's output was applied.
 
 use super::request::RunningRequest;
 use crate::workload::RequestId;
 
-/// What became of a step's requests. A decode request that is not in `dropped` emitted its accepted drafts and one
-/// token more; a prompt that ended emitted one token. Buffers are reused from step to step.
+/// What happened to a step's requests. A decode request that is not in `dropped` emitted its accepted drafts and one
+/// more token. A prompt that ended emitted one token. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct StepResult {
-    /// Output tokens emitted. Tokens behind the end of a request do not count.
+    /// Number of output tokens that the step emitted. Tokens beyond the end of a request do not count.
     pub emitted: u32,
-    /// Requests that had ended before the step's output came. Their tokens are dropped.
+    /// Requests that had ended before the step's output came. The tokens that the step gave them are dropped.
     pub dropped: Vec<RequestId>,
-    /// Requests that emitted their whole output in the step, in their last state.
+    /// Requests that emitted their last token in the step, each with its last state.
     pub finished: Vec<RunningRequest>,
 }
 

@@ -1,5 +1,5 @@
-//! Drafts at the start of the step that verifies them: schedule, draft, verify, update. Used by the papers' engine,
-//! SGLang, and every live run.
+//! Steps whose drafts are made at the start, in the step that verifies them: schedule, draft, verify, update. This is
+//! the order of the papers' engine, of SGLang, and of every live run.
 
 use super::collector::Collector;
 use super::drafter::Drafter;
@@ -7,7 +7,7 @@ use super::state::{Engine, Watch};
 use crate::executor::Executor;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs one step. If nothing is scheduled, it ends after the scheduler's rejections and preemptions.
+    /// Runs one step. If the scheduler schedules nothing, the step ends after its rejections and preemptions.
     pub(super) fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
         self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
@@ -21,7 +21,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             plan = self.scheduler.step_plan();
         }
         if self.scheduler.output().is_empty() {
-            // Scheduling only rejected or preempted requests; the next iteration continues.
+            // The scheduler has only rejected or preempted requests. The next turn of the loop goes on.
             return Ok(());
         }
 

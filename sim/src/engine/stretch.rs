@@ -1,9 +1,10 @@
-//! Skips stretches: consecutive decode steps without drafts and without decisions, which need only sums over the batch.
+//! Computes a stretch in one go: consecutive decode steps without drafts and without decisions, which need only sums
+//! over the batch.
 //!
-//! Between arrivals and completions the plain engine repeats one step with a growing context. Each such step still asks
-//! the true latency model and adds to the totals in the same order as a single step; only the walk over the requests is
-//! postponed to the end of the stretch. Results are therefore equal byte for byte with and without skipping (a property
-//! test checks this).
+//! Between arrivals and completions the plain engine repeats one step with a growing context. For each such step the
+//! engine still asks the true latency model and adds to the totals in the same order as for a single step. Only the
+//! update of the requests is postponed to the end of the stretch. Results are therefore equal byte for byte with and
+//! without stretches (a property test checks this).
 
 use super::drafter::Drafter;
 use super::scheduler::Stretch;
@@ -13,7 +14,8 @@ use crate::latency::PassShape;
 use crate::time::Time;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs a stretch if there is one, until a request ends or the next one arrives. Returns whether it did.
+    /// Computes a stretch of decode steps, if one begins here, up to the next end or arrival of a request. Returns
+    /// whether it computed any step.
     pub(super) fn skip_stretch(&mut self) -> bool {
         if !E::SKIPS || !self.scheduler.rules().skip_stretches || self.out.wants_every_step() {
             return false;
@@ -24,7 +26,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let mut now = begun;
         let mut done = 0;
         let mut context_time = 0;
-        // The steps since `lump_start` end in one bin of the series.
+        // The steps that have ended since `lump_start` belong to one time bin of the series and are added to it
+        // together.
         let (mut lump_start, mut lump_steps) = (begun, 0);
         let mut first_end = begun;
         while done < steps && now < until {

@@ -1,5 +1,5 @@
-//! How long a forward pass takes: the true latency models of an executor, and the linear belief that a policy may be
-//! given.
+//! How long a forward pass takes: the true latency models of an executor, and the linear model that a policy may get as
+//! its belief.
 
 use crate::time::Time;
 
@@ -7,18 +7,19 @@ mod linear;
 
 pub use linear::Linear;
 
-/// A forward pass as a latency model sees it: sums over everything in the pass.
+/// A forward pass as a latency model sees it: sums over all requests of the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PassShape {
-    /// Requests with tokens in the pass; 0 if not known, as in files. Recurrent layers read a state for each request,
-    /// and window layers at most a window of its context.
+    /// Number of requests with tokens in the pass; 0 if not known, as in files. Recurrent layers read a state for each
+    /// request. Window layers read at most a window of each request's context.
     #[serde(skip)]
     pub requests: u64,
-    /// New tokens pushed through the model (docs/model.md 12 `batched`).
+    /// Number of new tokens that the model runs over (docs/model.md 12 `batched`).
     pub batched: u64,
     /// Tokens of KV read, after [`ContextReads`] was applied (docs/model.md 12 `context`).
     pub context: u64,
-    /// Query-key pairs that attention computes: for each new token, the number of KV tokens that it attends to, summed.
+    /// Query-key pairs that attention computes: the sum over the new tokens of the number of KV tokens to which each
+    /// attends.
     pub pairs: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The trace of a run on a real clock, and two ways to run it again: with the same acceptance under other times
-//! ([`RecordedRounds`]), or with the same times and acceptance, step by step ([`ReplayClock`]).
+//! The trace of a run on a real clock, and two ways to run it again: with the same acceptance but other times
+//! ([`RecordedRounds`]), or with the same times and the same acceptance, step by step ([`ReplayClock`]).
 
 mod replay;
 mod rounds;

@@ -1,5 +1,5 @@
-//! A clock that repeats the times of a real one. With the recorded acceptance the engine must repeat, step by step,
-//! what it did live.
+//! A clock that repeats the times of a real clock. With the recorded acceptance, the engine must repeat every step of
+//! the live run.
 
 use super::{Mark, MarkKind, StepTrace};
 use crate::acceptance::{AcceptanceSource, Truths};
@@ -10,16 +10,16 @@ use crate::metrics::Spent;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The replay asked for another pass than the recorded one.
+/// The replay asked for a pass of another kind than the recorded pass.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the replay left the recording at step {step}: {}, but it now asks for {asked:?}",
     recorded.map_or_else(|| "the recording ends here".to_owned(), |m| format!("{m:?} came next"))
 )]
 pub struct Diverged {
-    /// Index of the step.
+    /// Index of the step at which the replay diverged.
     pub step: u64,
-    /// The next recorded mark; `None` at the end of the recording.
+    /// The next recorded mark (the end of a pass or decision); `None` at the end of the recording.
     pub recorded: Option<MarkKind>,
     /// The mark that the replay asked for.
     pub asked: MarkKind,
@@ -28,8 +28,7 @@ pub struct Diverged {
 /// An executor with recorded times.
 pub struct ReplayClock<'a> {
     truths: Truths<'a>,
-    /// The marks that are not replayed yet, each with the step to which it belongs. Marks of the kind `Recorded` are
-    /// left out.
+    /// The marks that are not replayed yet, each with the index of its step. Marks of the kind `Recorded` are left out.
     marks: Box<dyn Iterator<Item = (u64, Mark)> + 'a>,
     now: Time,
     step: u64,
@@ -37,8 +36,9 @@ pub struct ReplayClock<'a> {
 }
 
 impl<'a> ReplayClock<'a> {
-    /// Replays the recorded steps, in order. `acceptance` is what was recorded with them ([`super::RecordedRounds`]),
-    /// or the source that was forced onto the live run. `max_draft_len` is the engine's, 0 without a drafter.
+    /// Replays the recorded steps, in order. `acceptance` is the acceptance that was recorded with them
+    /// ([`super::RecordedRounds`]), or the source that decided the live run's acceptance. `max_draft_len` is the
+    /// engine's, 0 without a drafter.
     pub fn new(
         steps: &'a [StepTrace],
         acceptance: &'a dyn AcceptanceSource,
@@ -56,8 +56,8 @@ impl<'a> ReplayClock<'a> {
         }
     }
 
-    /// Moves the clock to the end of the next recorded mark. If that has another kind than `asked`, or there is none,
-    /// the replay has diverged, and the clock stands still from then on.
+    /// Moves the clock to the end of the next recorded mark. If that mark has another kind than `asked`, or no mark is
+    /// left, the replay has diverged, and the clock stands still from then on.
     fn pass(&mut self, asked: MarkKind) {
         if self.diverged.is_some() {
             return;
@@ -98,7 +98,8 @@ impl Executor for ReplayClock<'_> {
 
     fn wait_until(&mut self, _: Time) {
         self.pass(MarkKind::Wait);
-        // A clock at its end stops the engine's loop, which would otherwise wait for ever.
+        // After a divergence the clock jumps to its end. That stops the engine's loop, which would otherwise wait for
+        // ever.
         if self.diverged.is_some() {
             self.now = Time::MAX;
         }

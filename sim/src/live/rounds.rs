@@ -1,8 +1,8 @@
 //! The acceptance that a live run revealed, by request, round start and depth.
 //!
 //! A replay that makes the same rounds gets the recorded values. A replay with other rounds may need a value that was
-//! never revealed. If another round decided the same output position, that round's bit is used; otherwise a fallback
-//! source gives a value. Both cases are counted.
+//! never revealed. If another round revealed the bit at the same output position, that bit is used. Otherwise a
+//! fallback source gives the value. Both cases are counted.
 
 use super::{Round, StepTrace, TracedNode};
 use crate::acceptance::{AcceptanceSource, RankLaw, TruthRow};
@@ -10,14 +10,15 @@ use crate::executor::RequestTruth;
 use crate::tree::{ROOT, path_below};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of values that a replay needed and that were not recorded for the same round start and depth.
+/// Counts of values that a replay needed but that were not recorded for the same round start and depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// Bits that decided an acceptance and were revealed at their output position, but by another round or depth.
+    /// Number of bits that decided an acceptance and that only another round or another depth revealed at this output
+    /// position.
     pub other_round: u64,
-    /// Bits that decided an acceptance and were never revealed; the fallback gave them.
+    /// Number of bits that decided an acceptance and that no round revealed. The fallback gave them.
     pub invented: u64,
-    /// Confidences, entropies, divergences or guesses that were never revealed; the fallback gave them.
+    /// Number of confidences, entropies, divergences or guesses that no round revealed. The fallback gave them.
     pub looks: u64,
 }
 
@@ -38,20 +39,20 @@ struct Entry {
     nodes: usize,
 }
 
-/// The rounds of one request that drafted, sorted by start.
+/// The rounds of one request that have drafts, sorted by their start.
 #[derive(Clone, Debug, Default)]
 struct Request {
     entries: Vec<Entry>,
 }
 
-/// The recorded acceptance of a live run, as an acceptance source.
+/// The acceptance that was recorded in a live run, as an acceptance source for replays.
 pub struct RecordedRounds<'a> {
     fallback: &'a dyn AcceptanceSource,
     requests: Vec<Request>,
     confidence: Vec<f32>,
     entropy: Vec<f64>,
     divergence: Vec<f64>,
-    /// Nodes of trees, each with the key of the path that leads to it.
+    /// The nodes of all draft trees, each with the key of the path from the root to the node.
     nodes: Vec<(TracedNode, u64)>,
     other_round: AtomicU64,
     invented: AtomicU64,
@@ -74,7 +75,7 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Adds a step's rounds; a round without drafts is left out. Steps must come in order.
+    /// Adds the rounds of a step. A round without drafts is left out. Steps must be added in order.
     pub fn add(&mut self, step: &StepTrace) {
         let (mut confidence, mut looks, mut nodes) = (0, 0, 0);
         for &round in &step.rounds {
@@ -108,7 +109,7 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Depth, from 0, of a node below `parent` in the tree whose nodes begin at index `first`.
+    /// Depth, from 0, of the children of `parent`, in the tree whose nodes begin at index `first`.
     fn depth(&self, first: usize, mut parent: u32) -> u32 {
         let mut depth = 0;
         while parent != ROOT {
@@ -118,7 +119,7 @@ impl<'a> RecordedRounds<'a> {
         depth
     }
 
-    /// The counts of values so far that were needed and not recorded.
+    /// The counts, so far, of needed values that were not recorded.
     pub fn misses(&self) -> Misses {
         Misses {
             other_round: self.other_round.load(Ordering::Relaxed),
@@ -132,7 +133,7 @@ impl<'a> RecordedRounds<'a> {
         entries.binary_search_by_key(&start, |e| e.round.start).ok().map(|at| &entries[at])
     }
 
-    /// The nodes of a round's draft tree, each with a key of the path that leads to it.
+    /// The nodes of a round's draft tree, each with the key of the path from the root to the node.
     fn tree(&self, entry: &Entry) -> &[(TracedNode, u64)] {
         &self.nodes[entry.nodes..][..entry.round.nodes as usize]
     }
@@ -145,7 +146,7 @@ impl<'a> RecordedRounds<'a> {
     }
 
     /// The ranks of the target's tokens that a round revealed, by depth; 1 means that the first guess is right. At the
-    /// depth where the round failed the rank is `u32::MAX`; nothing is revealed below it.
+    /// first depth where no guess is right the rank is `u32::MAX`. Deeper ranks are not revealed.
     fn revealed(&self, entry: &Entry) -> impl Iterator<Item = u32> {
         let Round { accepted, verified, nodes, .. } = entry.round;
         let accepted_rank = |depth: u32| match nodes {
@@ -158,7 +159,7 @@ impl<'a> RecordedRounds<'a> {
                 .map_or(u32::MAX, |(n, _)| n.rank),
         };
         let path = (0..accepted).map(accepted_rank).collect::<Vec<_>>();
-        // If the accepted path ends at a node without kept children, nothing was revealed below that node.
+        // If the accepted path ends at a node without kept children, the round revealed no rank below that node.
         let stopped = match nodes {
             0 => accepted < verified,
             _ => {
@@ -184,8 +185,8 @@ impl AcceptanceSource for RecordedRounds<'_> {
         self.fallback.start(request, max_draft_len, &mut filled);
         out.reset(positions, max_draft_len.max(1) as usize);
         out.know_nothing();
-        // The bit that any round revealed for a position is used at every depth. Only the revealed depth is marked as
-        // known.
+        // A bit that any round revealed for a position is used at every depth. Only the depth at which the round
+        // revealed it is marked as known.
         let mut at_position = vec![None; positions];
         for entry in &self.requests[request.id as usize].entries {
             for (depth, rank) in self.revealed(entry).enumerate() {
@@ -219,13 +220,13 @@ impl AcceptanceSource for RecordedRounds<'_> {
 
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
         let entries = &self.requests[request.id as usize].entries;
-        // The last round that starts at or before this position has decided it.
+        // The last round that starts at or before `position` decided the token at this position.
         let last = entries.partition_point(|e| e.round.start <= position).checked_sub(1);
         let revealed = last.and_then(|at| {
             let e = &entries[at];
             self.revealed(e).nth((position - e.round.start) as usize)
         });
-        // A value that was never revealed is counted in `unknown_used`, if it decides something.
+        // If this value decides an acceptance, `unknown_used` counts that no round revealed it.
         revealed.unwrap_or_else(|| self.fallback.rank_if_wrong(request, position))
     }
 
@@ -273,7 +274,7 @@ mod tests {
     use crate::time::Time;
     use crate::workload::{Request, Workload};
 
-    /// A fallback whose drafts are always right, so that values from the fallback can be recognised.
+    /// A fallback whose drafts are always right, so that a test recognises values from the fallback.
     fn always_right() -> Box<dyn AcceptanceSource> {
         let spec = AcceptanceSpec { source: Rates::Constant { rate: 1.0 }, ..AcceptanceSpec::default() };
         spec.build(1, &Workload::from_iter([Request::new(Time::ZERO, 1, 40)])).unwrap()
@@ -289,7 +290,8 @@ mod tests {
     fn a_chain_reveals_what_it_accepted_and_the_first_it_did_not() {
         let fallback = always_right();
         let mut recorded = RecordedRounds::new(1, &*fallback);
-        // The first round drafts 3, verifies 2 and accepts 1; the second drafts, verifies and accepts 2.
+        // The first round drafts 3 tokens, verifies 2 and accepts 1. The second round drafts, verifies and accepts 2
+        // tokens.
         let rounds = vec![chain(1, 3, 2, 1), chain(3, 2, 2, 2)];
         let confidence = vec![0.9, 0.5, 0.4, 0.8, 0.7];
         recorded.add(&StepTrace { rounds, confidence, ..StepTrace::default() });
@@ -298,9 +300,10 @@ mod tests {
         assert_eq!((row.run(1, 8), row.run(3, 2)), (1, 2));
         let known = |n, depth| row.is_known(n, depth);
         assert_eq!([known(1, 0), known(2, 1), known(3, 0), known(4, 1)], [true; 4]);
-        // The third draft was not verified, and the position behind two accepted drafts was never drafted.
+        // The third draft was not verified, and nothing was drafted at the position behind the two accepted drafts.
         assert_eq!([known(3, 2), known(5, 2), known(5, 0)], [false; 3]);
-        // A round with another start gets the same bits, and the fallback's bits behind them.
+        // A round with another start gets the bits that the two recorded rounds revealed, and at later positions the
+        // fallback's bits.
         assert!(!row.right(2, 0) && row.right(4, 0) && row.right(5, 2));
 
         let at = |start, depth| recorded.confidence(REQUEST, start, depth, None, 0);
@@ -318,7 +321,8 @@ mod tests {
         let fallback = always_right();
         let mut recorded = RecordedRounds::new(1, &*fallback);
         let node = |parent, rank, confidence, accepted| TracedNode { parent, rank, confidence, kept: true, accepted };
-        // Two guesses, and two below each. The second guess is right, and no guess below it.
+        // A tree with two guesses, and two guesses below each of them. The second guess is right, and no guess below it
+        // is right.
         let nodes = vec![
             node(ROOT, 1, 0.6, false),
             node(ROOT, 2, 0.3, true),

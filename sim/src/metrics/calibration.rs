@@ -1,12 +1,13 @@
 //! How well the draft's confidences are calibrated: for each range of confidences, how many drafts were right.
 //!
-//! Counts the drafts with a known result, that is the accepted drafts and the first rejected one of each chain, for
-//! policies that read confidences. Drafts behind a rejected one have no known result.
+//! Only drafts with a known result count: the accepted drafts and the first rejected draft of each chain. Drafts behind
+//! a rejected one have no known result. Only policies that read confidences give data.
 
 use crate::drafts::Drafts;
 use serde::{Deserialize, Serialize};
 
-/// Number of bins of equal width from 0 to 1. A bound belongs to the bin above it, 1 to the last bin.
+/// Number of bins of equal width from 0 to 1. A confidence on the boundary of two bins belongs to the upper bin; 1
+/// belongs to the last bin.
 const BINS: usize = 20;
 
 /// The drafts with confidences in one bin.
@@ -27,7 +28,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Adds the drafts of a step whose result is known; `accepted` is the number of accepted drafts of each request.
+    /// Adds the drafts of a step whose result is known. `accepted` is the number of accepted drafts of each request.
     pub fn step(&mut self, drafts: &Drafts, accepted: &[u32]) {
         for (i, (&verified, &accepted)) in drafts.verify_len.iter().zip(accepted).enumerate() {
             for j in 0..verified.min(accepted + 1) {
@@ -52,7 +53,7 @@ impl Calibration {
         }
     }
 
-    /// The bins, from confidence 0 upwards; empty if no confidence was read.
+    /// The bins, from confidence 0 upwards. Empty if the policy read no confidences.
     pub fn bins(&self) -> &[CalibrationBin] {
         if self.bins.iter().any(|b| b.drafts > 0) { &self.bins } else { &[] }
     }
@@ -62,7 +63,8 @@ impl Calibration {
 mod tests {
     use super::*;
 
-    /// Two requests: one accepts 1 of 3, so its third draft has no known result; the other accepts both of 2.
+    /// One of two requests accepts 1 of 3 drafts, so its third draft has no known result. The other accepts both of its
+    /// 2 drafts.
     #[test]
     fn only_what_verification_shows_is_counted() {
         let mut drafts = Drafts::default();

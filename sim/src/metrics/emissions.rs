@@ -1,4 +1,4 @@
-//! When each request last emitted a token. The gaps between a request's emissions follow from it.
+//! When each request last emitted a token. From this the gaps between a request's emissions are computed.
 
 use super::Gaps;
 use crate::time::Time;
@@ -6,33 +6,34 @@ use crate::workload::RequestId;
 
 /// When each request last emitted.
 ///
-/// Nearly all requests of a step also emitted in the step before, and the batch is often the same one. So the requests
-/// that emitted last are kept as a list with one time, and their own times are written down when they leave the list.
+/// Nearly all requests of a step also emitted in the step before, and the batch often stays the same. So the requests
+/// that emitted last are kept as a list with one common time. The time of a request is stored separately when the
+/// request leaves the list.
 #[derive(Clone, Debug)]
 pub struct Emissions {
     /// The requests that emitted in the last step, in order.
     members: Vec<RequestId>,
-    /// When these requests emitted.
+    /// When the requests in `members` emitted.
     end: Time,
-    /// When each request that is not in `members` last emitted; `Time::MAX` for never.
+    /// For each request that is not in `members`: when it last emitted; `Time::MAX` if never.
     at: Vec<Time>,
-    /// Buffer for the members before the last change.
+    /// Buffer for the list of members before the last change.
     before: Vec<RequestId>,
 }
 
 impl Emissions {
-    /// Starts without emissions, for a workload with `requests` requests.
+    /// Starts without emissions, for a workload of `requests` requests.
     pub fn new(requests: usize) -> Emissions {
         Emissions { members: Vec::new(), end: Time::ZERO, at: vec![Time::MAX; requests], before: Vec::new() }
     }
 
-    /// Makes room for a workload of `requests` requests, which has grown.
+    /// Makes room for `requests` requests, because the workload has grown.
     pub fn make_room(&mut self, requests: usize) {
         self.at.resize(requests, Time::MAX);
     }
 
-    /// Records that the decode requests `ids` of a step, except the requests in `dropped`, emitted at `end`. Adds the
-    /// gap since each one's last emission to `gaps`.
+    /// Records that the decode requests `ids` of a step emitted at `end`, except the requests in `dropped`. For each,
+    /// adds the gap since its last emission to `gaps`.
     #[inline]
     pub fn step(&mut self, ids: &[RequestId], dropped: &[RequestId], end: Time, gaps: &mut Gaps) {
         if dropped.is_empty() && self.members == ids {
@@ -45,7 +46,8 @@ impl Emissions {
         }
     }
 
-    /// Records that the running requests `ids` emitted at `end`. Adds the gap since each one's last emission to `gaps`.
+    /// Records that the running requests `ids` emitted at `end`. For each, adds the gap since its last emission to
+    /// `gaps`.
     #[inline]
     pub fn running(&mut self, ids: impl ExactSizeIterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
         // A fold over all requests is faster than a search for the first that differs.
@@ -58,7 +60,7 @@ impl Emissions {
         }
     }
 
-    /// Records that the requests `ids` of a step emitted at `end`, and their gaps.
+    /// Records that the requests `ids` of a step emitted at `end`, and records the gap of each.
     fn record_all(&mut self, ids: impl Iterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
         let since_last =
             if ids.clone().eq(self.members.iter().copied()) { self.members.len() } else { self.change(ids, end, gaps) };
@@ -68,13 +70,14 @@ impl Emissions {
         self.end = end;
     }
 
-    /// Replaces the members by the requests that emit at `end`. Writes down the times of members that leave, and
-    /// records the gaps of requests that join. Returns how many members stay; their gaps are not recorded yet.
+    /// Replaces the members by the requests `ids`, which emit at `end`. Stores the last time of members that leave, and
+    /// records the gaps of requests that join. Returns the number of members that stay; their gaps are not recorded
+    /// yet.
     fn change(&mut self, ids: impl Iterator<Item = RequestId>, end: Time, gaps: &mut Gaps) -> usize {
         std::mem::swap(&mut self.members, &mut self.before);
         self.members.clear();
         self.members.extend(ids);
-        // Both lists are in running order, so one walk over both finds nearly every request.
+        // Both lists are in the order of the running list, so one walk over both finds nearly every request.
         let (mut next, mut since_last) = (0, 0);
         for &id in &self.members {
             while next < self.before.len() && self.before[next] != id {
@@ -91,8 +94,8 @@ impl Emissions {
         since_last
     }
 
-    /// Records that a request emitted at the end of its prompt, in the step that was recorded last, and the gap if it
-    /// had emitted before. Returns whether it was the request's first token.
+    /// Records that a request emitted a token at the end of its prompt, in the step that was recorded last. If the
+    /// request had emitted before, records the gap. Returns whether this was the request's first token.
     pub fn after_prompt(&mut self, id: RequestId, gaps: &mut Gaps) -> bool {
         self.members.push(id);
         let last = self.at[id as usize];
@@ -103,15 +106,15 @@ impl Emissions {
         first
     }
 
-    /// Removes a request that has ended.
+    /// Removes a request that has ended from the members.
     pub fn ended(&mut self, id: RequestId) {
         if let Some(at) = self.members.iter().position(|&member| member == id) {
             self.members.remove(at);
         }
     }
 
-    /// Records further steps of the same requests, the last of which ended at `end`, and the sum of their gaps. The
-    /// caller has [counted](Gaps::count) the gaps. The step that was recorded last ended at `from`.
+    /// Records steps in which all members emitted again. The last of these steps ended at `end`, the step that was
+    /// recorded before them at `from`. Adds the gaps to the sum; the caller has [counted](Gaps::count) them.
     pub fn skip_to(&mut self, end: Time, from: Time, gaps: &mut Gaps) {
         gaps.add(end - from, self.members.len() as u32);
         self.end = end;
@@ -122,7 +125,7 @@ impl Emissions {
 mod tests {
     use super::*;
 
-    /// The gaps are those that a list of each request's emissions gives. Requests come, go and come back.
+    /// The gaps equal those computed from a list of each request's emission times. Requests come, leave and come back.
     #[test]
     fn gaps_are_those_of_each_requests_own_times() {
         let steps: [(&[RequestId], &[RequestId], &[RequestId]); 8] = [

@@ -1,16 +1,19 @@
-//! Gaps between tokens of a whole run in constant memory: counts with three significant digits, and the exact sum.
+//! Gaps between a request's emissions, over a whole run, in constant memory: the number of gaps by length, to three
+//! significant digits, and the exact sum of all gaps.
 
 use crate::time::Time;
 use hdrhistogram::Histogram;
 
-/// Gaps with equal leading bits share a bucket; 11 bits resolve a thousandth, like a [`Histogram`] with three digits.
+/// Number of leading bits that decide the bucket of a gap. 11 bits resolve a thousandth, as a [`Histogram`] with three
+/// digits does.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
 
 /// Gaps between the emissions of each request, pooled over all requests.
 #[derive(Clone, Debug)]
 pub struct Gaps {
-    /// Number of gaps by [`bucket`], which is faster to find than in a histogram. Grows up to the longest gap.
+    /// Number of gaps in each [`bucket`]. A bucket is found faster than the place in a histogram. The list grows up to
+    /// the bucket of the longest gap.
     counts: Vec<u64>,
     /// Sum of all gaps, ps.
     sum: u128,
@@ -18,12 +21,12 @@ pub struct Gaps {
 
 impl Default for Gaps {
     fn default() -> Self {
-        // Gaps of up to a second need no growth.
+        // Gaps of up to about a second (2^40 ps) need no growth.
         Gaps { counts: vec![0; bucket(1 << 40)], sum: 0 }
     }
 }
 
-/// The bucket of a gap; gaps with equal leading bits share one.
+/// The bucket of a gap, in picoseconds. Gaps with the same leading bits have the same bucket.
 #[inline]
 fn bucket(gap: u64) -> usize {
     // `| 1` defines the logarithm of a gap of 0 and changes no other result.
@@ -31,21 +34,21 @@ fn bucket(gap: u64) -> usize {
     shift as usize * HALF + (gap >> shift) as usize
 }
 
-/// The smallest gap of a bucket.
+/// The smallest gap, in picoseconds, of a bucket.
 fn least(bucket: usize) -> u64 {
     let shift = (bucket / HALF).saturating_sub(1);
     ((bucket - shift * HALF) as u64) << shift
 }
 
 impl Gaps {
-    /// Adds `count` equal gaps.
+    /// Adds `count` gaps of length `gap`.
     #[inline]
     pub fn record(&mut self, gap: Time, count: u32) {
         self.count(gap, count);
         self.add(gap, count);
     }
 
-    /// Counts `count` equal gaps, without their sum.
+    /// Counts `count` gaps of length `gap`, but does not add them to the sum.
     #[inline]
     pub fn count(&mut self, gap: Time, count: u32) {
         let bucket = bucket(gap.0);

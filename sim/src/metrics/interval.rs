@@ -1,18 +1,18 @@
 //! Student-t confidence intervals over seeds. One seed gives no interval.
 
-/// A mean over replications with its 95 % confidence interval.
+/// A mean over replications (runs with different seeds), with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
     /// The mean of the per-seed values.
     pub mean: f64,
-    /// Half the width of the 95 % interval; `None` with one seed.
+    /// Half the width of the 95 % interval; `None` if there is only one seed.
     pub half_width: Option<f64>,
     /// Number of replications.
     pub n: usize,
 }
 
 impl Interval {
-    /// The mean and interval of per-seed values; `None` if there are none.
+    /// The mean and the interval of the values `values`, one for each seed; `None` without values.
     pub fn of(values: &[f64]) -> Option<Interval> {
         let n = values.len();
         if n == 0 {
@@ -27,22 +27,22 @@ impl Interval {
     }
 }
 
-/// A mean of ratios over replications with its 95 % interval. The interval is computed for the mean logarithm and
-/// converted back to ratios, so that its ends are never negative.
+/// A mean of ratios over replications (runs with different seeds), with its 95 % confidence interval. The interval is
+/// computed for the mean logarithm and converted back to ratios, so that its ends are never negative.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct RatioInterval {
     /// The mean of the per-seed ratios.
     pub mean: f64,
-    /// The lower end of the 95 % interval, at most the mean; `None` with one seed or if it is not finite.
+    /// The lower end of the 95 % interval, at most the mean. `None` with one seed, or if this end is not finite.
     pub low: Option<f64>,
-    /// The upper end of the 95 % interval, at least the mean; `None` with one seed or if it is not finite.
+    /// The upper end of the 95 % interval, at least the mean. `None` with one seed, or if this end is not finite.
     pub high: Option<f64>,
     /// Number of replications.
     pub n: usize,
 }
 
 impl RatioInterval {
-    /// The interval of per-seed ratios, which are above 0; `None` when there are none.
+    /// The mean and the interval of `ratios`, one for each seed, all above 0; `None` without ratios.
     pub fn of(ratios: &[f64]) -> Option<RatioInterval> {
         let mean = Interval::of(ratios)?.mean;
         let logs: Vec<f64> = ratios.iter().map(|r| r.ln()).collect();
@@ -52,15 +52,15 @@ impl RatioInterval {
         Some(RatioInterval { mean, low, high, n: ratios.len() })
     }
 
-    /// Mean and interval minus 1: the gain as a fraction, 0.2 for a ratio of 1.2.
+    /// Mean and interval with 1 subtracted: a ratio of 1.2 becomes a gain of 0.2.
     pub fn excess(self) -> RatioInterval {
         let less = |x: f64| x - 1.0;
         RatioInterval { mean: less(self.mean), low: self.low.map(less), high: self.high.map(less), n: self.n }
     }
 }
 
-/// The 97.5 % quantile of Student's t with `df` degrees of freedom, from the standard table. Between rows of the table
-/// the next smaller `df` is used, which never narrows an interval.
+/// The 97.5 % quantile of Student's t with `df` degrees of freedom, from the standard table. For a `df` between two
+/// rows of the table, the row with the smaller `df` is used. That never narrows an interval.
 pub fn student_t_975(df: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -84,7 +84,7 @@ mod tests {
     fn the_interval_over_three_seeds_is_students() {
         let i = Interval::of(&[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(i.mean, 2.0);
-        // t(2) · s / sqrt 3 with s = 1.
+        // Half the width is t(2) · s / sqrt 3, with s = 1.
         assert!((i.half_width.unwrap() - 4.303 / 3f64.sqrt()).abs() < 1e-12);
         assert_eq!(Interval::of(&[5.0]).unwrap().half_width, None);
         assert_eq!(Interval::of(&[]), None);
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn the_interval_of_ratios_is_that_of_their_logarithms() {
         let i = RatioInterval::of(&[0.5, 1.0, 2.0]).unwrap();
-        // ln 0.5, 0, ln 2: mean 0, s = ln 2; t(2) · s / sqrt 3.
+        // The logarithms are ln 0.5, 0 and ln 2: mean 0 and s = ln 2. Half the width is t(2) · s / sqrt 3.
         let half = 4.303 * 2f64.ln() / 3f64.sqrt();
         assert!((i.low.unwrap() - (-half).exp()).abs() < 1e-12 && (i.high.unwrap() - half.exp()).abs() < 1e-12);
         assert!((i.mean - 3.5 / 3.0).abs() < 1e-12);
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(RatioInterval::of(&[]), None);
     }
 
-    /// The speedups of an overloaded run: their arithmetic interval goes below zero.
+    /// The speedups of an overloaded run. An interval that is computed from the ratios themselves would end below zero.
     #[test]
     fn no_end_is_negative_and_the_mean_lies_between_them() {
         let wild = [4.1, 8.0, 13.1];

@@ -1,19 +1,19 @@
 //! The chosen draft lengths by batch size, with their results: sums over steps in constant memory.
 //!
-//! A step is counted by its decode batch size (exact below 32, from there in eight buckets for each doubling), its mean
-//! draft length rounded to a whole token, and whether it prefilled prompts, which takes time that no draft length
-//! explains.
+//! Steps are counted separately by three values: the number of decode requests (exact below 32, from there in eight
+//! buckets for each doubling), the mean draft length rounded to a whole token, and whether the step prefilled prompts.
+//! Prefill takes time that no draft length explains.
 
 use crate::config::MAX_SPEC_LEN;
 use crate::metrics::StepRecord;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// Each batch size below this has its own bucket.
+/// Batch sizes below this have a bucket each.
 const EXACT: u32 = 32;
 /// Number of buckets for each doubling of the batch size from [`EXACT`] on.
 const AN_OCTAVE: u32 = 8;
-/// Number of different lengths; trees with more tokens count as the longest.
+/// Number of different draft lengths. A tree with more tokens counts as the longest length.
 const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 
 /// Sums over the steps of one bucket.
@@ -56,7 +56,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Adds a step to the sums of its bucket; leaves out a step without a decode request.
+    /// Adds a step to the sums of its bucket. Does nothing for a step without a decode request.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
         if s.batch_size == 0 {
@@ -72,7 +72,7 @@ impl Lengths {
         sums.emitted += u64::from(s.emitted);
     }
 
-    /// Adds `steps` steps without drafts and without prompts, all with the same batch size, which took `busy` together.
+    /// Adds `steps` steps without drafts and without prompts, all with the same batch size. `busy` is their total time.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let sums = self.sums_at(batch_size, 0, false);
@@ -111,8 +111,8 @@ impl Lengths {
         }
     }
 
-    /// The buckets with steps, sorted by batch size, then length; buckets of steps without prompts come before buckets
-    /// of steps with prompts.
+    /// The buckets that have steps, sorted by batch size and then by draft length. With equal values the bucket of
+    /// steps without prompts comes first.
     pub fn rows(&self) -> Vec<LengthRow> {
         let mut rows = Vec::new();
         for (bucket, lengths) in (0u32..).zip(&self.sums) {
@@ -131,7 +131,7 @@ impl Lengths {
     }
 }
 
-/// The bucket of a batch size.
+/// The index of the bucket of a batch size.
 #[inline]
 fn bucket(batch_size: u32) -> u32 {
     if batch_size < EXACT {

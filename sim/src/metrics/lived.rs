@@ -1,23 +1,23 @@
-//! The parts of the end-to-end latency of a run's finished requests, defined in docs/model.md 14.1. They sum to the
-//! latency.
+//! The parts of the end-to-end latency of a run's finished requests, defined in docs/model.md 14.1. The parts sum to
+//! the latency.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// The device's time by part, picoseconds. Time in which no pass runs is the host's and is in no part.
+/// The device's time by part, picoseconds. Time in which no pass runs is the host's time and belongs to no part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Target passes, as long as they would take with one token for each decode request and no prompts.
+    /// Time that target passes would take with one token for each decode request and without prompts.
     pub decoding: u64,
-    /// What prompts add to target passes.
+    /// Time by which prompts lengthen target passes.
     pub prompts: u64,
-    /// What tokens that were computed before, and whose KV was lost, add to target passes.
+    /// Time by which recomputed tokens (computed before, and lost with their KV) lengthen target passes.
     pub recomputing: u64,
-    /// Draft passes.
+    /// Time of draft passes.
     pub drafting: u64,
-    /// What accepted drafts add to target passes.
+    /// Time by which accepted drafts lengthen target passes.
     pub verifying: u64,
-    /// What rejected drafts and padding add to target passes.
+    /// Time by which rejected drafts and padding lengthen target passes.
     pub rejected: u64,
 }
 
@@ -31,7 +31,7 @@ impl Spent {
         [self.decoding, self.prompts, self.recomputing, self.drafting, self.verifying, self.rejected]
     }
 
-    /// Applies `f` to each part and the same part of `other`.
+    /// Applies `f` to each part and to the same part of `other`.
     fn zip(&self, other: &Spent, f: impl Fn(u64, u64) -> u64) -> Spent {
         Spent {
             decoding: f(self.decoding, other.decoding),
@@ -54,21 +54,22 @@ impl Spent {
     }
 }
 
-/// Where the time of a request went so far. The clocks are subtracted when the request enters the running list and
-/// added when it leaves the list, so that no step has to update it.
+/// Where the time of a request has gone so far. The device's counters are subtracted when the request enters the
+/// running list and added when it leaves the list. The difference is the time spent in between, and no step has to
+/// update it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Life {
-    /// What the device did while the request was in the running list.
+    /// How the device spent its time, by part, while the request was in the running list.
     spent: Spent,
-    /// Time in the waiting list after a preemption.
+    /// Time in the waiting list after preemptions, picoseconds.
     away: u64,
     /// Whether the request is in the running list.
     runs: bool,
 }
 
 impl Life {
-    /// Notes that the request joins the running list at `now`, for the `first` time or after a preemption. `spent` is
-    /// the device's time by part up to `now`.
+    /// Notes that the request enters the running list at `now`. `first` says whether this is its first time or follows
+    /// a preemption. `spent` is the device's time by part up to `now`.
     pub(crate) fn enter(&mut self, spent: &Spent, now: Time, first: bool) {
         self.spent = self.spent.zip(spent, u64::wrapping_sub);
         if !first {
@@ -77,7 +78,8 @@ impl Life {
         self.runs = true;
     }
 
-    /// Notes that the request lost its KV at `now` and waits from then on.
+    /// Notes that the request lost its KV at `now` and waits from now on. `spent` is the device's time by part up to
+    /// `now`.
     pub(crate) fn lose(&mut self, spent: &Spent, now: Time) {
         self.spent = self.spent.zip(spent, u64::wrapping_add);
         self.away = self.away.wrapping_sub(now.0);
@@ -90,33 +92,33 @@ impl Life {
 pub struct Lives {
     /// Number of finished requests.
     pub requests: u64,
-    /// From arrival to finish.
+    /// Time from arrival to finish.
     pub whole: u128,
-    /// From arrival until a step took the request in.
+    /// Time from arrival until the request was first scheduled.
     pub waiting: u128,
-    /// In the waiting list after a preemption, and in passes that computed lost tokens again.
+    /// Time in the waiting list after a preemption, and time by which recomputed tokens lengthened target passes.
     pub kv_lost: u128,
-    /// Target passes, as long as they would take with one token for each decode request and no prompts.
+    /// Time that target passes would have taken with one token for each decode request and without prompts.
     pub decoding: u128,
-    /// What prompts added to target passes.
+    /// Time by which prompts lengthened target passes.
     pub prompts: u128,
-    /// Draft passes.
+    /// Time of draft passes.
     pub drafting: u128,
-    /// What accepted drafts added to target passes.
+    /// Time by which accepted drafts lengthened target passes.
     pub verifying: u128,
-    /// What rejected drafts and padding added to target passes.
+    /// Time by which rejected drafts and padding lengthened target passes.
     pub rejected: u128,
 }
 
 impl Lives {
-    /// Adds a request that finished at `now`, when the device's time by part was `spent`. `whole` and `waiting` are as
-    /// in the fields.
+    /// Adds a request that finished at `now`. `spent` is the device's time by part up to `now`. `whole` and `waiting`
+    /// are the request's values of the fields of the same name.
     pub(crate) fn add(&mut self, mut life: Life, spent: &Spent, now: Time, whole: Time, waiting: Time) {
         if life.runs {
             life.lose(spent, now);
         }
-        // A step in flight may end a request that has lost its KV: this ends its time in the waiting list. For other
-        // requests it cancels the subtraction in `lose`.
+        // A step in flight may end a request that has lost its KV. Then this addition ends the request's time in the
+        // waiting list. For any other request it cancels the subtraction in `lose`.
         life.away = life.away.wrapping_add(now.0);
         let s = life.spent;
         self.requests += 1;
@@ -143,9 +145,9 @@ impl Lives {
         self.rejected += other.rejected;
     }
 
-    /// The time in the running list during which no pass ran: the device waited for the host. It is what the other
-    /// parts leave of the latency. It may be a few picoseconds below zero, because a request that joins in the middle
-    /// of a pass gets rounded parts of the pass.
+    /// Time in the running list during which no pass ran, because the device waited for the host: the latency minus all
+    /// other parts. It may be a few picoseconds below zero, because a request that joins in the middle of a pass gets
+    /// rounded parts of the pass.
     pub fn host(&self) -> i128 {
         let passes = self.decoding + self.prompts + self.drafting + self.verifying + self.rejected;
         let others = self.waiting + self.kv_lost + passes;
@@ -153,24 +155,24 @@ impl Lives {
     }
 }
 
-/// The parts of the finished requests' mean end-to-end latency, seconds. They sum to it.
+/// The parts of the mean end-to-end latency of the finished requests, seconds. The parts sum to this latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lived {
-    /// From arrival until a step took the request in.
+    /// Time from arrival until the request was first scheduled.
     pub waiting_s: f64,
-    /// What prompts added to target passes.
+    /// Time by which prompts lengthened target passes.
     pub prompts_s: f64,
-    /// Target passes, as long as they would take with one token for each decode request and no prompts.
+    /// Time that target passes would have taken with one token for each decode request and without prompts.
     pub decoding_s: f64,
-    /// Draft passes.
+    /// Time of draft passes.
     pub drafting_s: f64,
-    /// What accepted drafts added to target passes.
+    /// Time by which accepted drafts lengthened target passes.
     pub verifying_s: f64,
-    /// What rejected drafts and padding added to target passes.
+    /// Time by which rejected drafts and padding lengthened target passes.
     pub rejected_s: f64,
-    /// In the running list, while the device waited for the host.
+    /// Time in the running list while the device waited for the host.
     pub host_s: f64,
-    /// In the waiting list after a preemption, and in passes that computed lost tokens again.
+    /// Time in the waiting list after a preemption, and time by which recomputed tokens lengthened target passes.
     pub kv_lost_s: f64,
 }
 
@@ -190,7 +192,7 @@ pub const PARTS: [Named; 8] = [
 ];
 
 impl Lived {
-    /// The means of `lives`; `None` if no request finished.
+    /// The mean parts over the requests in `lives`; `None` if no request finished.
     pub fn of(lives: &Lives) -> Option<Lived> {
         let seconds = |sum: f64| sum / crate::time::PS_PER_S / lives.requests as f64;
         let mean = |sum: u128| seconds(sum as f64);

@@ -1,41 +1,45 @@
-//! Detects overload: more requests arrive than can be served. Latencies then depend on the length of the run, not on
-//! the machine.
+//! Detects overload: more requests arrive than the engine can serve. Latencies then depend on the length of the run,
+//! and not on the engine.
 
 use super::RequestRecords;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// A run that fell behind its arrivals.
+/// The numbers of a run in which the queue grew because more requests arrived than were completed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
     /// Arriving requests per second.
     pub offered_req_s: f64,
     /// Requests per second that finished before the last arrival.
     pub completed_req_s: f64,
-    /// Number of requests that waited at a half, three quarters and the end of the time in which requests arrive.
+    /// Numbers of waiting requests at three times: at a half, at three quarters and at the end of the time in which
+    /// requests arrive.
     pub waiting: [u64; 3],
 }
 
 /// Fewest waiting requests that can count as overload.
 const LEAST_WAITING: u64 = 8;
 
-/// [`overload`] of a run that was observed until `seen`; `None` also if not all requests had arrived by then.
+/// As [`overload`], for a run that was observed until `seen`. `None` also if not all requests had arrived by then.
 pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
     records.arrival.iter().max().filter(|last| **last <= seen).and_then(|_| overload(records))
 }
 
-/// Checks a run with open arrivals for overload. Three conditions must hold. At the last arrival at least 8 requests,
-/// or 5 % of all if that is more, are waiting. At three quarters of the time in which requests arrive, at least half as
-/// many waited. In that time fewer requests per second completed than arrived. `None` if a condition fails, for fewer
-/// than 8 requests, and if all arrive at once. The time after the last arrival, when the queue drains, does not count.
-/// A burst at the end makes a queue that was not there before, and a busy part that was worked off leaves none: neither
-/// is overload. A closed loop cannot fall behind: do not call this for one.
+/// Checks a run with open arrivals for overload. A run is overloaded if three conditions hold:
+/// - At the last arrival at least 8 requests, or 5 % of all requests if that is more, are waiting.
+/// - At three quarters of the time in which requests arrive, at least half of that number were waiting.
+/// - In the time in which requests arrive, fewer requests per second completed than arrived.
+///
+/// Returns `None` if a condition fails, for fewer than 8 requests, and if all requests arrive at once. The time after
+/// the last arrival, when the queue empties, does not count. Two cases are not overload: a burst at the end, before
+/// which there was no queue, and a busy time whose queue was worked off. Do not call this for a closed loop, which
+/// cannot be overloaded.
 pub fn overload(records: &RequestRecords) -> Option<Overload> {
     overload_among(records, 0..records.len())
 }
 
-/// [`overload`] of some of a run's requests, over the time in which they arrive.
+/// As [`overload`], for the requests `ids` of a run alone, over the time in which these requests arrive.
 pub fn overload_among(records: &RequestRecords, ids: Range<usize>) -> Option<Overload> {
     let last = *records.arrival[ids.clone()].last()?;
     let first = records.arrival[ids.start];
@@ -54,7 +58,7 @@ pub fn overload_among(records: &RequestRecords, ids: Range<usize>) -> Option<Ove
     (waiting[2] >= least && no_burst && found.completed_req_s < found.offered_req_s).then_some(found)
 }
 
-/// Number of requests among `ids` that had arrived by `at` and by then were neither scheduled nor rejected.
+/// Number of requests among `ids` that had arrived by `at`, and that by then were neither scheduled nor rejected.
 fn waiting(r: &RequestRecords, ids: Range<usize>, at: Time) -> u64 {
     ids.filter(|&i| r.arrival[i] <= at && r.first_scheduled[i].min(r.finish[i]) > at).count() as u64
 }
@@ -76,7 +80,8 @@ mod tests {
     use super::*;
     use crate::metrics::Outcome;
 
-    /// A queue with one server that takes `service` seconds a request, and one arrival a second.
+    /// A queue with one server. The server takes `service` seconds for each request, and one request arrives each
+    /// second.
     fn queue(n: usize, service: f64) -> RequestRecords {
         let mut r = RequestRecords::new(n);
         let mut free = 0.0f64;
@@ -101,8 +106,8 @@ mod tests {
         assert!(words.starts_with("overloaded: 1.00 requests/s came and 0.8"), "{words}");
     }
 
-    /// A queue that varies between 0 and 2, with a burst in the last tenth: at each of the three times the queue is
-    /// longer than before, but it is still a burst.
+    /// A queue that varies between 0 and 2, and a burst in the last tenth. The queue is longer at each of the three
+    /// times than at the time before, but it is still a burst.
     #[test]
     fn a_burst_at_the_end_is_not_overload() {
         let mut r = queue(200, 0.8);
@@ -118,7 +123,8 @@ mod tests {
         assert!(overload(&r).is_some());
     }
 
-    /// A rate that rises and falls so that the queue never empties: it is shorter at the end than at three quarters.
+    /// The arrival rate rises and falls so that the queue never empties. The queue is shorter at the end than at three
+    /// quarters.
     #[test]
     fn a_queue_that_is_never_worked_off_is_overload() {
         let mut r = queue(200, 0.5);
@@ -129,7 +135,7 @@ mod tests {
         assert!(three_quarters > end && end > 10, "{three_quarters} {end}");
     }
 
-    /// A busy first half whose queue is worked off in the second.
+    /// In the busy first half a queue grows. In the second half it is worked off.
     #[test]
     fn a_peak_that_is_worked_off_is_not_overload() {
         let mut r = queue(200, 0.5);
@@ -137,7 +143,7 @@ mod tests {
         assert_eq!(overload(&r), None);
     }
 
-    /// The middle of a run is overloaded, and its two ends are not.
+    /// The middle of a run is overloaded, and its beginning and its end are not.
     #[test]
     fn a_part_of_a_run_is_judged_by_itself() {
         let mut r = queue(600, 0.8);
@@ -156,7 +162,7 @@ mod tests {
             "cut before its end"
         );
         assert_eq!(overload(&RequestRecords::new(0)), None);
-        // All requests at once, as in a closed loop: there is no arrival rate.
+        // All requests arrive at once, as in a closed loop, so there is no arrival rate.
         let mut r = queue(50, 1.0);
         r.arrival.fill(Time::ZERO);
         assert_eq!(overload(&r), None);

@@ -1,4 +1,4 @@
-//! One record for each request and (if wanted) for each step: raw facts, no statistics.
+//! One record for each request and, if wanted, for each step. Records hold facts and no statistics.
 
 use crate::time::Time;
 
@@ -6,18 +6,18 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The request has not ended: it still waited or ran when the run stopped.
+    /// The request has not ended: it still waited or ran when the run stopped, or its client aborted it.
     #[default]
     InFlight,
     /// The request emitted its whole output.
     Finished,
-    /// The request could never fit: prompt over `max_model_len`, over the token budget without chunking, or over the KV
-    /// pool.
+    /// The request can never run to its end: for example, its prompt is over `max_model_len`, over the token budget
+    /// without chunking, or over the KV pool.
     Rejected,
 }
 
-/// The records of all requests, as columns of equal length indexed by request id. The time of a first scheduling, first
-/// token or end that has not happened is `Time::MAX`.
+/// The records of all requests, as columns of equal length indexed by request id. A time is `Time::MAX` if the event
+/// (first scheduling, first token, end) has not happened.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RequestRecords {
     /// When the request arrived.
@@ -28,7 +28,7 @@ pub struct RequestRecords {
     pub first_token: Vec<Time>,
     /// When the last output token was emitted, or when the request was rejected.
     pub finish: Vec<Time>,
-    /// Output tokens emitted. Tokens behind the output's end do not count.
+    /// Number of output tokens emitted. Tokens of a round that lie beyond the output's end do not count.
     pub emitted: Vec<u32>,
     /// Number of decode steps with at least one verified draft.
     pub rounds: Vec<u32>,
@@ -36,7 +36,7 @@ pub struct RequestRecords {
     pub drafted: Vec<u32>,
     /// Draft tokens verified.
     pub verified: Vec<u32>,
-    /// Draft tokens accepted, including accepted drafts behind the output's end.
+    /// Number of accepted draft tokens. Accepted drafts beyond the output's end count too.
     pub accepted: Vec<u32>,
     /// Number of preemptions.
     pub preemptions: Vec<u32>,
@@ -55,9 +55,9 @@ pub struct StepRecord {
     pub start: Time,
     /// When the step ended.
     pub end: Time,
-    /// Time in draft passes and in decisions (`decision_s`).
+    /// Time in draft passes and in the policy's decisions (`decision_s`).
     pub draft_time: Time,
-    /// Time of the target pass and of the host (`step_overhead_s`).
+    /// Time of the target pass and of the host's other work (`step_overhead_s` and the law of host time).
     pub verify_time: Time,
     /// Number of decode requests.
     pub batch_size: u32,
@@ -65,23 +65,23 @@ pub struct StepRecord {
     pub chunks: u32,
     /// Number of prompt tokens in the chunks.
     pub chunk_tokens: u64,
-    /// Tokens of the decode requests in KV.
+    /// Sum over the decode requests of their tokens in KV, before the step.
     pub context: u64,
     /// Number of waiting requests after scheduling.
     pub waiting: u32,
-    /// Number of draft passes; at most one with parallel drafting.
+    /// Number of draft passes; at most 1 with parallel drafting.
     pub draft_passes: u32,
     /// Draft tokens drafted.
     pub drafted: u32,
     /// Draft tokens verified.
     pub verified: u32,
-    /// Draft tokens accepted, including accepted drafts behind an output's end.
+    /// Number of accepted draft tokens. Accepted drafts beyond an output's end count too.
     pub accepted: u32,
     /// Output tokens emitted, including the first tokens of requests.
     pub emitted: u32,
     /// KV blocks that requests hold after scheduling.
     pub used_blocks: u32,
-    /// Requests preempted while scheduling.
+    /// Number of requests that were preempted while the step was scheduled.
     pub preempted: u32,
 }
 
@@ -144,7 +144,7 @@ impl RequestRecords {
         self.outcome[i] == Outcome::Finished
     }
 
-    /// Time from arrival to first scheduling, seconds.
+    /// Time from arrival until the request was first scheduled, seconds.
     pub fn queue_s(&self, i: usize) -> f64 {
         (self.first_scheduled[i] - self.arrival[i]).as_s()
     }
@@ -159,7 +159,7 @@ impl RequestRecords {
         (self.finish[i] - self.arrival[i]).as_s()
     }
 
-    /// Time per output token after the first, seconds; `None` for a one-token output (docs/model.md 14).
+    /// Mean time per output token after the first, seconds; `None` for an output of one token (docs/model.md 14).
     pub fn tpot_s(&self, i: usize) -> Option<f64> {
         (self.emitted[i] > 1).then(|| (self.finish[i] - self.first_token[i]).as_s() / f64::from(self.emitted[i] - 1))
     }

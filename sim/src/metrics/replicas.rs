@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The replicas of a fleet's run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replicas {
-    /// The replica of each request; `u16::MAX` for one that was never sent.
+    /// Index of the replica that served each request; `u16::MAX` for a request that was never sent.
     pub routed: Vec<u16>,
     /// What each replica did.
     pub each: Vec<ReplicaSummary>,
@@ -21,7 +21,7 @@ pub struct ReplicaSummary {
     pub requests: u64,
     /// Number of these requests that emitted their whole output.
     pub finished: u64,
-    /// Number of these requests that could never fit.
+    /// Number of these requests that were rejected, because they could never run to their end.
     pub rejected: u64,
     /// Prompt tokens of these requests.
     pub prompt_tokens: u64,
@@ -41,7 +41,7 @@ pub struct ReplicaSummary {
     pub accepted: u64,
     /// Number of preemptions.
     pub preemptions: u64,
-    /// The largest share of the replica's KV blocks that were held at once, [0, 1].
+    /// The largest share of the replica's KV blocks that requests held at any time, [0, 1].
     pub kv_use_peak: f64,
 }
 

@@ -1,5 +1,6 @@
-//! Load and draft length over time, in a limited number of bins. When the bins run out, neighbouring bins merge and the
-//! bin width doubles. Memory stays constant for any length of the run, and the result depends only on the steps.
+//! Load and draft length over time, in a limited number of bins. When no more bins are allowed, neighbouring bins merge
+//! and the bin width doubles. Memory is therefore constant for any length of the run, and the result depends only on
+//! the steps.
 
 use crate::metrics::StepRecord;
 use crate::time::Time;
@@ -30,7 +31,8 @@ impl Bin {
         if self.busy == 0 { 0.0 } else { self.batch_time as f64 / self.busy as f64 }
     }
 
-    /// Mean draft length of a request-step; `None` if no request decoded.
+    /// Mean number of drafted tokens over the bin's request-steps (one request in one step); `None` if no request
+    /// decoded.
     pub fn draft_len(&self) -> Option<f64> {
         (self.request_steps > 0).then(|| self.drafted as f64 / self.request_steps as f64)
     }
@@ -52,7 +54,7 @@ pub struct Series {
     pub width: Time,
     /// The bins, from time zero.
     pub bins: Vec<Bin>,
-    /// Where the last bin ends; saves a division a step.
+    /// Time at which the last bin ends, stored so that a step needs no division.
     last_end: Time,
 }
 
@@ -69,7 +71,7 @@ impl Series {
         Series { width, bins, last_end }
     }
 
-    /// Adds the bins of another run on the same clock. The wider bins of the two remain.
+    /// Adds the bins of another run on the same clock. The result has the wider of the two bin widths.
     pub fn merge(&mut self, mut other: Series) {
         while self.width < other.width {
             self.halve();
@@ -95,7 +97,7 @@ impl Series {
         bin.emitted += u64::from(s.emitted);
     }
 
-    /// The bin that contains `end`. Calls must come in order of time.
+    /// The bin that contains the time `end`. Calls must be in ascending order of `end`.
     #[inline]
     fn bin(&mut self, end: Time) -> &mut Bin {
         if end >= self.last_end {
@@ -104,14 +106,15 @@ impl Series {
         self.bins.last_mut().expect("reach opened a bin")
     }
 
-    /// Where the last bin ends. Steps that end before this time may be added together with [`lump`](Series::lump).
+    /// Time at which the last bin ends. Several steps that end before it may be added in one call of
+    /// [`lump`](Series::lump).
     #[inline]
     pub fn last_end(&self) -> Time {
         self.last_end
     }
 
-    /// Adds `steps` steps without drafts and without prompts, all with the same batch size, which took `busy` together
-    /// and end in the bin that contains `end`.
+    /// Adds `steps` steps without drafts and without prompts, all with the same batch size. `busy` is their total time.
+    /// All must end in the bin that contains `end`.
     pub fn lump(&mut self, end: Time, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let bin = self.bin(end);
@@ -121,8 +124,8 @@ impl Series {
         bin.emitted += n;
     }
 
-    /// Opens bins up to the one that contains `at`. While they would be more than [`MAX_BINS`], neighbouring bins
-    /// merge.
+    /// Opens bins up to the bin that contains `at`. If there would be more than [`MAX_BINS`], merges neighbouring bins
+    /// first.
     #[cold]
     fn reach(&mut self, at: Time) {
         while (at.0 / self.width.0) as usize >= MAX_BINS {

@@ -18,7 +18,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Mean and quantiles of a list of samples, which is sorted; `None` if it is empty.
+    /// Mean and quantiles of the samples; `None` without samples. Sorts `samples`.
     pub fn of(samples: &mut [f64]) -> Option<Quantiles> {
         samples.sort_unstable_by(f64::total_cmp);
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
@@ -47,8 +47,8 @@ pub struct Slo {
 }
 
 impl Slo {
-    /// Whether a finished request meets every bound. Its own TPOT bound, seconds, takes precedence over the run's. An
-    /// output of one token meets every TPOT bound.
+    /// Whether a finished request meets every bound. `own_tpot_s` is the request's own TPOT bound, seconds; it takes
+    /// precedence over the run's. An output of one token meets every TPOT bound.
     pub fn met_by(&self, records: &RequestRecords, i: usize, own_tpot_s: Option<f64>) -> bool {
         let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
         let own = own_tpot_s.filter(|s| s.is_finite());
@@ -63,21 +63,21 @@ impl Slo {
 pub struct PositionCounts {
     /// Request-steps that verified a draft at this position.
     pub attempts: u64,
-    /// Request-steps among `attempts` in which every earlier draft was accepted.
+    /// Request-steps among `attempts` in which every draft before this position was accepted.
     pub reached: u64,
     /// Request-steps in which the draft at this position was accepted.
     pub accepted: u64,
 }
 
-/// The numbers of one run (one policy, one seed). `queue`, `ttft`, `tpot` and `e2e` are over finished requests, `itl`
-/// is over all.
+/// The numbers of one run (one policy, one seed). `queue`, `ttft`, `tpot` and `e2e` are over finished requests. `itl`
+/// is over all requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of requests that arrived.
     pub requests: u64,
     /// Number of requests that emitted their whole output.
     pub finished: u64,
-    /// Number of requests that could never fit.
+    /// Number of requests that were rejected, because they could never run to their end.
     pub rejected: u64,
     /// Number of requests that had not ended when the run stopped (0 unless interrupted).
     pub in_flight: u64,
@@ -85,19 +85,19 @@ pub struct Summary {
     pub preemptions: u64,
     /// Number of steps.
     pub steps: u64,
-    /// Sum of decode batch sizes.
+    /// Number of request-steps (one request in one step): the sum over all steps of the number of decode requests.
     pub request_steps: u64,
     /// Time from the first arrival to the last finish, seconds.
     pub duration_s: f64,
     /// Time inside steps, seconds.
     pub busy_s: f64,
-    /// Share of busy time in draft passes and in decisions.
+    /// Share of the time inside steps that draft passes and decisions take.
     pub draft_time_share: f64,
-    /// Time from arrival to first scheduling, seconds.
+    /// Time from arrival until the request was first scheduled, seconds.
     pub queue: Option<Quantiles>,
     /// Time to first token, seconds.
     pub ttft: Option<Quantiles>,
-    /// Time per output token after the first, seconds; one-token outputs are left out.
+    /// Time per output token after the first, seconds. Requests with one output token are left out.
     pub tpot: Option<Quantiles>,
     /// Gaps between a request's emissions, pooled, seconds. Quantiles to 3 significant digits, the mean exact.
     pub itl: Option<Quantiles>,
@@ -105,15 +105,15 @@ pub struct Summary {
     pub e2e: Option<Quantiles>,
     /// Output tokens of finished requests.
     pub output_tokens: u64,
-    /// G1: output tokens of finished requests / (last finish − first arrival).
+    /// G1: output tokens of finished requests / (last finish − first arrival), tokens a second.
     pub token_goodput_tok_s: f64,
-    /// Output tokens of finished requests / time inside steps.
+    /// Output tokens of finished requests / total time inside steps, tokens a second.
     pub busy_token_goodput_tok_s: f64,
-    /// G2: requests meeting every bound / (last finish − first arrival); `None` without a bound.
+    /// G2: requests that meet every bound / (last finish − first arrival); `None` without a bound.
     pub slo_goodput_req_s: Option<f64>,
-    /// G3: output tokens of requests meeting every bound / (last finish − first arrival); `None` without a bound.
+    /// G3: output tokens of requests that meet every bound / (last finish − first arrival); `None` without a bound.
     pub slo_token_goodput_tok_s: Option<f64>,
-    /// G4: requests meeting every bound / (finished + rejected); `None` without a bound.
+    /// G4: requests that meet every bound / (finished + rejected requests); `None` without a bound.
     pub slo_attainment: Option<f64>,
     /// The bounds that were applied.
     pub slo: Slo,
@@ -121,7 +121,7 @@ pub struct Summary {
     pub drafted: u64,
     /// Draft tokens verified.
     pub verified: u64,
-    /// Draft tokens accepted, including accepted drafts behind an output's end.
+    /// Number of accepted draft tokens. Accepted drafts beyond an output's end count too.
     pub accepted: u64,
     /// Request-steps with at least one verified draft.
     pub rounds: u64,
@@ -135,24 +135,24 @@ pub struct Summary {
     pub acceptance_rate: Option<f64>,
     /// 1 + accepted / rounds; `None` if nothing was verified. Never rank policies by it (docs/model.md 4.8).
     pub mean_acceptance_length: Option<f64>,
-    /// Counts for each draft position, up to the deepest verified one.
+    /// Counts for each draft position, up to the deepest position that was verified.
     pub positions: Vec<PositionCounts>,
     /// Decode batch size, weighted by time inside steps.
     pub mean_batch_size: f64,
-    /// Tokens of decode requests in KV over the pool's capacity, weighted by time inside steps.
+    /// Mean share of the KV pool that the tokens of decode requests fill, weighted by time inside steps.
     pub kv_use_mean: f64,
-    /// Most blocks held at once / usable blocks.
+    /// Largest number of blocks that requests held at any time / usable blocks.
     pub kv_use_peak: f64,
-    /// Set if the run fell behind its arrivals. Never set for a closed loop, or before
-    /// [`with_overload`](Summary::with_overload).
+    /// The numbers of the overload if more requests arrived than were completed; `None` if not. Always `None` for a
+    /// closed loop, and before [`with_overload`](Summary::with_overload) is called.
     pub overload: Option<Overload>,
-    /// The parts of the mean end-to-end latency; `None` if they are not known, as on a device.
+    /// The parts of the mean end-to-end latency. `None` if the run did not record them, as on a device.
     pub lived: Option<Lived>,
 }
 
 impl Summary {
-    /// Computes the numbers from the records and totals of a run. `slo_tpot_s` are the requests' own TPOT limits,
-    /// seconds (empty: none). `usable_blocks` and `block_size` describe the target's pool.
+    /// Computes the numbers from the records and totals of a run. `slo_tpot_s` has the requests' own TPOT limits,
+    /// seconds; empty if they have none. `usable_blocks` and `block_size` describe the target's pool.
     pub fn new(
         records: &RequestRecords,
         totals: &Totals,
@@ -225,7 +225,7 @@ impl Summary {
         }
     }
 
-    /// Adds whether the run fell behind its arrivals. Only for open arrivals.
+    /// Fills in `overload`: whether the run was overloaded. Call it only for open arrivals.
     pub fn with_overload(self, records: &RequestRecords) -> Summary {
         Summary { overload: overload(records), ..self }
     }
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(Quantiles::of(&mut []), None);
     }
 
-    /// Two finished requests, of which one meets its bound, and a rejected one.
+    /// Two finished requests, of which one meets its bound, and one rejected request.
     #[test]
     fn goodputs_by_hand() {
         let mut r = RequestRecords::new(3);
@@ -296,7 +296,7 @@ mod tests {
                 PositionCounts { attempts: 10, reached: 10, accepted: 0 },
             ]
         );
-        // The second request's own, larger limit takes precedence over the run's.
+        // The second request has its own limit, which is larger than the run's and takes precedence.
         assert_eq!(Summary::new(&r, &totals, slo, &[f64::INFINITY, 0.5, 0.5], 100, 16).slo_attainment, Some(2.0 / 3.0));
     }
 }

@@ -1,4 +1,4 @@
-//! Counters of a whole run, updated once a step: all numbers that need no list of samples.
+//! Counters of a whole run, updated once a step. They give all numbers for which no list of samples is needed.
 
 use super::{Calibration, Gaps, Lengths, Lives};
 use crate::config::MAX_SPEC_LEN;
@@ -12,13 +12,13 @@ const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 pub struct Totals {
     /// Number of steps.
     pub steps: u64,
-    /// Request-steps: sum of decode batch sizes.
+    /// Number of request-steps (one request in one step): the sum over all steps of the number of decode requests.
     pub request_steps: u64,
-    /// Time inside steps (overheads included).
+    /// Total time inside steps, host time included.
     pub busy: Time,
     /// Time in draft passes and in decisions.
     pub draft_time: Time,
-    /// Time of target passes and of the host.
+    /// Time of target passes and of the host's other work.
     pub verify_time: Time,
     /// Number of draft passes.
     pub draft_passes: u64,
@@ -32,15 +32,15 @@ pub struct Totals {
     pub emitted: u64,
     /// Number of preemptions.
     pub preemptions: u64,
-    /// Most KV blocks held at once.
+    /// Largest number of KV blocks that requests held at any time.
     pub peak_blocks: u32,
     /// Sum over steps of decode batch size × step time, ps.
     pub batch_time: u128,
     /// Sum over steps of decode context tokens × step time, ps.
     pub context_time: u128,
-    /// Gaps between a request's emissions, all requests pooled.
+    /// Gaps between consecutive emissions of a request, pooled over all requests.
     pub gaps: Gaps,
-    /// `verified_accepted[v][a]`: number of request-steps that verified v drafts in a row (for a tree, its depth) and
+    /// `verified_accepted[v][a]`: number of request-steps that verified v drafts in a row (for a tree: to depth v) and
     /// accepted a of them.
     pub verified_accepted: Box<[[u64; LENGTHS]; LENGTHS]>,
     /// Draft lengths by batch size.
@@ -78,8 +78,8 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Adds a step to the counters that follow from its record: all but `gaps`, `verified_accepted`, `calibration` and
-    /// `lives`.
+    /// Adds a step to all counters that follow from its record. These are all except `gaps`, `verified_accepted`,
+    /// `calibration` and `lives`.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
         let span = s.end - s.start;
@@ -100,8 +100,8 @@ impl Totals {
         self.lengths.step(s);
     }
 
-    /// Adds `steps` steps without drafts and without prompts, all with the same batch size, which took `busy` together.
-    /// `context_time` is as in the field. Leaves out `gaps`, `peak_blocks` and `lives`.
+    /// Adds `steps` steps without drafts and without prompts, all with the same batch size. `busy` is their total time.
+    /// `context_time` is what they add to the field of this name. Does not change `gaps`, `peak_blocks` and `lives`.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time, context_time: u128) {
         let n = u64::from(batch_size) * steps;
         self.steps += steps;
@@ -115,7 +115,7 @@ impl Totals {
         self.lengths.plain_steps(batch_size, steps, busy);
     }
 
-    /// Adds the counters of another replica of a fleet. The peak of the KV blocks is the higher one.
+    /// Adds the counters of another replica of a fleet. `peak_blocks` becomes the larger of the two values.
     pub fn merge(&mut self, other: &Totals) {
         self.steps += other.steps;
         self.request_steps += other.request_steps;
@@ -141,12 +141,12 @@ impl Totals {
         }
     }
 
-    /// Number of request-steps with v > 0 verified drafts ("drafts" in vLLM's counters).
+    /// Number of request-steps with at least one verified draft ("drafts" in vLLM's counters).
     pub fn rounds(&self) -> u64 {
         self.verified_accepted[1..].iter().flatten().sum()
     }
 
-    /// Number of accepted draft tokens, including accepted drafts behind an output's end.
+    /// Number of accepted draft tokens. Accepted drafts beyond an output's end count too.
     pub fn accepted(&self) -> u64 {
         self.verified_accepted.iter().flat_map(|row| row.iter().enumerate().map(|(a, n)| a as u64 * n)).sum()
     }

@@ -1,15 +1,16 @@
-//! Tests how trees grow, which nodes are kept and which are accepted, against simple code that enumerates paths.
+//! Tests how trees grow, which nodes are kept, and which are accepted. The reference is simple code that enumerates
+//! paths.
 
 use foretoken_sim::tree::{Node, ROOT};
 use foretoken_sim::{DraftTree, Growth};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// A node by its path: the ranks from the root to it.
+/// Identifies a node by its path: the ranks from the root to the node.
 type Path = Vec<u32>;
 
-/// The draft's confidence in the node at `path`: a number from 0.15 to 0.95 that a hash of the parent's path gives,
-/// divided by the square of the rank.
+/// The draft's confidence in the node at `path`: a number from 0.15 to 0.95 (a hash of the parent's path), divided by
+/// the square of the node's rank.
 fn opinion(path: &[u32]) -> f64 {
     let (rank, above) = path.split_last().expect("a node is no root");
     let key = above.iter().fold(17u64, |key, &r| key.wrapping_mul(31).wrapping_add(u64::from(r)));
@@ -17,7 +18,7 @@ fn opinion(path: &[u32]) -> f64 {
     first / f64::from(*rank * *rank)
 }
 
-/// The path of each node, from its parents' paths.
+/// The path of each node of a tree, computed from the paths of the parents.
 fn paths(tree: &DraftTree) -> Vec<Path> {
     let mut paths: Vec<Path> = Vec::new();
     for node in tree.nodes() {
@@ -31,13 +32,13 @@ fn paths(tree: &DraftTree) -> Vec<Path> {
 fn grown(growth: &Growth, depth: u32) -> DraftTree {
     let mut tree = DraftTree::default();
     for _ in 0..depth {
-        // `grow` passes the parent as a node, so its path is found by comparing nodes.
+        // `grow` passes the parent as a node. The node's path is found by comparing nodes.
         let known = (paths(&tree), tree.nodes().to_vec());
         tree.grow(growth, |parent, rank| {
             let at = parent.map(|p| known.1.iter().position(|n: &Node| n == p).expect("a node of the tree"));
             let mut path = at.map_or(Path::new(), |at| known.0[at].clone());
             path.push(rank);
-            // The path key must name the node, because the lookup above compares nodes.
+            // The key of a path must differ for every node, because the lookup above compares nodes.
             (opinion(&path), path.iter().fold(1, |key, &r| key * 64 + u64::from(r)))
         });
     }
@@ -48,8 +49,8 @@ fn score(path: &[u32]) -> f64 {
     (1..=path.len()).map(|n| opinion(&path[..n])).product()
 }
 
-/// The paths of each level of a tree, by enumeration: all children of the expanded nodes. A beam expands the nodes with
-/// the best scores of a level.
+/// The paths of each level of a tree, found by enumeration: all children of the nodes that are expanded. A beam expands
+/// the nodes of a level that have the best scores.
 fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
     let mut expanded = vec![Path::new()];
     let mut levels = Vec::new();
@@ -64,7 +65,7 @@ fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
         if let Growth::Beam { topk } = growth {
             expanded.sort_by(|a, b| score(b).total_cmp(&score(a)));
             expanded.truncate(*topk as usize);
-            // The next pass takes the expanded nodes in the order in which they were drafted.
+            // The next pass runs over the expanded nodes in the order in which they were drafted.
             expanded.sort_by_key(|p| all.iter().position(|q| q == p));
         }
         levels.push(all);
@@ -81,8 +82,8 @@ fn any_growth() -> impl Strategy<Value = (Growth, u32)> {
 }
 
 proptest! {
-    /// Grown and enumerated trees agree in nodes, order, scores, the next pass's width, and the tokens that the draft
-    /// ran over.
+    /// Trees grown by `DraftTree` and trees by enumeration agree in nodes, order, scores, the width of the next pass,
+    /// and the number of tokens that the draft has run over.
     #[test]
     fn grown_trees_are_the_enumerated_ones((growth, depth) in any_growth()) {
         let tree = grown(&growth, depth);
@@ -94,8 +95,8 @@ proptest! {
             prop_assert!(node.parent == ROOT || node.score <= tree.nodes()[node.parent as usize].score);
         }
         prop_assert_eq!(tree.depth(), depth);
-        // A pass runs over the nodes that get children, so the sum over passes counts the root and each expanded node
-        // once.
+        // Each pass runs over nodes that then get children, so the sum over passes counts the root and each expanded
+        // node once.
         let expanded = levels.concat().iter().filter(|p| levels.concat().contains(&[p.as_slice(), &[1]].concat())).count();
         prop_assert_eq!(tree.ran() as usize, 1 + expanded);
         let next = by_enumeration(&growth, depth + 1);
@@ -104,8 +105,9 @@ proptest! {
         prop_assert_eq!(tree.width() as usize, parents.len());
     }
 
-    /// The accepted path is the longest kept path from the root that agrees with the target, found among all paths.
-    /// Nothing deeper than the kept nodes is looked up, and kept nodes and their depth are counted right.
+    /// The accepted path is the longest path of kept nodes from the root that agrees with the target, found by
+    /// enumeration of all paths. `rank` is never called for a depth below the kept nodes, and the kept nodes and their
+    /// depth are counted correctly.
     #[test]
     fn acceptance_is_the_longest_matching_path(
         (growth, depth) in any_growth(), drop in prop::collection::vec(any::<bool>(), 1..40),
@@ -123,15 +125,15 @@ proptest! {
         let mut asked = 0;
         let accepted = tree.accepted(|d| { asked = asked.max(d); target[d as usize - 1] });
         prop_assert_eq!(accepted as usize, longest);
-        // The truth is finite: nothing deeper than the tree may be looked up.
+        // The target's path is known only to the depth of the tree, so `rank` may not be called for greater depths.
         prop_assert!(asked <= tree.kept_depth());
         prop_assert_eq!(tree.kept() as usize, kept.values().filter(|k| **k).count());
         let deepest = kept.iter().filter(|(_, k)| **k).map(|(p, _)| p.len()).max().unwrap_or(0);
         prop_assert_eq!(tree.kept_depth() as usize, deepest);
     }
 
-    /// `keep_best` keeps the `most` nodes with the highest scores, wherever they are in the tree (of equal ones the
-    /// earlier), and with each its parent.
+    /// `keep_best` keeps the `most` nodes with the highest scores, at any place in the tree (among equal scores the
+    /// earlier nodes). With each node it keeps the node's parent.
     #[test]
     fn the_best_nodes_are_a_prefix_of_the_sorted_pool((growth, depth) in any_growth(), most in 0u32..60) {
         let mut tree = grown(&growth, depth);

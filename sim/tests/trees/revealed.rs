@@ -7,7 +7,7 @@ use foretoken_sim::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// The trees of a step, and how many tokens of each were accepted.
+/// The trees of a step, and for each tree the number of accepted tokens.
 struct Seen {
     ids: Vec<RequestId>,
     emitted: Vec<u32>,
@@ -15,7 +15,7 @@ struct Seen {
     accepted: Vec<u32>,
 }
 
-/// Grows trees, keeps a part of them, and records what it sees.
+/// A policy that grows trees, keeps a part of the nodes, and records what it sees.
 struct Spy {
     growth: Growth,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -58,12 +58,13 @@ fn confidences_and_accepted_tokens_are_those_of_the_source() {
     for growth in [Growth::Beam { topk: 3 }, Growth::Expansion([2, 1, 3].into())] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let spy = Spy { growth: growth.clone(), seen: seen.clone() };
-        // The spy joins proposals and outcomes of the same step, so drafts are at the start of the step.
+        // The policy matches a proposal with the outcome of the same step, so drafts must be made at the start of the
+        // step.
         let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
         run_with(&spec, 40, OUTPUT, config, Speculation::Policy(Box::new(spy)));
         let source = spec.build(SEED, &Workload::default()).expect("a good source");
-        // Counts of nodes whose parent is on the target's path, of first guesses off the path, and of accepted nodes
-        // that are no first guess. All must occur.
+        // Counts of three kinds of nodes, each of which must occur: nodes whose parent is on the target's path, first
+        // guesses off the path, and accepted nodes that are not first guesses.
         let mut met = (0, 0, 0);
         for step in seen.lock().expect("one thread").iter() {
             for (i, tree) in step.trees.iter().enumerate() {
@@ -76,7 +77,7 @@ fn confidences_and_accepted_tokens_are_those_of_the_source() {
                     true => 1,
                     false => source.rank_if_wrong(request, start + d),
                 };
-                // For each node, whether it and all nodes above it are the target's choice.
+                // For each node: whether the node and all nodes above it are the target's choice.
                 let mut on_target: Vec<bool> = Vec::new();
                 let mut firsts: HashMap<u32, f64> = HashMap::new();
                 let mut longest = 0;
@@ -93,7 +94,8 @@ fn confidences_and_accepted_tokens_are_those_of_the_source() {
                             met.0 += 1;
                             source.confidence(request, start, depth, Some(row.right(start + depth, depth)), 0).into()
                         }
-                        // Off the path each parent has its own draw, which is its first child's confidence.
+                        // Off the target's path each parent has its own random draw, which gives the confidence of its
+                        // first child.
                         (false, 1) => {
                             met.1 += 1;
                             node.confidence

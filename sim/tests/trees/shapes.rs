@@ -51,7 +51,7 @@ fn with_chunks(prefill: ChunkTotals) -> PassShape {
 }
 
 proptest! {
-    /// Every draft pass and the target pass of a step has the shape that counting node by node gives.
+    /// Every draft pass and the target pass of a step has the shape that is found by counting node by node.
     #[test]
     fn passes_over_trees_are_counted_token_by_token(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=4), 1..6),
@@ -84,8 +84,8 @@ proptest! {
             for i in (0..n).filter(|&i| draft_len[i] >= pass) {
                 let c = u64::from(columns.context[i]);
                 trees[i].grow(&growth, |_, rank| guess(i, rank));
-                // The pass ran over every parent of the new level. Each parent attends to the context, its path and
-                // itself.
+                // The pass ran over every parent of the new level. Each parent attends to the context, to its path and
+                // to itself.
                 let fresh = &trees[i].nodes()[before[i].nodes().len()..];
                 let mut parents: Vec<u32> = fresh.iter().map(|node| node.parent).collect();
                 parents.dedup();
@@ -126,7 +126,7 @@ proptest! {
         }
     }
 
-    /// A tree of width 1 costs the same as the chain in every pass.
+    /// In every pass a tree of width 1 costs the same as a chain.
     #[test]
     fn a_tree_of_width_one_costs_what_the_chain_costs(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=5), 1..6),

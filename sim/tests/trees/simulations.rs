@@ -4,7 +4,7 @@ use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 
-/// Drafts the same tree for every request, cut to the limits; a chain if `growth` is `None`.
+/// A policy that drafts the same tree for every request, cut to the limits; a chain if `growth` is `None`.
 struct Static {
     growth: Option<Growth>,
     depth: u32,
@@ -90,8 +90,8 @@ fn run(
     run_with(&spec, requests, output_len, config, policy)
 }
 
-/// Whole runs with little memory, a small token budget, chunked prompts and a draft with KV. Tree and chain must give
-/// equal records.
+/// Whole runs with few KV blocks, a small token budget, chunked prompts and a draft with KV. A tree of width 1 and a
+/// chain must give equal records.
 #[test]
 fn a_tree_of_width_one_runs_as_the_chain() {
     let start = Some(DraftAt::StepStart);
@@ -122,8 +122,8 @@ fn a_tree_of_width_one_runs_as_the_chain() {
 }
 
 /// P(a level of width w has the target's token) = a + (1 − a)·P(rank ≤ w | first guess wrong), independently at each
-/// depth. The expected accepted length of a static tree is the sum of the running products of these probabilities
-/// (docs/model.md 5.3, "rank-acceptance table").
+/// depth. The expected accepted length of a static tree is the sum over depths of the product of these probabilities up
+/// to the depth (docs/model.md 5.3, "rank-acceptance table").
 #[test]
 fn a_static_tree_accepts_what_the_rank_law_says() {
     let hazards = [0.4, 0.25, 0.1];
@@ -138,7 +138,7 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
         let run = run(Rates::Constant { rate: a }, ranks, 400, 400, EngineConfig::default(), policy);
         let rounds = run.totals.rounds() as f64;
         let mean = run.totals.accepted() as f64 / rounds;
-        // The error is four standard errors of the mean over rounds.
+        // The tolerance is four standard errors of the mean over rounds.
         let second: f64 = run
             .totals
             .verified_accepted
@@ -153,23 +153,23 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
     }
 }
 
-/// A run reports all nodes of a tree as drafted and verified, and one path as accepted.
+/// A run counts all nodes of a tree as drafted and verified, and the nodes of one path as accepted.
 #[test]
 fn records_count_nodes_and_depths_apart() {
     let policy = Static::tree(Growth::Expansion([2, 2].into()), 2, 6);
-    // With drafts at the end of a step, drafts for requests that end would not be counted.
+    // With drafts at the end of a step, drafts for requests that have ended would not be counted.
     let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
     let run = run(Rates::Constant { rate: 1.0 }, RankLaw::default(), 3, 31, config, policy);
     assert!(
         run.steps.iter().filter(|s| s.batch_size > 0).all(|s| s.drafted == 6 * s.batch_size && s.draft_passes == 2)
     );
-    // One token from the prompt, then three a round.
+    // The prompt's step emits one token, and each round three.
     assert_eq!(run.records.rounds, vec![10; 3]);
     assert_eq!((run.records.verified, run.records.accepted), (vec![60; 3], vec![20; 3]));
 }
 
-/// A wider beam of the same depth accepts more tokens a round, and needs fewer rounds, than a narrower one or a chain:
-/// it has the same truth and more guesses.
+/// A wider beam of the same depth accepts more tokens a round, and so needs fewer rounds, than a narrower beam or a
+/// chain: the truth is the same, and the wider beam has more guesses.
 #[test]
 fn a_wider_tree_of_the_same_depth_accepts_at_least_as_much() {
     let source = || Rates::Constant { rate: 0.6 };

@@ -35,12 +35,13 @@ fn truth_ends_where_the_drafts_can_no_longer_reach() {
     let mut row = TruthRow::default();
     source(Rates::Constant { rate: 1.0 }).start(request(0, 61), 8, &mut row);
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 69);
-    // A buffer that held a longer truth must not leak bits into a shorter one.
+    // A buffer that held the bits of a longer request must not leave bits in a shorter one.
     source(Rates::Constant { rate: 1.0 }).start(request(1, 5), 2, &mut row);
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 7);
 }
 
-/// E[accepted] at k drafts a round = a + a² + … + a^k (Leviathan et al. 2023, Eq. 1 without the bonus token).
+/// The expected number of accepted drafts, at k drafts a round, is a + a² + … + a^k (Leviathan et al. 2023, Eq. 1
+/// without the bonus token).
 #[test]
 fn rounds_accept_what_the_geometric_series_says() {
     for (rate, k) in [(0.6, 3u32), (0.8, 4), (0.9, 8)] {
@@ -138,7 +139,8 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
         }
     }
     assert_eq!([1, 3, 4].map(|n| built.rank_if_wrong(r, n)), [4, 255, 2]);
-    // Off the target's path and behind the end nothing was recorded; the confidence model gives the value.
+    // Off the target's path and beyond the recording's end nothing was recorded. There the confidence model gives the
+    // value.
     let plain = recorded(vec![Recording { ranks: vec![], confidences: vec![], ..with_ranks() }]);
     let modelled = spec.build(SEED, &plain).unwrap();
     for (depth, right, path) in [(0, None, 7), (2, None, 0), (5, Some(false), 0)] {
@@ -169,7 +171,7 @@ fn a_table_that_wraps_begins_again_at_output_position_1() {
 fn unknown_bits_are_drawn_once_with_the_hazard_of_what_was_accepted_before() {
     let pooled = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let n = 40_000;
-    // The eighth and last hazard holds after 7 accepted drafts of the round and after more, here 12.
+    // The eighth and last hazard holds after 7 accepted drafts of the round and after any larger number, here 12.
     for accepted in [0u8, 3, 7, 12] {
         let unknown = Recording { bits: vec![None; n], accepted_before: vec![accepted; n], ..Recording::default() };
         let workload = recorded(vec![unknown.clone(), unknown]);

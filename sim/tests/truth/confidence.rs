@@ -1,6 +1,6 @@
-//! Tests that P(right | confidence) is the declared curve for the acceptance sources without lookups, and that which
-//! drafts are right never depends on confidences (docs/model.md 13). Tests misfits, tokens off the path and extreme
-//! settings, too.
+//! Tests that P(right | confidence) is the declared curve for the acceptance sources without lookups, and that
+//! confidences never change which drafts are right (docs/model.md 13). Also tests misfits, tokens off the target's
+//! path, and extreme settings.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -14,8 +14,8 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Recordings as a fixed-length draft leaves them: 3 drafts a round, and an unknown bit behind each round that accepts
-/// all of them.
+/// Recordings as from a draft with a fixed length of 3. Behind each round that accepts all 3 drafts there is an unknown
+/// bit.
 fn workload() -> Workload {
     let truth = AcceptanceSpec { source: Rates::Mixture(Mixture::default()), ..AcceptanceSpec::default() }
         .build(99, &Workload::default())
@@ -33,7 +33,7 @@ fn workload() -> Workload {
         while bits.len() < OUTPUT_LEN as usize {
             let run = row.run(n, 3);
             bits.extend((0..run).map(|_| Some(true)));
-            // After three accepted drafts the next position was not drafted.
+            // After three accepted drafts nothing was drafted at the next position.
             bits.push(if run == 3 { None } else { Some(false) });
             accepted_before.resize(bits.len() - 1, 0);
             accepted_before.push(if run == 3 { 3 } else { 0 });
@@ -44,12 +44,12 @@ fn workload() -> Workload {
     workload
 }
 
-/// For each bin of the declared probability: number of drafts, sum of the declared probabilities, number of right
+/// For each bin of the declared probability: number of drafts, sum of the declared probabilities, and number of right
 /// drafts.
 type Bins = [(f64, f64, f64); 10];
 
-/// Sorts drafts into bins by declared P(right | confidence). Either the first draft of a round at every position, or
-/// (with `on_path_only`) all drafts of consecutive rounds up to the first wrong one.
+/// Sorts drafts into bins by declared P(right | confidence). Without `on_path_only` it takes the first draft of a round
+/// at every position. With `on_path_only` it takes all drafts of consecutive rounds up to the first wrong draft.
 fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool) -> Bins {
     let mut bins = Bins::default();
     let mut row = TruthRow::default();
@@ -108,7 +108,8 @@ fn drafts_are_right_as_often_as_the_curve_declares() {
             let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
             let built =
                 AcceptanceSpec { source, confidence, ..AcceptanceSpec::default() }.build(SEED, &workload).unwrap();
-            // The check runs at every position, and again at only the positions that a policy drafts in its rounds.
+            // The check runs with the drafts at every position, and again with only the drafts that a policy makes in
+            // its rounds.
             for on_path in [false, true] {
                 let gap = largest_gap(&reliability(&*built, &curve, on_path));
                 assert!(gap < 0.02, "{name}, on path only {on_path}, slope {}: {gap}", curve.slope);
@@ -162,8 +163,8 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
     }
 }
 
-/// Off the path no draft is right: the mean confidence is that of wrong drafts of the same request, and below that of
-/// right ones.
+/// Off the target's path no draft is right. So the mean confidence there equals that of wrong drafts of the same
+/// request, and is below that of right drafts.
 #[test]
 fn off_path_looks_like_wrong() {
     let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };
@@ -172,7 +173,7 @@ fn off_path_looks_like_wrong() {
     let mean =
         |right| (0..30_000).map(|n| f64::from(source.confidence(request, n, 2, right, 0))).sum::<f64>() / 30_000.0;
     let (right, wrong, off) = (mean(Some(true)), mean(Some(false)), mean(None));
-    // The standard deviation of a confidence is below one half.
+    // The standard deviation of a confidence is at most one half.
     assert!((off - wrong).abs() < 4.0 * 0.5 * (2.0f64 / 30_000.0).sqrt(), "{off} against {wrong}");
     assert!(right > wrong + 0.1, "{right} against {wrong}");
 }

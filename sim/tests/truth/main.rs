@@ -1,5 +1,5 @@
-//! The truth of a simulation through the public interface: what rounds of drafts accept, and how well confidences are
-//! calibrated. One test binary.
+//! Tests the truth of a simulation through the public interface: what rounds of drafts accept, and how well confidences
+//! are calibrated. All are in one test binary.
 
 mod acceptance;
 mod confidence;

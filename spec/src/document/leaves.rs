@@ -13,7 +13,7 @@ impl Document {
         found.into_iter().map(|(_, path)| path).collect()
     }
 
-    /// Removes all items but the one at `index` from the list at `list`; does nothing if there is no list.
+    /// Removes all items except the item at `index` from the list at the path `list`. Does nothing if there is no list.
     pub fn keep_item(&mut self, list: &Path, index: usize) {
         if self.get(list).is_some()
             && let DeValue::Array(items) = self.get_mut(list).get_mut()

@@ -1,8 +1,8 @@
 //! An experiment file as a tree that remembers where each value came from.
 //!
-//! Overrides and sweeps change this tree before it is turned into typed values. So the types need no second form "or a
-//! sweep", and every error can point at its text: the file, or a `--set` argument. This module knows nothing of what an
-//! experiment means.
+//! Overrides and sweeps change this tree before it is turned into typed values. So no type needs a second form for a
+//! swept value, and every error can point at its text: the file, or a `--set` argument. This module does not know what
+//! the settings of an experiment mean.
 
 mod leaves;
 mod overrides;
@@ -70,8 +70,8 @@ impl Document {
         self.read_knowing(|_| Vec::new())
     }
 
-    /// [`read`](Document::read) with hints: `settings_of(name)` lists the keys of the table called `name`. The error
-    /// lists them when something else stands where that table belongs.
+    /// As [`read`](Document::read), with hints for the user: `settings_of(name)` lists the keys of the table called
+    /// `name`. If a value that is no table stands in the place of that table, the error lists these keys.
     ///
     /// # Errors
     /// A key is missing or unknown, or a value has another type or is refused by `T`. The error points at the place.
@@ -87,8 +87,9 @@ impl Document {
         })
     }
 
-    /// The message for a number, a text or a list where a table of settings belongs. serde reads a list as the values
-    /// of a table in order, so its own message would be about the first item.
+    /// The message and help for a number, a text or a list in the place of a table of settings. serde reads a list as
+    /// the values of a table in order, so serde's own message would be about the first item. `None` if the error is of
+    /// another kind.
     fn not_a_table(
         &self,
         message: &str,
@@ -112,7 +113,7 @@ impl Document {
         Some((what, Some(help)))
     }
 
-    /// The value at a path.
+    /// The value at a path; `None` if there is none.
     pub fn get(&self, path: &Path) -> Option<&Node> {
         path.0.iter().try_fold(&self.root, |node, step| match (step, node.get_ref()) {
             (Step::Key(k), DeValue::Table(t)) => t.get(k.as_str()),
@@ -162,7 +163,8 @@ impl Document {
     }
 }
 
-/// The path of the node below `node` (whose path is `at`) that has this span.
+/// The path of the node that has this span, searched in `node` (whose path is `at`) and below it; `None` if no node has
+/// it.
 fn path_of(node: &Node, at: &Path, span: &Range<usize>) -> Option<Path> {
     if node.span() == *span {
         return Some(at.clone());
@@ -191,10 +193,10 @@ fn leak(text: &str) -> &'static str {
     text.to_owned().leak()
 }
 
-/// Rewords a message of serde's. Returns the message and, if there is one, a help text, which has the nearest of the
-/// names that serde lists.
+/// Rewords an error message of serde for a user. Returns the message and, if there is one, a help text. For an unknown
+/// key or name the help text has the nearest valid name, if one is near, and all valid names.
 fn explain(message: &str) -> (String, Option<String>) {
-    // A user does not know Rust's types.
+    // Rust's type names say nothing to a user, so they are left out.
     let message = &message.replace(" as i128", "").replace(" as u128", "");
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (given, known) = match quoted.split_first() {
@@ -211,7 +213,7 @@ fn explain(message: &str) -> (String, Option<String>) {
             return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));
         }
         m if m.contains("integer ") && expected(m).is_some() => {
-            // The help text says what is expected instead.
+            // The message ends before "expected", because the help text says what is expected.
             let given = m.split(", expected ").next().unwrap_or(m);
             return (given.to_owned(), expected(m));
         }
@@ -244,7 +246,8 @@ const REPLACED: [(&str, &str); 2] = [
     ),
 ];
 
-/// Rewords serde's "expected u32" for a user.
+/// The help text for the part of serde's message from "expected" on, such as "expected u32", in words for a user.
+/// `None` if the message has no such part.
 fn expected(message: &str) -> Option<String> {
     let (_, wanted) = message.rsplit_once("expected ")?;
     if message.contains("integer ") {

@@ -1,5 +1,5 @@
-//! `--set path.to.key=value`: replaces or adds one value of the tree. A key that does not exist is found when the tree
-//! is read; the error then points into the argument.
+//! `--set path.to.key=value`: replaces or adds one value of the tree. A key that no table has is reported later, when
+//! the tree is read. The error then points into the argument.
 
 use super::{Document, Node, Path, Step, leak};
 use crate::problem::{Problem, Result};
@@ -59,8 +59,8 @@ impl Document {
 }
 
 impl Document {
-    /// Puts the TOML value `text`, which messages call `name`, at `path`. Tables and keys that are missing on the way
-    /// are added.
+    /// Puts the TOML value `text`, which messages call `name`, at `path`. Adds tables and keys of the path that are
+    /// missing.
     ///
     /// # Errors
     /// `text` is not a TOML value, or `path` leads into a value that is no table, or past the end of a list.
@@ -138,7 +138,7 @@ fn is_bare_word(text: &str) -> bool {
     starts_like_one && word && !["true", "false", "nan", "inf"].contains(&text)
 }
 
-/// Replaces the value at `steps` below `node` and adds missing tables. Added keys get the place `at`.
+/// Replaces the value at the path `steps` below `node`, and adds missing tables. Added keys get the span `at`.
 fn put(node: &mut Node, steps: &[Step], value: Node, at: std::ops::Range<usize>) -> std::result::Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
         *node = value;

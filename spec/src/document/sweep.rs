@@ -1,8 +1,8 @@
 //! Sweeps: `{ sweep = [a, b] }` in place of any value makes one document per combination of swept values.
 //!
 //! The first sweep in the file varies slowest, unless `sweep_order` states the order (a file that a program writes may
-//! list its keys in another order). A sweep inside a policy makes several policies of one comparison and not several
-//! documents: `{ fixed = { k = { sweep = [1, 3, 5] } } }` is three entries of the list.
+//! list its keys in another order). A sweep inside a policy does not make several documents. It makes several policies
+//! in the list of one document: `{ fixed = { k = { sweep = [1, 3, 5] } } }` is three entries of the list.
 
 use super::{Document, Node, Path, Step};
 use crate::problem::{Problem, Result};
@@ -12,7 +12,7 @@ use toml::de::{DeArray, DeValue};
 /// Most combinations; a larger number is taken for a mistake.
 const MAX_VARIANTS: usize = 10_000;
 
-/// The value that a sweep has in a variant.
+/// A swept setting, and the value that it has in one variant.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Choice {
     /// Path of the swept setting.
@@ -34,8 +34,8 @@ pub struct Variant {
     pub picked: Picked,
 }
 
-/// A variant's document: the document that all variants share, and this variant's swept values. Thousands of whole
-/// documents would be hundreds of megabytes.
+/// A variant's document: the document that all variants share, and this variant's swept values. A whole document per
+/// variant would take hundreds of megabytes if there are thousands of variants.
 #[derive(Clone, Debug)]
 pub struct Picked {
     shared: Arc<Document>,
@@ -43,7 +43,7 @@ pub struct Picked {
 }
 
 impl Picked {
-    /// The document with every sweep replaced.
+    /// The document with every sweep replaced by this variant's value.
     pub fn document(&self) -> Document {
         let mut document = Document::clone(&self.shared);
         self.picks.iter().for_each(|(path, value)| *document.get_mut(path) = value.clone());
@@ -58,7 +58,7 @@ impl From<Document> for Picked {
 }
 
 impl Document {
-    /// One variant for each combination of the sweeps; the document itself if it has none. An element of the array
+    /// One variant for each combination of the sweeps; the document itself if it has no sweeps. An element of the array
     /// `list` with sweeps becomes several elements. The top-level keys in `fixed` must not be swept.
     ///
     /// # Errors
@@ -96,8 +96,8 @@ impl Document {
         Ok(found)
     }
 
-    /// Replaces the next sweep by each of its values, and repeats this until no sweep is left. `so_far` has the sweeps
-    /// that are already replaced.
+    /// Replaces the next sweep by each of its values, and repeats this until no sweep is left. Appends the resulting
+    /// variants to `out`. `so_far` has the sweeps that are already replaced.
     fn expand(self, how: (&[&str], &[Path]), so_far: Variant, out: &mut Vec<Variant>) -> Result<()> {
         let (fixed, order) = how;
         let Some((path, values)) = self.next_sweep(order)? else {
@@ -175,7 +175,8 @@ impl Document {
         Ok(order)
     }
 
-    /// The path and the values of the sweep that varies slowest among those not replaced yet.
+    /// The path and the values of the sweep that varies slowest, among the sweeps that are not replaced yet; `None` if
+    /// none is left.
     fn next_sweep(&self, order: &[Path]) -> Result<Option<(Path, Vec<Node>)>> {
         for path in order {
             if let Some(node) = self.get(path)
@@ -188,7 +189,7 @@ impl Document {
         self.first_sweep(&self.root, &Path::default())
     }
 
-    /// The path and the values of the first sweep in the text below `node`.
+    /// The path and the values of the sweep that comes first in the text, at or below `node`; `None` if there is none.
     fn first_sweep(&self, node: &Node, at: &Path) -> Result<Option<(Path, Vec<Node>)>> {
         let mut children: Vec<(Step, &Node)> = match node.get_ref() {
             DeValue::Array(items) => items.iter().enumerate().map(|(i, n)| (Step::Index(i), n)).collect(),
@@ -227,7 +228,7 @@ impl Document {
         }
     }
 
-    /// Refuses equal values: they would make the same cells twice.
+    /// Refuses equal values, because they would run the same variant twice.
     fn all_different(&self, items: &[Node]) -> Result<()> {
         let texts: Vec<String> = items.iter().map(plain).collect();
         match (1..items.len()).find(|&i| texts[..i].contains(&texts[i])) {
@@ -256,7 +257,7 @@ fn descend<'a>(node: &'a mut Node, path: &Path) -> &'a mut Node {
     })
 }
 
-/// The value as TOML on one line; a string without its quotes. Empty if it cannot be read.
+/// The value as TOML on one line; a string without its quotes. Empty if the value cannot be read.
 fn plain(node: &Node) -> String {
     let value: Result<toml::Value> = Document { sources: Vec::new(), root: node.clone() }.read();
     match value {

@@ -13,16 +13,18 @@ pub struct Place {
     name: String,
     /// Up to three lines.
     text: String,
-    /// The error's bytes in `text`.
+    /// Range of bytes in `text` that the error is about.
     label: Range<usize>,
-    /// Positions in the whole text, counted from 0: the first line shown, the error's line, the error's column.
+    /// Positions in the whole text, counted from 0: the line number of the first line shown, and the line and the
+    /// column of the error.
     first_line: usize,
     line: usize,
     column: usize,
 }
 
 impl Place {
-    /// The place of bytes `span` of `text`, which messages call `name`. A span over several lines ends at the first.
+    /// The place of bytes `span` of `text`, which messages call `name`. A span over several lines is cut at the end of
+    /// its first line.
     pub fn of(name: &str, text: &str, span: Range<usize>) -> Place {
         let start = floor(text, span.start);
         let end = floor(text, span.end.max(start));
@@ -52,12 +54,12 @@ impl Place {
         }
     }
 
-    /// The text of the error.
+    /// The text that the error is about.
     pub fn pointed_at(&self) -> &str {
         &self.text[self.label.clone()]
     }
 
-    /// `file:line:column`, both from 1.
+    /// The place as `file:line:column`; line and column are counted from 1.
     pub fn in_words(&self) -> String {
         format!("{}:{}:{}", self.name, self.line + 1, self.column + 1)
     }

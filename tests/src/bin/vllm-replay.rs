@@ -1,5 +1,6 @@
 //! Replays recorded schedules of vLLM: `vllm-replay FILE…` (`-` is standard input, `.zst` is decompressed). Prints each
-//! workload that differs, and how many agree. Exit code 1 if a workload differs, 2 if a file cannot be read.
+//! workload whose replay differs from vLLM's recording, and the number of workloads that agree. Exit code 1 if a
+//! workload differs, 2 if a file cannot be read.
 
 use foretoken_tests::vllm::{Fixture, replay};
 use std::collections::BTreeMap;

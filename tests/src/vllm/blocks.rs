@@ -1,4 +1,5 @@
-//! A hash over the block tables of all requests, extended step by step and compared with the recorder's.
+//! A hash over the block tables of all requests. It is extended step by step and compared with the hash of the
+//! recorder, the Python program that recorded vLLM.
 
 use super::draws::mix;
 use super::fixture::Entry;
@@ -14,7 +15,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Adds the blocks that the step's requests got in this step to the hash.
+    /// Extends the hash by the blocks that the requests of this step (`entries`) got in it.
     pub fn note(&mut self, scheduler: &Scheduler, entries: &[Entry]) {
         for id in entries.iter().map(|e| e.request) {
             let table = scheduler.kv_cache_manager().tables().target(id);
@@ -26,7 +27,8 @@ impl Blocks {
         }
     }
 
-    /// Forgets a request that ended or was preempted: if it returns, its new blocks are hashed from the first.
+    /// Forgets a request that ended or was preempted. If the request is scheduled again, its new blocks are hashed from
+    /// the first one on.
     pub fn forget(&mut self, id: RequestId) {
         self.hashed.remove(&id);
     }

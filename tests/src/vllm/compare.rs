@@ -1,10 +1,11 @@
-//! The comparison of a replay with its recording, and its error.
+//! The error for a difference between a replay and its recording, and helpers of the comparison.
 
 use super::fixture::Entry;
 use foretoken_sim::engine::{RunningRequest, Scheduler};
 use std::collections::HashMap;
 
-/// The recorder ends a workload after this number of successive steps without a token or an arrival.
+/// The recorder, the Python program that recorded vLLM, ends a workload after this number of successive steps without a
+/// sampled token or an arrival.
 pub(super) const IDLE_STEPS: u32 = 100;
 
 /// A difference between our result and vLLM's.
@@ -23,7 +24,7 @@ pub(super) fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, our
     Differs { what: what.into(), theirs: format!("{theirs:?}"), ours: format!("{ours:?}") }
 }
 
-/// The scheduled requests of the step, in order.
+/// The scheduled requests of the present step, in the scheduler's order.
 pub(super) fn entries(scheduler: &Scheduler) -> Vec<Entry> {
     let admitted = &scheduler.output().admitted;
     let cached: HashMap<u32, u32> = admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();

@@ -87,7 +87,7 @@ fn affine(pass: f64, token: f64) -> Linear {
     Linear::new(Coefficients { alpha_s: 0.0, gamma_s: token * 1e-6, delta_s: pass * 1e-6 })
 }
 
-/// The accept/reject bits that the recorder drew.
+/// The accept/reject bits that the recorder (the Python program that recorded vLLM) drew.
 struct RecordedAcceptance<'a>(&'a Recorded);
 
 impl AcceptanceSource for RecordedAcceptance<'_> {
@@ -110,7 +110,7 @@ impl AcceptanceSource for RecordedAcceptance<'_> {
     }
 }
 
-/// A drafter that drafts as long as the scheduler allows.
+/// A drafter that drafts as many tokens for each request as the scheduler allows.
 struct FullDrafter<'a>(&'a Recorded);
 
 impl<E: Executor> Hooks<E> for FullDrafter<'_> {
@@ -129,7 +129,7 @@ impl<E: Executor> Drafter<E> for FullDrafter<'_> {
     }
 }
 
-/// The event clock, with drafts cut to the number that the recorder's drafter proposed.
+/// The event clock of the simulation. It cuts drafts to the number that the recorder's drafter proposed.
 struct ClockWithLookup<'a> {
     clock: EventClock<'a>,
     recorded: &'a Recorded,
@@ -154,28 +154,28 @@ impl<'a> AroundExecutor for ClockWithLookup<'a> {
     }
 }
 
-/// What the watcher remembers from call to call.
+/// What the watcher remembers from one call of the scheduler to the next.
 #[derive(Default)]
 struct WatcherState {
     /// The end of the last call, in µs.
     now: u64,
     /// Number of requests that had arrived by the last call of `schedule`.
     arrived: usize,
-    /// Number of updates in a row without a token or an arrival.
+    /// Number of successive updates without a token or an arrival.
     idle: u32,
-    /// For each of the last two calls of `schedule`: true if no request was scheduled or preempted.
+    /// For each of the last two calls of `schedule`: true if it scheduled and preempted no request.
     empty: [bool; 2],
     /// Number of output tokens of each request.
     outputs: HashMap<RequestId, u32>,
     /// Requests that have ended.
     ended: HashSet<RequestId>,
-    /// For each step in flight, oldest first: its requests, and the requests that were preempted since it was
-    /// scheduled.
+    /// For each step in flight, the oldest first: the requests of the step, and the requests that were preempted since
+    /// the step was scheduled.
     in_flight: Vec<(Vec<RequestId>, Vec<RequestId>)>,
 }
 
-/// Records our engine's calls in the form in which the recorder wrote vLLM's. Like the recorder, it ends a workload
-/// that makes no progress.
+/// Records the calls of our engine's scheduler, in the form in which the recorder wrote vLLM's calls. Like the
+/// recorder, the watcher ends a workload that makes no progress.
 struct Watcher<'a> {
     recorded: &'a Recorded,
     over: &'a AtomicBool,
@@ -185,7 +185,7 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    /// Ends the run if no request is to arrive and the engine makes no progress.
+    /// Ends the run if no accepted request is still to arrive and the engine makes no progress.
     fn end_without_progress(&mut self, scheduler: &Scheduler) {
         let coming =
             (self.seen.arrived..self.recorded.workload.len()).any(|id| !self.recorded.refused.contains(&(id as u32)));
@@ -240,7 +240,7 @@ impl Watch for Watcher<'_> {
             now.extend(scheduler.result().finished.iter().map(|r| (r.id, r.num_output_tokens)));
             ended.extend(scheduler.result().finished.iter().map(|r| r.id));
         }
-        // vLLM lists ended requests in the order of the step.
+        // vLLM lists the requests that ended in the order in which the step has them.
         ended.sort_by_key(|id| ids.iter().position(|other| other == id));
         let mut fates = String::new();
         let mut tokens = 0;

@@ -5,12 +5,13 @@ use super::fixture::Recorded;
 use foretoken_sim::RequestId;
 
 impl Recorded {
-    /// Number of accepted drafts of a request with `outputs` output tokens and `drafts` scheduled drafts.
+    /// Number of accepted drafts of the request `id`, which has `outputs` output tokens and `drafts` scheduled drafts.
     pub(super) fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
         (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
     }
 
-    /// Number of drafts, at most `k`, that the recorder's drafter proposes for a request with `outputs` output tokens.
+    /// Number of drafts, at most `k` unless lengths are drawn by request, that the recorder's drafter proposes for the
+    /// request `id` with `outputs` output tokens.
     pub(super) fn proposed(&self, id: RequestId, outputs: u32, k: u32) -> u32 {
         match self.lengths.as_str() {
             "request" if k > 0 => {
@@ -21,7 +22,7 @@ impl Recorded {
         }
     }
 
-    /// True if a draft for output `position` of the request would be accepted.
+    /// True if the target accepts a draft for output `position` of the request `id`.
     pub(super) fn holds(&self, id: RequestId, position: u32) -> bool {
         draw(self.seed, 1, id, position) % 1000 < self.accept
     }

@@ -26,27 +26,28 @@ pub struct Recorded {
     pub config: EngineConfig,
     /// The settings of speculation.
     pub speculation: SpeculativeConfig,
-    /// Mode of the number of drafts proposed: `fixed`, `request` or `batch`.
+    /// How the number of proposed drafts is chosen: `fixed`, `request` or `batch`.
     pub lengths: String,
     /// Probability that a draft is accepted, in thousandths.
     pub accept: u64,
-    /// True if vLLM checked at its start that the KV pool holds one request of `max_model_len`.
+    /// True if vLLM checked when it started that the KV pool holds one request of `max_model_len` tokens.
     pub checked: bool,
-    /// The requests. Their shared prefixes are given token by token.
+    /// The requests. Shared prefixes are given token by token.
     pub workload: Workload,
-    /// The values that vLLM derived from the settings; `None` if it refused them.
+    /// The values that vLLM derived from the settings; `None` if vLLM refused the settings.
     pub derived: Option<Derived>,
     /// The recorded steps of the scheduler; empty for the engine core, which has `calls`.
     pub steps: Vec<Step>,
     /// True if vLLM's whole engine core ran the workload, false if only its scheduler did.
     pub core: bool,
-    /// The engine core's calls of the scheduler. Workloads of the core have these in place of `steps`.
+    /// The engine core's calls of the scheduler. A workload of the engine core has these instead of `steps`.
     pub calls: Vec<Call>,
     /// The end of the run, in µs.
     pub end: u64,
-    /// Requests refused at their arrival.
+    /// Indices of the requests that were refused when they arrived.
     pub refused: Vec<u32>,
-    /// How the run ended: `done`, `endless`, `stuck` or `assertion`, or the recorder's word for refused settings.
+    /// How the run ended: `done`, `endless`, `stuck` or `assertion`. If vLLM refused the settings, the recorder's word
+    /// for the reason.
     pub ending: String,
     /// Hash over all block tables.
     pub blocks: u64,
@@ -55,7 +56,7 @@ pub struct Recorded {
 /// The values that vLLM derives from its settings, by name.
 pub type Derived = BTreeMap<String, u64>;
 
-/// One call of `schedule`. Recordings of the scheduler alone have only calls that scheduled or preempted a request.
+/// One call of `schedule`. A recording of the scheduler alone has only the calls that scheduled or preempted a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Start of the call, in µs.
@@ -97,8 +98,9 @@ pub enum Call {
 pub struct Update {
     /// Start of the call, in µs.
     pub start: u64,
-    /// For each request of the step, its number of delivered tokens (base 36), after `!` if it was preempted since. `x`
-    /// if it had ended.
+    /// The fate of each request of the step. It is the number of tokens that the request got (base 36). `!` stands
+    /// before the number if the request was preempted since the step was scheduled. `x` means that the request had
+    /// ended.
     pub fates: String,
     /// Free blocks after the call.
     pub free: i64,
@@ -120,7 +122,7 @@ pub struct Entry {
     pub tokens: u32,
     /// Number of scheduled drafts, part of `tokens`.
     pub drafts: u32,
-    /// At an admission: number of tokens found in the prefix cache.
+    /// For a request that this step admits: the number of its tokens that were found in the prefix cache. Else `None`.
     pub cached: Option<u32>,
 }
 
@@ -131,7 +133,7 @@ pub struct Fixture<R> {
     version: Version,
     /// True for a fixture of the engine core.
     pub core: bool,
-    /// How often each rule of vLLM's scheduler fired, as the end of the file states.
+    /// How often each rule of vLLM's scheduler was applied, as the end of the file states.
     pub fired: BTreeMap<String, u64>,
     next: Option<String>,
 }
@@ -169,7 +171,7 @@ impl<R: BufRead> Fixture<R> {
     /// Reads the next workload; `None` at the end of the file.
     ///
     /// # Errors
-    /// A line that does not follow the README.
+    /// A line does not follow the format that the README defines.
     pub fn read(&mut self) -> Result<Option<Recorded>, BadFixture> {
         loop {
             let Some(line) = self.next.take() else { return Ok(None) };
@@ -226,7 +228,7 @@ impl<R: BufRead> Fixture<R> {
                 "S" if self.core => {
                     let step = self.step(rest, &before, now)?;
                     now = step.start + SCHEDULE;
-                    // A line may leave out ids: it then means the requests of the last step that scheduled any.
+                    // If a line lists no request ids, it means the requests of the last step that scheduled any.
                     let entries = if step.entries.is_empty() { before.entries } else { step.entries.clone() };
                     before = Step { entries, ..step.clone() };
                     recorded.calls.push(Call::Schedule(step));
@@ -294,7 +296,7 @@ impl<R: BufRead> Fixture<R> {
                 1 => Some(Runner::V1),
                 _ => Some(Runner::V2),
             },
-            // Workloads of the scheduler alone are synchronous; v0 has no asynchronous scheduling.
+            // Workloads of the scheduler alone are synchronous. v0 has no asynchronous scheduling.
             async_scheduling: match (v0, self.core) {
                 (true, _) => None,
                 (false, true) => Some(self.flag(said, "async")?),
@@ -325,7 +327,7 @@ impl<R: BufRead> Fixture<R> {
         let mut per_batch_size = Vec::new();
         let table = self.word(said, "table")?;
         for range in table.split(',').filter(|_| table != "-") {
-            // A first batch size or a length may be negative, so a minus sign does not always separate two numbers.
+            // A first batch size or a length may be negative. So a minus sign does not always separate two numbers.
             let read = || {
                 let (range, k) = range.split_once(':')?;
                 let dash = range[1..].find('-')? + 1;
@@ -410,8 +412,8 @@ impl<R: BufRead> Fixture<R> {
         Ok(step)
     }
 
-    /// Parses the requests of a step. A request without an id is the one that comes next in `before`, the requests of
-    /// the step before.
+    /// Parses the requests of a step. A request without an id is the next request of `before`, the requests of the step
+    /// before.
     fn entries(&self, text: &str, before: &[Entry]) -> Result<Vec<Entry>, BadFixture> {
         let bad = || self.bad(format!("{text:?} are no requests of a step"));
         let place: HashMap<u32, usize> = before.iter().enumerate().map(|(at, e)| (e.request, at)).collect();

@@ -1,4 +1,5 @@
-//! Schedules recorded from vLLM's own `Scheduler` and engine core (`tests/vllm/README.md`), and their replay.
+//! Schedules that were recorded from vLLM's own `Scheduler` and engine core (`tests/vllm/README.md`), and their replay
+//! with Foretoken's scheduler and engine.
 
 mod blocks;
 mod compare;

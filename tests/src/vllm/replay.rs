@@ -1,4 +1,4 @@
-//! Replays a recorded workload with our scheduler: every step must equal vLLM's.
+//! Replays a recorded workload with our scheduler. Every step must equal the step that vLLM made.
 
 use super::blocks::Blocks;
 use super::compare::{Differs, IDLE_STEPS, differs, entries};
@@ -9,8 +9,8 @@ use foretoken_sim::{BadConfig, DraftMethod, Time, Version};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-/// Replays a workload with the rules of its vLLM release, and compares the values derived from the settings. If vLLM or
-/// our rules refuse the settings, compares the refusals instead.
+/// Replays a workload with the rules of its vLLM release. Before that, compares the values that are derived from the
+/// settings. If vLLM or our rules refuse the settings, only the refusals are compared.
 ///
 /// # Errors
 /// The first difference to the recording.
@@ -36,7 +36,7 @@ pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
     }
 }
 
-/// The scheduler's rules for a workload. Rules that vLLM does not have are switched off.
+/// The scheduler's rules for a workload. Foretoken's own rules, which vLLM does not have, are switched off.
 ///
 /// # Errors
 /// vLLM does not start with its settings.
@@ -68,7 +68,8 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     .run()
 }
 
-/// The recorder's word for settings that vLLM refuses, from our key and message.
+/// The word that the recorder uses for settings that vLLM refuses. Our error for these settings has the key `key` and
+/// the message `why`.
 fn kind_of(key: &str, why: &str) -> &'static str {
     match key {
         "max_num_batched_tokens" if why.contains("max_num_seqs") => "budget-below-seqs",
@@ -148,8 +149,8 @@ impl Replay<'_> {
             let index = self.recorded.steps.len() - theirs.len();
             match theirs.next() {
                 Some(recorded) if self.same(recorded, &step) => {}
-                // vLLM asserts that an admission padded with drafts is as long as a decode. Here the threshold for long
-                // prefills had cut the padding, so vLLM stopped.
+                // vLLM asserts that a request that is admitted with padded drafts has as many tokens as a decode. In
+                // this step the threshold for long prefills had cut the padding, so vLLM stopped.
                 None if self.recorded.ending == "assertion" && self.cuts_padding(&step) => break "assertion",
                 other => return Err(differs(format!("step {index}"), other, Some(step))),
             }
@@ -174,7 +175,7 @@ impl Replay<'_> {
         }
     }
 
-    /// True if the step admits a request with one token left, padded with fewer drafts than a decode has.
+    /// True if the step admits a request that has one token left and is padded with fewer drafts than a decode has.
     fn cuts_padding(&self, step: &Step) -> bool {
         let padded = 1 + self.recorded.speculation.num_speculative_tokens;
         let one_left = |e: &Entry| e.cached.is_some() && e.tokens - e.drafts == 1;
@@ -188,7 +189,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Hands the requests that have arrived to the scheduler. Returns true if there was one.
+    /// Gives the requests that have arrived by `now` (µs) to the scheduler. Returns true if there were any.
     fn arrive(&mut self, now: u64) -> bool {
         let begin = self.arrived;
         while let Some(&at) = self.recorded.workload.arrival.get(self.arrived)
@@ -203,8 +204,8 @@ impl Replay<'_> {
         self.arrived > begin
     }
 
-    /// Runs a step. Returns the step, and whether a request sampled a token in it. `None` if no request was scheduled
-    /// or preempted.
+    /// Runs one step at `now` (µs). Returns the step, and true if a request sampled a token in it. `None` if no request
+    /// was scheduled or preempted.
     fn step(&mut self, now: u64) -> Option<(Step, bool)> {
         let k = self.recorded.speculation.num_speculative_tokens;
         self.scheduler.schedule(Time(now * 1_000_000), k);
@@ -215,7 +216,8 @@ impl Replay<'_> {
         let (k, skip_drafts) = (output.num_spec_tokens_to_schedule, output.skip_drafts);
         let entries = entries(&self.scheduler);
         if self.version != Version::V0 {
-            // v0's free list has another order, which matters only with prefix caching.
+            // v0's free list has another order, so its block tables are not compared. The order matters only with
+            // prefix caching.
             self.blocks.note(&self.scheduler, &entries);
         }
         if entries.is_empty() && preempted.is_empty() {
@@ -235,8 +237,8 @@ impl Replay<'_> {
         Some((step, sampled))
     }
 
-    /// Updates the scheduler with the output that the recorder's model and drafter give. True if a request sampled a
-    /// token.
+    /// Updates the scheduler with the output that the recorder's model and drafter give. Returns true if a request
+    /// sampled a token.
     fn update(&mut self, step: &mut Step) -> bool {
         self.scheduler.prepare_inputs();
         let batch = self.scheduler.step_plan().batch;

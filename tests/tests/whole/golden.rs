@@ -1,6 +1,6 @@
-//! Golden integers: the results of every policy on one small workload. A change of any number is a change of behaviour,
-//! and a policy without its line fails. After an intended change, and for a new policy: `INSTA_UPDATE=always cargo test
-//! --release -p foretoken-tests --test whole golden`.
+//! Golden integers: the results of every policy on one small workload, as a snapshot. If a number changes, the
+//! behaviour has changed. A policy without a line in the snapshot fails. After an intended change, and for a new
+//! policy, run: `INSTA_UPDATE=always cargo test --release -p foretoken-tests --test whole golden`.
 
 use crate::setup::Setup;
 use foretoken_policies::{EmaTier, PolicySpec, SpeculationGate};
@@ -8,15 +8,15 @@ use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Mixture, Rates};
 use foretoken_sim::*;
 use itertools::Itertools;
 
-/// FNV-1a over the requests' ids in the order in which they finished.
+/// FNV-1a hash of the requests' ids, in the order in which the requests finished.
 fn finish_order(run: &Run) -> u64 {
     let mut order: Vec<usize> = (0..run.records.len()).collect();
     order.sort_by_key(|&i| (run.records.finish[i], i));
     order.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &i| (hash ^ i as u64).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Three loads in turn: few requests with mostly right drafts; a burst of more requests than any batch-size table
-/// covers, with mostly wrong drafts; few requests again.
+/// Three loads, one after the other: few requests with mostly right drafts; a burst with mostly wrong drafts and more
+/// requests than any batch-size table covers; few requests with mostly right drafts again.
 fn workload() -> Workload {
     let request = |i: u32, at: f64, category: u16| {
         let (prompt, output) = (40 + i * 37 % 60, 50 + i * 53 % 70);
@@ -30,7 +30,8 @@ fn workload() -> Workload {
     workload
 }
 
-/// (draft passes, verified tokens per decode request) of each step with decodes; equal neighbours are merged.
+/// (draft passes, verified tokens per decode request) of each step with decodes. Successive steps with equal values
+/// count once.
 fn lengths(run: &Run) -> Vec<(u32, f64)> {
     let decodes = run.steps.iter().filter(|s| s.batch_size > 0);
     let mut lengths: Vec<_> =
@@ -39,8 +40,8 @@ fn lengths(run: &Run) -> Vec<(u32, f64)> {
     lengths
 }
 
-/// The policy with its defaults. Exceptions: the gate, which has no defaults, and SGLang's second generation, whose
-/// start is set so that it differs from the first.
+/// The policy with its default settings, with two exceptions. The gate has no defaults. SGLang's second generation gets
+/// a start value with which it differs from the first generation.
 fn given(policy: &PolicySpec) -> PolicySpec {
     match policy {
         PolicySpec::SglangGen2(params) => PolicySpec::SglangGen2(EmaTier { initial_steps: 4, ..params.clone() }),
@@ -80,7 +81,7 @@ fn every_policy_has_its_golden_line() {
         (spec.label(), t.steps, t.drafted, t.accepted(), t.preemptions, finish_order(&run))
     };
     let made: Vec<_> = PolicySpec::all().iter().map(given).map(|spec| line(&spec)).collect();
-    // Pairs of policies with equal runs: with these defaults both decide alike.
+    // Pairs of policies with equal runs: with these settings both policies make the same decisions.
     let alike = made.iter().tuple_combinations().filter(|(a, b)| a.1 == b.1 && a.2 == b.2 && a.5 == b.5);
     let same: String = alike.map(|(a, b)| format!("{} = {}\n", a.0, b.0)).collect();
     let lines = made.iter().map(|(label, steps, drafted, accepted, preemptions, order)| {
@@ -90,7 +91,8 @@ fn every_policy_has_its_golden_line() {
         )
     });
     let lines: String = lines.collect();
-    // Policies that never changed their draft length or tree size. The snapshot lists them; all other policies adapt.
+    // Policies that never changed their draft length or tree size. The snapshot lists them, so that no other policy
+    // stops adapting unnoticed.
     let one_length = one_length.join(" ");
     insta::assert_snapshot!(
         "runs",

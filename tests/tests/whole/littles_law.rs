@@ -1,5 +1,5 @@
 //! Mean latency below saturation: L = C1 / (1 − λ C2) at λ requests a second, by Little's law (docs/model.md 12.1; the
-//! form of arXiv 2605.15051). C1 and C2 are not fitted: they follow from step costs, lengths and acceptance.
+//! form of arXiv 2605.15051). C1 and C2 are not fitted. They are computed from step costs, lengths and acceptance.
 
 use crate::setup::{NeverRight, Setup, poisson};
 use foretoken_policies::{Fixed, PolicySpec};
@@ -33,7 +33,8 @@ impl AcceptanceSource for AlwaysRight {
 const PROMPT: u32 = 200;
 const REQUESTS: u64 = 12_000;
 
-/// A case to test: drafts of a round, tokens that a round emits, tokens of an answer, and the host's costs.
+/// A case to test: drafts per round (`k`), tokens that a round emits (`gives`), tokens of an answer (`output`), and the
+/// host's costs.
 #[derive(Clone, Copy)]
 struct Case {
     k: u32,
@@ -48,13 +49,14 @@ impl Case {
         f64::from((self.output - 1).div_ceil(self.gives))
     }
 
-    /// (C1, C2) in seconds. The latency L of a request is the fixed time of its steps, plus the work (time that depends
-    /// on requests and tokens) of itself and of the λ L requests that arrive meanwhile.
+    /// (C1, C2) in seconds. The latency L of a request has two parts. One is the fixed time of its steps. The other is
+    /// work (time that depends on requests and tokens): the request's own work, and the work of the λ L requests that
+    /// arrive meanwhile.
     fn law(self, setup: &Setup) -> (f64, f64) {
         let (n, k) = (self.rounds(), f64::from(self.k));
         let (target, draft, host) = (setup.target, setup.draft, self.host);
-        // `fixed` is the time of a step whatever its batch is; `work` the time that a request adds to its steps
-        // together.
+        // `fixed` is the part of a step's time that does not depend on the batch. `work` is the time that one request
+        // adds to its steps, summed over these steps.
         let more = if self.k > 0 { host.speculating } else { SpeculatingSeconds::default() };
         let fixed = target.delta_s + k * draft.delta_s + more.step_s;
         let context = f64::from(PROMPT) + f64::from(self.output - 1 - self.gives) / 2.0;
@@ -65,7 +67,8 @@ impl Case {
             + more.request_s;
         let prompt = target.gamma_s * f64::from(PROMPT) + host.request_s;
         let work = prompt + n * round;
-        // Steps of a request: its n rounds, the step of its prompt, and half of the step that runs when it arrives.
+        // Number of steps in a request's latency: its n rounds, the step of its prompt, and on average half of the step
+        // that runs when it arrives.
         let steps = n + 1.5;
         (steps * fixed + work, work)
     }
@@ -81,7 +84,7 @@ impl Case {
         setup
     }
 
-    /// Mean end-to-end latency of the last four fifths of the requests, seconds.
+    /// Mean end-to-end latency in seconds of the last four fifths of the requests, at `rate` requests per second.
     fn simulated(self, rate: f64, requests: u64) -> f64 {
         let workload = poisson(requests, rate, PROMPT, self.output, 11);
         let setup = self.setup(&workload);
@@ -126,7 +129,7 @@ fn latency_below_saturation_is_littles_law() {
     }
 }
 
-/// At the rate 1 / C2 the server saturates: beyond this rate the latency grows with the length of the run.
+/// The server saturates at the rate 1 / C2. At a higher rate, the latency grows with the length of the run.
 #[test]
 fn the_law_knows_where_it_ends() {
     for (name, case) in cases() {

@@ -1,7 +1,8 @@
-//! Every policy on the CPU device. Greedy output equals the autoregressive output token for token, across chunked
-//! prefill, rollback and preemption. A replay on recorded times repeats the run byte for byte: schedules, decisions and
-//! token counts. The models are a small pair with random weights. The draft is the target in lower precision, whose
-//! drafts are nearly always right, or the target's first layer alone, whose drafts hardly ever are.
+//! Tests every policy on the CPU device. Greedy output must equal the output without speculation token for token, with
+//! chunked prefill, rollback and preemption. A replay with the recorded times must repeat the run byte for byte:
+//! schedules, decisions and token counts. The models are small and have random weights. The draft is either the target
+//! in lower precision, whose drafts are nearly always right, or the target's first layer alone, whose drafts are hardly
+//! ever right.
 
 use crate::setup::NeverRight;
 use foretoken_kernels::cpu::Cpu;
@@ -16,7 +17,7 @@ use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-/// Policies that no device can run, with the reason. All others must run.
+/// Policies that no device can run, with the reason. All other policies must run.
 const NOT_LIVE: [(&str, &str); 5] = [
     ("oracle-goodput", "sees a truth that only the event clock has"),
     ("knows-rates", "knows the law of acceptance, which a device has not"),
@@ -28,10 +29,10 @@ const NOT_LIVE: [(&str, &str); 5] = [
 /// What a policy saw and decided in each step, as text.
 type Decisions = Arc<Mutex<Vec<String>>>;
 
-/// A policy, or `None` for the plain engine, with its decisions.
+/// A policy with the list of its decisions. The policy is `None` for the engine without speculation.
 type Built = (Option<Box<dyn SpecPolicy>>, Decisions);
 
-/// A policy that notes its decisions and observations in `decisions`.
+/// A policy that writes its decisions and observations into `decisions`.
 struct NotingPolicy {
     policy: Box<dyn SpecPolicy>,
     decisions: Decisions,
@@ -59,7 +60,8 @@ impl Around for NotingPolicy {
     }
 }
 
-/// Weights ten times as large as usual, so that attention and choices are far from uniform.
+/// Random weights ten times as large as usual, so that attention and the distribution of next tokens are far from
+/// uniform.
 struct Strong(RandomWeights);
 
 impl Weights for Strong {
@@ -107,7 +109,7 @@ impl Recorder for Kept {
     }
 }
 
-/// The draft model; the target is in f32.
+/// The draft model of the test. The target is in f32.
 #[derive(Clone, Copy, Debug)]
 enum Draft {
     /// The target in bf16.
@@ -116,8 +118,8 @@ enum Draft {
     Far,
 }
 
-/// A load and the draft that serves it: sixteen requests, some of which arrive while others run, prompts of several
-/// chunks, and a pool small enough for preemptions.
+/// A load with its engine settings, and the draft. The load has sixteen requests, some of which arrive while others
+/// run, and prompts of several chunks. The KV pool is small enough for preemptions.
 struct Server {
     workload: Workload,
     prompts: Vec<Vec<u32>>,
@@ -149,8 +151,8 @@ impl Server {
         }
     }
 
-    /// Builds the policy as the registry does; `None` is the plain engine. If it is an oracle, it is returned as the
-    /// error.
+    /// Builds the policy as the registry does, so that it records its decisions. The policy is `None` for the engine
+    /// without speculation. An oracle cannot run on a device and is returned as the error.
     fn build(&self, spec: &PolicySpec) -> Result<Built, Box<dyn OraclePolicy>> {
         let belief = Belief {
             draft: Coefficients { alpha_s: 1e-9, gamma_s: 3e-6, delta_s: 2e-5 },
@@ -227,7 +229,7 @@ impl Server {
         (run, kept)
     }
 
-    /// Repeats a run on its recorded step times, with draft tokens accepted as `acceptance` says.
+    /// Replays a run with its recorded step times. `acceptance` decides which draft tokens are accepted.
     fn replay(
         &self,
         policy: Option<Box<dyn SpecPolicy>>,
@@ -298,7 +300,8 @@ fn every_policy(draft: Draft) {
     assert!(preemptions > 0 && chunked > 0 && rejected > 0, "the setup is too comfortable to prove anything");
 }
 
-/// Live runs whose experiment names an acceptance source, trees included, are replayed with this source.
+/// If a live run's experiment names an acceptance source, a replay with this source repeats the run. This includes
+/// policies that draft trees.
 #[test]
 fn declared_runs_can_be_replayed() {
     let server = Server::new(Draft::Far);
@@ -313,7 +316,8 @@ fn declared_runs_can_be_replayed() {
     }
 }
 
-/// A replay with another policy needs acceptance bits that the recording lacks. They are counted and reported.
+/// A replay with another policy needs acceptance bits that the recording lacks. The missing bits are counted and
+/// reported.
 #[test]
 fn values_missing_from_a_recording_are_counted() {
     let server = Server::new(Draft::Close);
@@ -328,7 +332,7 @@ fn values_missing_from_a_recording_are_counted() {
     let error = served.error.unwrap().to_string();
     assert_eq!(served.run.ending, engine::Ending::Failed);
     assert!(error.contains("but it now asks for Draft(3)"), "{error}");
-    // A simulation goes on and counts the values that it filled in.
+    // A simulation continues and counts the values that it had to fill in.
     let simulation = Simulation {
         workload: &server.workload,
         arrivals: Arrivals::Open,
@@ -350,6 +354,7 @@ fn values_missing_from_a_recording_are_counted() {
     println!("{misses:?} of {} verified", run.totals.verified);
     assert_eq!(run.ending, engine::Ending::Done);
     assert!(misses.other_round > 0 && misses.invented > 0 && misses.looks == 0, "{misses:?}");
-    // Acceptance bits recorded in another round are used: most accepted tokens were recorded.
+    // Acceptance bits that were recorded in another round are used. So most of the accepted tokens come from the
+    // recording.
     assert!(run.totals.accepted() > run.totals.verified / 4);
 }

@@ -1,4 +1,4 @@
-//! Whole-system tests: theory, agreement with other simulators, real data. One binary.
+//! Tests of the whole system: theory, agreement with other simulators, real data. All of them are one test binary.
 
 mod agreement;
 mod golden;

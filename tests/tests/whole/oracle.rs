@@ -1,5 +1,6 @@
-//! The oracle's provable claim (docs/model.md 13): on every state that a policy visits, the oracle's token goodput of
-//! that step is at least the policy's, and at least that of any fixed length. Over a whole trace nothing is provable.
+//! Tests what docs/model.md 13 proves about the oracle: in every state that a policy reaches, the token goodput of the
+//! oracle's step is at least that of the policy's step, and at least that of any fixed length. Over a whole trace
+//! nothing is provable.
 
 use crate::setup::{Setup, poisson};
 use foretoken_policies::{OracleGoodput, PolicySpec};
@@ -12,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const LONGEST: u32 = 6;
 
-/// A policy that drafts the lengths of `choose`. In each state it asserts that the oracle's choice is at least as good
-/// as these lengths and as every fixed length.
+/// A policy that drafts the lengths that `choose` gives. In each state it asserts that the oracle's choice is at least
+/// as good as these lengths and as every fixed length.
 struct Witness<F> {
     oracle: Box<dyn OraclePolicy>,
     choose: F,
@@ -109,7 +110,8 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
     })));
 }
 
-/// Runs a policy and compares the oracle's choice with the policy's result in every state that the policy visits.
+/// Runs a policy. In every state that the policy reaches, compares the goodput of the oracle's choice with the policy's
+/// result.
 struct AgainstOracle {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
@@ -136,7 +138,7 @@ impl Around for AgainstOracle {
 
     fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let runs = batch.ids.iter().zip_eq(batch.emitted).zip_eq(batch.limit);
-        // The policy's own limit may be below the longest draft: the oracle gets the same limit.
+        // The policy's own limit may be below the longest draft. The oracle then gets the same limit.
         let run: Vec<u32> = runs.map(|((&id, &emitted), &limit)| self.rows[id as usize].run(emitted, limit)).collect();
         let truth = Truth {
             run: &run,
@@ -157,7 +159,7 @@ impl Around for AgainstOracle {
     fn around_observe(&mut self, o: &StepOutcome) {
         if !o.ids.is_empty() {
             let tokens = o.accepted.iter().map(|&a| u128::from(a) + 1).sum::<u128>();
-            // The duration of the step that the executor reported.
+            // The duration of the step, as the executor reported it.
             let time = u128::from((o.draft_time + o.verify_time).0);
             let (best_tokens, best_time) = self.best;
             let before = self.compared.fetch_add(o.ids.len() as u64, Ordering::Relaxed);
@@ -167,7 +169,8 @@ impl Around for AgainstOracle {
     }
 }
 
-/// docs/model.md 13, for every policy that drafts chains. Trees propose tokens that a chain cannot.
+/// docs/model.md 13, for every policy that drafts chains. Trees are left out, because they propose tokens that a chain
+/// cannot.
 #[test]
 fn no_policy_beats_the_oracle_on_a_state_it_visits() {
     for seed in 1..=20 {

@@ -1,17 +1,16 @@
-//! Dependencies between the files of a crate: no large circles.
+//! Tests the dependencies between the files of a crate: there must be no large circles.
 //!
 //! A file (a "room") depends on another file of its crate if it names something that the other defines: in a `use`, in
 //! a path, or in a macro's arguments. A name is followed through every `pub use` to the file that defines it, so an
-//! import by way of `lib.rs` hides nothing. What counts:
+//! import through `lib.rs` hides no dependency. These are the rules:
 //!
-//! - `mod x;` does not count, and neither does a `pub use` of a name from below the file itself: that is a table of
-//!   contents. If the file itself uses such a name, it counts, and so does a child's import from its parent. A `mod.rs`
-//!   that defines names for its children and uses theirs is in a circle with them.
+//! - `mod x;` does not count, and neither does a `pub use` of a name from below the file itself: such a `pub use` is a
+//!   table of contents. If the file itself uses such a name, this counts. A child's import from its parent counts too.
+//!   A `mod.rs` that defines names for its children and uses theirs is in a circle with them.
 //! - `use crate::shape;` alone binds a module. Each `shape::name` counts, and leads to the file that defines `name`.
-//! - A type with `impl` blocks in several files ties them: `self.name()` depends on the file that has the method.
+//! - If a type has `impl` blocks in several files, `self.name()` depends on the file that has the method.
 //! - A macro call depends on the file that defines the macro. Items that a macro defines are found by name.
-//! - Methods of other values are not seen, because the call does not name their file. The value's type came from a file
-//!   that does.
+//! - Calls of methods on other values do not count, because a call does not name the method's file.
 //! - Tests do not count: code under `#[cfg(test)]`, `tests/` and `*_tests.rs`.
 //!
 //! Circles are the strongly connected components of that graph. This command prints the table and every circle:
@@ -32,10 +31,11 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Largest allowed circle, in files, for crates that are not in `BOUNDS`. 1 means that there is no circle.
+/// Largest allowed circle, as a number of files, for crates that are not in `BOUNDS`. 1 means that no circle is
+/// allowed.
 const MOST: usize = 1;
 
-/// Crates that may have a circle: name, its largest size in files, and the reason.
+/// Crates that may have a circle (files that all depend on each other): name, largest size in files, and the reason.
 const BOUNDS: [(&str, usize, &str); 4] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
     ("spec", 3, "a document, its leaves and its sweeps are one type in three files"),
@@ -43,7 +43,7 @@ const BOUNDS: [(&str, usize, &str); 4] = [
     ("live", 2, "a tape is rebuilt from its head and tail"),
 ];
 
-/// A crate of the workspace, with its measurements.
+/// A crate of the workspace, with its files and circles.
 struct Measured {
     name: String,
     lines: usize,
@@ -56,7 +56,7 @@ struct Measured {
 struct Circle {
     files: Vec<String>,
     lines: usize,
-    /// (from, to, names) of the dependencies without which there would be no circle.
+    /// (from, to, names) of the dependencies to remove, so that the files no longer make a circle.
     upward: Vec<(String, String, String)>,
 }
 
@@ -90,7 +90,7 @@ impl Measured {
     }
 }
 
-/// (name, `src` folder) of the workspace's crates, as its manifest lists them.
+/// (name, `src` folder) of each crate that the workspace's manifest lists.
 fn members() -> Vec<(String, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
     let manifest: toml::Table = fs::read_to_string(root.join("Cargo.toml")).unwrap().parse().unwrap();
@@ -98,7 +98,8 @@ fn members() -> Vec<(String, PathBuf)> {
     members.iter().map(|m| m.as_str().expect("a folder")).map(|m| (m.to_owned(), root.join(m).join("src"))).collect()
 }
 
-/// (path, text) of the files below a crate's `src`. Programs in `src/bin` are crates of their own.
+/// (path, text) of the files below a crate's `src`. Programs in `src/bin` are left out, because each is a crate of its
+/// own.
 fn texts(src: &Path) -> Vec<(String, String)> {
     let mut texts = Vec::new();
     let mut folders = vec![src.to_owned()];
@@ -140,7 +141,8 @@ fn import_circles_stay_within_their_bounds() {
     }
 }
 
-/// Prints to the terminal directly, because the test harness keeps the output of a passing test.
+/// Prints the table and the circles. They go to the terminal directly, because the test harness hides the output of a
+/// test that passes.
 fn print(measured: &[Measured]) {
     let mut text = "crate                 lines  files  circle: files  circle: lines  arrows up\n".to_owned();
     measured.iter().for_each(|m| text += &m.row());
@@ -152,7 +154,7 @@ fn print(measured: &[Measured]) {
     std::io::stderr().write_all(text.as_bytes()).expect("standard error is written to");
 }
 
-/// Tests of this tool on crates of a few lines.
+/// Tests of these rules on crates of a few lines.
 mod on_small_crates {
     use super::{Measured, Source};
 
@@ -228,12 +230,12 @@ mod on_small_crates {
 
     #[test]
     fn names_in_macros_count() {
-        // A table whose macro writes `mod` and `pub use`: its files and names are found too.
+        // A macro here writes `mod` and `pub use` lines. The files and names of these lines must be found too.
         let lib = ("lib.rs", "macro_rules! table { ($($name:ident)*) => { $(mod $name;)* } } table! { a b }");
         let a = ("a.rs", "pub struct A; fn f() { assert_eq!(1, crate::B::one()); }");
         let b = ("b.rs", "pub struct B; fn f(_: crate::A) {}");
         assert_eq!(circles(&[lib, a, b]), one(&["a.rs", "b.rs"], 1));
-        // A caller of a macro depends on the macro's file.
+        // A file that calls a macro depends on the file that defines the macro.
         let main = ("main.rs", "macro_rules! say { () => { crate::words::SAID } } mod words;");
         assert_eq!(circles(&[main, ("words.rs", "pub const SAID: u8 = 1; fn write() { write!(); }")]), []);
         let words = ("words.rs", "pub const SAID: u8 = 1; fn f() -> u8 { say!() }");

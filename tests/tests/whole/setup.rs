@@ -40,7 +40,7 @@ pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32, seed: u64) -
     requests.collect()
 }
 
-/// The settings of a simulated run. The defaults are from the yardstick, the shipped experiment that `bench` times.
+/// The settings of a simulated run. The default costs and limits are from the experiment that `foretoken bench` times.
 pub struct Setup<'a> {
     pub workload: &'a Workload,
     pub arrivals: Arrivals,
@@ -89,7 +89,7 @@ impl<'a> Setup<'a> {
         simulation.run(speculation)
     }
 
-    /// The belief about costs that equals the true costs of these settings.
+    /// The cost model that policies assume (their belief). It equals the true costs of these settings.
     pub fn belief(&self) -> Belief {
         Belief {
             draft: self.draft,
@@ -123,7 +123,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// (mean, standard error of the mean) of independent values.
+/// (mean, standard error of the mean) of independent `values`.
 pub fn mean_and_error(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

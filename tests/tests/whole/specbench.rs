@@ -1,5 +1,6 @@
-//! Real acceptance: the 480 first turns of Spec-Bench, Vicuna-68M drafting for Vicuna-7B, each once, batch 1, ratio of
-//! sums. Positions that the recording did not draft are drawn once with its pooled hazards.
+//! Real acceptance: the 480 first turns of Spec-Bench, with Vicuna-68M as draft of Vicuna-7B. Each turn runs once, at
+//! batch size 1. The result is the ratio of sums over all turns. Where the recording has no draft, acceptance is drawn
+//! once from the recording's mean rates by position.
 
 use crate::setup::Setup;
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
@@ -24,7 +25,8 @@ fn recorded(workload: &Workload) -> Box<dyn AcceptanceSource> {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(7, workload).unwrap()
 }
 
-/// Rounds replayed from output position 0, as recorded, accept 1.23 drafts on average at k = 3, and 1.55 at k = 6.
+/// Rounds that start at output position 0, as in the recording, accept 1.23 drafts on average at k = 3, and 1.55 at k =
+/// 6.
 #[test]
 fn recorded_rounds_from_position_0_accept_the_published_mean() {
     let Some(built) = specbench() else { return };
@@ -56,8 +58,8 @@ fn recorded_rounds_from_position_0_accept_the_published_mean() {
     }
 }
 
-/// Rounds in the engine accept 1.245 drafts on average at k = 3, and 1.57 at k = 6. There the prefill emits token 0, so
-/// position 0 is never drafted.
+/// Rounds in the engine accept 1.245 drafts on average at k = 3, and 1.57 at k = 6. In the engine the prefill emits
+/// token 0, so position 0 is never drafted.
 #[test]
 fn recorded_rounds_in_the_engine_accept_the_published_mean() {
     let Some(built) = specbench() else { return };

@@ -1,5 +1,5 @@
-//! The yield of speculation by theory: E(a, k) = (1 − a^(k+1)) / (1 − a) tokens a step (Leviathan et al. 2023, Eq. 1),
-//! and the speedups of the lesson on EAGLE trees.
+//! Tests how many tokens a step with drafts emits: E(a, k) = (1 − a^(k+1)) / (1 − a) by theory (Leviathan et al. 2023,
+//! Eq. 1). Also tests the speedups of the lesson on EAGLE trees.
 
 use crate::setup::{Setup, mean_and_error};
 use foretoken_policies::PolicySpec;
@@ -33,8 +33,8 @@ fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }
 
-/// The measured tokens per round agree with the formula. Accepted drafts count even beyond the output's end. The
-/// confidence interval is over requests, each with the mean of its rounds.
+/// The mean tokens per round agree with the formula. Accepted drafts count even beyond the output's end. The confidence
+/// interval comes from the spread between requests, each with the mean of its rounds.
 #[test]
 fn constant_acceptance_yields_leviathans_formula() {
     const Z: f64 = 3.291;
@@ -47,19 +47,21 @@ fn constant_acceptance_yields_leviathans_formula() {
         let run = setup.run(fixed(k));
         let lengths: Vec<f64> =
             (0..2000).map(|i| 1.0 + f64::from(run.records.accepted[i]) / f64::from(run.records.rounds[i])).collect();
-        // A request's rounds end with its tokens, so long rounds are sampled a little less. A ratio estimate over all
-        // requests is consistent, and its error follows from the requests' deviations.
+        // A request ends with its tokens, so rounds with many accepted drafts are a little less frequent in it. The
+        // ratio of sums over all requests is consistent nevertheless. Its error follows from the differences between
+        // requests.
         let (_, error) = mean_and_error(&lengths);
         let ratio = 1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64;
         let theory = expected_tokens(a, k);
         println!("a {a}, k {k}: {ratio:.4} ± {:.4}, theory {theory:.4}", Z * error);
-        // The last round may go beyond the output's end, which biases the ratio by under one round's excess in some 60.
+        // The last round may go beyond the output's end. This changes the ratio by less than the excess of one round in
+        // some 60.
         assert!((ratio - theory).abs() <= Z * error + 1e-12, "a {a}, k {k}: {ratio} against {theory} ± {}", Z * error);
     }
 }
 
-/// The lesson's rows: α, K, tokens per round and speedup. The lesson's three chain speedups imply three draft costs, so
-/// a single cost agrees with them to 6 % only.
+/// The rows of the lesson: α, K, tokens per round and speedup. The three speedups for chains in the lesson imply three
+/// different draft costs, so a single cost agrees with them to 6 % only.
 #[test]
 fn the_eagle_lesson() {
     let rows =
@@ -74,7 +76,8 @@ fn the_eagle_lesson() {
         setup.config.num_gpu_blocks = 1 << 16;
         setup.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 20e-3 };
         setup.draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-3 };
-        // Tokens per request and step, so that the last requests, which decode in a smaller batch, do not count more.
+        // Tokens per request and step. In this measure the last requests, which decode in a smaller batch, do not count
+        // more than others.
         let rate = |s: Speculation| {
             let run = setup.run(s);
             let own: f64 = (0..64).map(|i| run.records.tpot_s(i).unwrap()).sum();
@@ -86,7 +89,7 @@ fn the_eagle_lesson() {
     }
 }
 
-/// The preset `fixed` of the policies crate behaves as [`Fixed`].
+/// The policy `fixed` of the policies crate behaves as the test's policy [`Fixed`].
 #[test]
 fn the_preset_fixed_equals_the_tests_fixed_policy() {
     let workload: Workload = (0..50).map(|_| Request::new(Time::ZERO, 10, 100)).collect();

@@ -1,4 +1,4 @@
-//! Compares our scheduler with the schedules of vLLM's own class (`tests/vllm/README.md`).
+//! Compares our scheduler with schedules that were recorded from vLLM's own scheduler (`tests/vllm/README.md`).
 
 use foretoken_sim::engine::{Order, Rules};
 use foretoken_sim::{DeliverAt, SchedulingPolicy, Version};
@@ -36,7 +36,8 @@ fn our_scheduler_makes_every_recorded_step() {
     }
 }
 
-/// Each rule of vLLM's scheduler fired at least 200 times in the recordings of 0.33 and of 0.32, so that they test it.
+/// Each rule of vLLM's scheduler was applied at least 200 times in the recordings of 0.33 and at least 200 times in the
+/// recordings of 0.32, so the recordings test it.
 #[test]
 fn every_rule_fired_often() {
     let rules = [
@@ -61,8 +62,9 @@ fn every_rule_fired_often() {
     }
 }
 
-/// Each effect of the order of calls occurred at least 200 times in the core's recordings; skipped drafts, and drafts
-/// that delayed the next step, in those for 0.33. Each order ran in at least 200 workloads of 0.33.
+/// Each effect of the order of calls occurred at least 200 times in the recordings of the engine core of 0.33 and of
+/// 0.32. Skipped drafts, and drafts that delayed the next step, are required for 0.33 only. Each order of calls ran in
+/// at least 200 workloads of 0.33.
 #[test]
 fn every_order_of_calls_occurred_often() {
     let both = ["stale output", "extra step after an end", "empty schedule", "slept 1 ms"];
@@ -79,7 +81,7 @@ fn every_order_of_calls_occurred_often() {
     assert!(ran(Order::StepEnd) >= 200 && ran(Order::Async) >= 200);
 }
 
-/// Each rule of our scheduler is switched off in turn, and the replay must notice it.
+/// Switches off each rule of our scheduler in turn. The replay must then differ from the recording.
 #[test]
 fn switching_off_any_rule_changes_a_schedule() {
     type Change = fn(&mut Rules);

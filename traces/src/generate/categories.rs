@@ -1,4 +1,4 @@
-//! Requests of several categories (chat, code, documents), each with its share and its lengths.
+//! Requests of several categories (chat, code, documents). Each category has its own share and its own lengths.
 
 use super::log_normal::LogNormalLengths;
 use super::tables::TableName;
@@ -8,7 +8,7 @@ use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The most categories of a workload, which are numbered in 16 bits.
+/// The most categories that a workload can have, because a category's index has 16 bits.
 const MOST: usize = u16::MAX as usize;
 
 /// The same lengths for every request.
@@ -77,7 +77,8 @@ pub(crate) fn check(categories: &Categories, key: &str) -> Result<(), TraceError
     Ok(())
 }
 
-/// Draws category, prompt and output length of a request. `categories` have passed [`check`].
+/// Draws the category (an index), the prompt length and the output length of a request. `categories` must have passed
+/// [`check`].
 pub(crate) fn draw(categories: &Categories, draws: &mut Draws) -> (u16, u32, u32) {
     let sum: f64 = categories.values().map(|c| c.share).sum();
     let mut left = draws.unit() * sum;

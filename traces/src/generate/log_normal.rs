@@ -7,7 +7,7 @@ use crate::error::TraceError;
 use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 
-/// Largest `sigma`. With it the mean is e^50 times the median, so the mean says nothing about usual lengths.
+/// Largest `sigma`. With it the mean is e^50 times the median, so the mean says nothing about typical lengths.
 const MOST_SIGMA: f64 = 10.0;
 
 /// Log-normal distributions of prompt and output lengths.
@@ -38,7 +38,7 @@ impl LogNormalLengths {
         self.output.check(&format!("{key}.output"))
     }
 
-    /// Draws prompt and output length of a request, tokens.
+    /// Draws the prompt length and the output length of a request, tokens.
     pub(crate) fn draw(&self, draws: &mut Draws) -> (u32, u32) {
         let prompt = self.prompt.at(normal(draws));
         (prompt, self.output.at(normal(draws)))
@@ -110,7 +110,7 @@ mod tests {
             assert!((mean - law.mean).abs() < 5.0 * error, "{mean} ± {error}");
             let (location, scale) = moments(&lengths.iter().map(|l| l.ln()).collect::<Vec<_>>());
             let mu = law.mean.ln() - law.sigma * law.sigma / 2.0;
-            // Whole tokens move the moments of the logarithm by less than 1e-5 at these lengths.
+            // Rounding to whole tokens moves the moments of the logarithm by less than 1e-5 at these lengths.
             assert!((location - mu).abs() < 5.0 * law.sigma / root + 1e-5, "{location} {mu}");
             assert!((scale - law.sigma).abs() < 5.0 * law.sigma / (2.0f64.sqrt() * root) + 1e-5, "{scale}");
         }
@@ -130,7 +130,7 @@ mod tests {
         let at_max = near.iter().filter(|d| d.0 == 150).count() as f64 / 5000.0;
         // P(length > 150) = P(Z > ln(1.5) + 1/2) = P(Z > 0.905) = 0.183; five standard errors are 0.027.
         assert!((at_max - 0.183).abs() < 0.03, "{at_max}");
-        // Draws below half a token are raised to 1.
+        // A draw below half a token is raised to 1.
         assert_eq!(
             drawn(&both(LogNormalLength { mean: 1.0, sigma: 3.0, max: 9 }), 999).iter().map(|d| d.0).min(),
             Some(1)

@@ -1,8 +1,8 @@
 //! A Poisson process with a varying rate: λ(t) = m(t)·exp(sX − s²/2), where X is a stationary Ornstein–Uhlenbeck
 //! process.
 //!
-//! s = √ln(1 + cv²), so the factor has mean 1 and coefficient of variation cv. X is constant over cells of a twentieth
-//! of its correlation time; within a cell the process is exactly Poisson.
+//! s = √ln(1 + cv²), so the factor on m(t) has mean 1 and coefficient of variation cv. X is constant in cells whose
+//! length is a twentieth of X's correlation time; within a cell the process is exactly Poisson.
 
 use super::{Effort, Stalled, exponential, normal};
 use crate::checks::{positive, rate, span, variation};
@@ -11,7 +11,7 @@ use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 
-/// Number of cells in a correlation time of X, which is constant within a cell.
+/// Number of cells in a correlation time of X. X is constant within a cell.
 pub(super) const CELLS: f64 = 20.0;
 
 /// A Poisson process whose rate varies around a mean. The defaults were fitted to the Azure 2023 conversation hour:
@@ -80,16 +80,16 @@ impl TwoRate {
     }
 }
 
-/// The factor exp(sX − s²/2) of the rate. It changes from cell to cell.
+/// The factor exp(sX − s²/2) on the rate. X changes at the start of each cell.
 pub(super) struct LogOu {
     sigma: f64,
-    /// Correlation of X from one cell to the next.
+    /// Correlation of X between one cell and the next.
     keep: f64,
     x: f64,
 }
 
 impl LogOu {
-    /// Draws the first X from the stationary law, the standard normal one.
+    /// Draws the first X from the stationary law, which is the standard normal law.
     pub(super) fn new(cv: f64, tau_s: f64, cell_s: f64, draws: &mut Draws) -> LogOu {
         LogOu { sigma: (cv * cv).ln_1p().sqrt(), keep: (-cell_s / tau_s).exp(), x: normal(draws) }
     }
@@ -103,7 +103,7 @@ impl LogOu {
     }
 }
 
-/// Arrivals of [`LogOuPoisson`] and [`TwoRate`].
+/// The arrivals of [`LogOuPoisson`] and of [`TwoRate`].
 pub(crate) struct LogOuArrivals {
     draws: Draws,
     /// Mean rates before and after the switch, requests/s.
@@ -119,8 +119,8 @@ pub(crate) struct LogOuArrivals {
 }
 
 impl LogOuArrivals {
-    /// The search for arrivals stops at `end_s`, seconds, so that it ends even if they are very rare. An arrival beyond
-    /// `end_s` is possible; the caller removes it.
+    /// The arrivals with the settings `p`. The search for arrivals stops at `end_s`, seconds, so that it ends even if
+    /// arrivals are very rare. The last arrival may lie beyond `end_s`; the caller removes it.
     pub(crate) fn new(p: &LogOuPoisson, mut draws: Draws, end_s: f64) -> LogOuArrivals {
         let finest = if p.fine_cv > 0.0 { p.tau_s.min(p.fine_tau_s) } else { p.tau_s };
         let cell_s = finest / CELLS;
@@ -143,7 +143,7 @@ impl LogOuArrivals {
         LogOuArrivals { means: (p.busy_rate, p.quiet_rate), switch_s: p.switch_s, ..Self::new(&one, draws, end_s) }
     }
 
-    /// The rate from `now_s` on, requests/s, and the time of its next change, seconds.
+    /// The current rate, requests/s, and the time at which it changes next, seconds.
     fn piece(&self) -> (f64, f64) {
         let cell_end = (self.cell + 1) as f64 * self.cell_s;
         let (mean, end) = if self.now_s < self.switch_s {
@@ -158,7 +158,7 @@ impl LogOuArrivals {
 impl Iterator for LogOuArrivals {
     type Item = Result<Time, Stalled>;
 
-    /// The next arrival: where the integral of the rate reaches an exponential draw with mean 1.
+    /// The next arrival: the time at which the integral of the rate reaches an exponential draw with mean 1.
     fn next(&mut self) -> Option<Result<Time, Stalled>> {
         let mut need = exponential(&mut self.draws);
         while self.now_s < self.end_s {

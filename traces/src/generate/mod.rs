@@ -1,7 +1,8 @@
-//! Generators: arrival processes and length laws with calibrated, named parameters that have defaults.
+//! Generators: arrival processes and length laws with named, calibrated parameters that have defaults.
 //!
-//! They contain parameters fitted to published traces and none of the data. Arrivals use one keyed stream of draws and
-//! lengths another (one key a request), so changing one does not change the other's draws.
+//! They contain parameters that were fitted to published traces, but no data from these traces. Arrivals and lengths
+//! use different keyed streams of random draws (lengths with one key for each request). So a change of the lengths does
+//! not change the arrivals, and the reverse.
 
 pub(crate) mod categories;
 mod log_normal;
@@ -46,17 +47,18 @@ fn normal(draws: &mut impl Rng) -> f64 {
     StandardNormal.sample(draws)
 }
 
-/// A log-normal draw; `mu` and `sigma` are location and scale of the logarithm.
+/// A draw from a log-normal law. `mu` and `sigma` are the mean and the standard deviation of its logarithm.
 fn log_normal(draws: &mut impl Rng, mu: f64, sigma: f64) -> f64 {
     (mu + sigma * normal(draws)).exp()
 }
 
-/// The error of a process that found no further request within its [`Effort`].
+/// The error of a process that found no further request within its limit of steps ([`Effort`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stalled;
 
-/// The steps that a process may still make: some at the start, and more for every request it gives. Without this limit,
-/// extreme rates and correlation times could make a process run for days between two requests.
+/// Limits the steps of an arrival process: it has a number of steps at the start, and gets more for every request that
+/// it makes. Without this limit, extreme rates and correlation times could make a process search for days between two
+/// requests.
 pub(crate) struct Effort {
     left: u64,
 }
@@ -68,18 +70,18 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// Steps at the start, about a second of work.
+    /// Number of steps at the start. They take about a second.
     pub(crate) const FIRST: u64 = 20_000_000;
     const EACH: u64 = 100_000;
 
-    /// Uses up one step; the error if none is left.
+    /// Uses up one step. Returns the error if none is left.
     #[inline]
     fn step(&mut self) -> Result<(), Stalled> {
         self.left = self.left.checked_sub(1).ok_or(Stalled)?;
         Ok(())
     }
 
-    /// Adds the steps for a request found at `at`, which is returned.
+    /// Adds the steps that a process gets for a request. Returns the request's time `at` unchanged.
     #[inline]
     fn found(&mut self, at: Time) -> Time {
         self.left += Effort::EACH;

@@ -1,8 +1,9 @@
 //! ON/OFF bursts of micro-batches: the Azure 2023 code service.
 //!
-//! Silent periods (at least a minimum, log-normal above it) alternate with active periods (Weibull). While active,
-//! batches arrive as a Poisson process. Its rate is drawn for each period and flickers around this value (log-OU). A
-//! batch has a geometric number of requests a few milliseconds apart.
+//! Silent periods alternate with active periods. The length of a silent period is log-normal, but at least a minimum;
+//! the length of an active period has a Weibull law. In an active period batches arrive as a Poisson process. Its rate
+//! is drawn once for each period and varies around this value (log-OU, the flicker). A batch has a geometric number of
+//! requests a few milliseconds apart.
 
 use super::log_ou::{CELLS, LogOu};
 use super::{Effort, Stalled, exponential, log_normal};
@@ -77,13 +78,13 @@ impl AzureCode {
         not_negative(&path("off_min_s"), self.off_min_s)?;
         span(&path("flicker_tau_s"), self.flicker_tau_s)?;
         variation(&path("flicker_cv"), self.flicker_cv)?;
-        // A normal draw exceeds 5 once in millions of draws, so a scale above 10 makes factors of e^50 possible.
+        // A normal draw exceeds 5 once in millions of draws. A scale above 10 would then give factors above e^50.
         for (name, sigma) in
             [("off_sigma", self.off_sigma), ("rate_sigma", self.rate_sigma), ("gap_sigma", self.gap_sigma)]
         {
             within(&path(name), sigma, 0.0, 10.0, "the scale of a logarithm, from 0 to 10")?;
         }
-        // e^20 is 485 million. Beyond it, arrivals are simultaneous, or none ever comes.
+        // e^20 is 485 million. With larger values all arrivals are simultaneous, or no request ever arrives.
         let logarithms = [("off_mu", self.off_mu), ("rate_mu", self.rate_mu), ("gap_mu", self.gap_mu)];
         if let Some((name, value)) = logarithms.iter().find(|(_, v)| !(-20.0..=20.0).contains(v)) {
             let hint = "it is the natural logarithm of seconds or of requests/s";
@@ -102,11 +103,13 @@ impl AzureCode {
     }
 }
 
-/// Arrivals of [`AzureCode`], drawn only when needed: an active period may be as long as the clock.
+/// The arrivals of [`AzureCode`]. They are drawn only when they are needed, because an active period may be as long as
+/// the clock.
 pub(crate) struct OnOffArrivals {
     p: AzureCode,
     draws: Draws,
-    /// Arrivals that are drawn and not yet returned, earliest first. A batch may overlap with the next ones.
+    /// Arrivals that are drawn and not yet returned, earliest first. The requests of a batch may come after the start
+    /// of later batches.
     ready: BinaryHeap<Reverse<Time>>,
     /// All batches that start before this time, seconds, have been drawn.
     drawn_s: f64,
@@ -115,22 +118,24 @@ pub(crate) struct OnOffArrivals {
     effort: Effort,
 }
 
-/// The active period that contains `drawn_s`.
+/// The active period that contains the time `drawn_s`.
 struct Active {
     end_s: f64,
-    /// Batches a second, before the flicker's factor.
+    /// Batches a second in this period, without the factor of the flicker.
     batches_s: f64,
     flicker: LogOu,
-    /// Batches a second up to `stop_s`, where the flicker's cell or the period ends.
+    /// Batches a second, flicker included, from `drawn_s` to `stop_s`. At `stop_s` the cell of the flicker or the
+    /// period ends.
     rate: f64,
     stop_s: f64,
-    /// What is left of an exponential draw with mean 1. The next batch starts where the integral of `rate` reaches it.
+    /// What is left of an exponential draw with mean 1. The next batch starts when the integral of `rate` from
+    /// `drawn_s` on reaches this value.
     need: f64,
 }
 
 impl OnOffArrivals {
-    /// The search for arrivals stops at `end_s`, seconds, so that it ends even if they are very rare. An arrival beyond
-    /// `end_s` is possible; the caller removes it.
+    /// The arrivals with the settings `p`. The search for arrivals stops at `end_s`, seconds, so that it ends even if
+    /// arrivals are very rare. The last arrival may lie beyond `end_s`; the caller removes it.
     pub(crate) fn new(p: &AzureCode, mut draws: Draws, end_s: f64) -> OnOffArrivals {
         let silent_first = draws.unit() < p.start_off;
         let ready = BinaryHeap::new();
@@ -159,7 +164,7 @@ impl OnOffArrivals {
         self.next_cell();
     }
 
-    /// Moves to the next cell of the flicker, or ends the period if it has no other.
+    /// Begins the next cell of the flicker, or ends the active period if `drawn_s` has reached its end.
     fn next_cell(&mut self) {
         let Some(active) = self.active.as_mut().filter(|active| self.drawn_s < active.end_s) else {
             self.active = None;
@@ -169,7 +174,7 @@ impl OnOffArrivals {
         active.stop_s = (self.drawn_s + self.p.flicker_tau_s / CELLS).min(active.end_s);
     }
 
-    /// Draws the next batch, or moves to the next cell or period.
+    /// Does one step of the search: draws the next batch, or moves on to the next cell or the next period.
     fn advance(&mut self) {
         let Some(active) = &mut self.active else {
             self.silence();

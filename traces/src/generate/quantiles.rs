@@ -1,6 +1,6 @@
-//! A law given by its quantiles, and the normal distribution function for Gaussian copulas.
+//! A law that is given by its quantiles, and the normal distribution function for Gaussian copulas.
 
-/// Quantiles at increasing percentages, with straight lines between them.
+/// A law as a table of quantiles at increasing percentages. Between two percentages the quantile is linear.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantiles {
     /// Percentages from 0 to 100.
@@ -10,7 +10,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// The value below which the share `u` of the law lies, `u` in [0, 1].
+    /// The quantile at the share `u`, from 0 to 1: a value of the law is at most this with probability `u`.
     pub fn at(&self, u: f64) -> f64 {
         let percent = 100.0 * u;
         let above = self.percent.partition_point(|&p| p <= percent).clamp(1, self.percent.len() - 1);
@@ -19,14 +19,15 @@ impl Quantiles {
         v[0] + share * (v[1] - v[0])
     }
 
-    /// The mean of the law: the area under the straight lines.
+    /// The mean of the law: the area under the quantile function.
     pub fn mean(&self) -> f64 {
         let pieces = self.percent.windows(2).zip(self.value.windows(2));
         pieces.map(|(p, v)| (p[1] - p[0]) / 100.0 * (v[0] + v[1]) / 2.0).sum()
     }
 }
 
-/// Φ(z) to 7.5e-8: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.17.
+/// The normal distribution function Φ(z), with an error of at most 7.5e-8: Abramowitz and Stegun, Handbook of
+/// Mathematical Functions, 26.2.17.
 pub(super) fn normal_cdf(z: f64) -> f64 {
     const B: [f64; 5] = [0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429];
     let t = 1.0 / (1.0 + 0.2316419 * z.abs());

@@ -1,4 +1,4 @@
-//! Renewal processes: Poisson, gamma, and BurstGPT's gamma with a shape that is redrawn.
+//! Renewal processes: Poisson, gamma, and BurstGPT's gamma process, whose shape is drawn anew at intervals.
 
 use super::exponential;
 use crate::checks::{rate, span, within};
@@ -56,7 +56,7 @@ impl Poisson {
 impl Gamma {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
         rate(&format!("{key}.rate"), self.rate)?;
-        // The shape 1/cv² is then from 1e-6 to 1e6, the range that BurstGPT's shapes may have too.
+        // With this `cv` the shape 1/cv² is from 1e-6 to 1e6, the same range as for BurstGPT's shapes.
         within(&format!("{key}.cv"), self.cv, 1e-3, 1e3, "a coefficient of variation from 0.001 to 1000")
     }
 }

@@ -1,5 +1,5 @@
-//! Sessions: conversations of several turns. A turn's prompt is all earlier text of the session and the user's new
-//! text. It is sent some time after the answer to the turn before.
+//! Sessions: conversations of several turns. The prompt of a turn is all earlier text of the session and the user's new
+//! text. A turn is sent some time after the answer to the turn before it.
 
 use super::exponential;
 use crate::checks::within;
@@ -8,13 +8,13 @@ use crate::limits;
 use foretoken_sim::{Draws, RequestId, Stream, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// Tokens in a shared block of a session's text: the usual size of a KV block.
+/// Tokens in a shared prefix block of a session's text: the usual size of a KV block.
 const BLOCK: u32 = 16;
 
-/// The longest mean gap between two turns, seconds: 12 days.
+/// The longest mean gap between two turns, seconds (12 days).
 const MOST_GAP_S: f64 = 1e6;
 
-/// Most turns of a session. A larger draw is set to this number.
+/// Most turns of a session. If more are drawn, the session has this number.
 const MOST_TURNS: usize = 10_000;
 
 /// Sessions (chats) of several turns, in which each prompt repeats the text so far. Each arrival begins a session.
@@ -33,14 +33,14 @@ pub struct Sessions {
     pub max_context: Option<u32>,
 }
 
-/// A turn, in the order in which turns would be sent if answers took no time.
+/// A turn. Turns are ordered by the time at which they would be sent if answers took no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
-    /// When it is sent if all answers before it take no time.
+    /// When the turn would be sent if all answers before it took no time.
     pub at: Time,
     session: u32,
     number: u32,
-    /// The time between the answer before and this turn; zero for a first turn.
+    /// The time from the end of the answer before until this turn is sent; zero for a first turn.
     gap: Time,
 }
 
@@ -57,7 +57,8 @@ impl Sessions {
         }
     }
 
-    /// The turns of sessions that start at these times, in order. Turns beyond the end of the clock are left out.
+    /// The turns of sessions that start at the times `starts`, ordered by time. Turns beyond the end of the clock are
+    /// left out.
     ///
     /// # Errors
     /// The turns take more memory than the program may use.
@@ -86,16 +87,17 @@ impl Sessions {
         1 + (more as usize).min(MOST_TURNS - 1)
     }
 
-    /// Puts the session's earlier text in front of each turn's prompt, and links each turn to the one before.
-    /// `workload` has a request for each of `turns`, with the lengths of its new text and of its answer. From the first
-    /// turn on that exceeds `max_context`, the turns of a session are left out.
+    /// Puts the session's earlier text in front of each turn's prompt, and links each turn to the turn before it.
+    /// `workload` has a request for each of `turns`, with the lengths of the turn's new text and of its answer. Once a
+    /// turn exceeds `max_context`, this turn and all later turns of its session are left out.
     ///
     /// # Errors
     /// The turns and the ids of their shared blocks take more memory than the program may use.
     pub(crate) fn link(&self, workload: Workload, turns: &[Turn]) -> Result<Workload, TraceError> {
         let most = self.max_context.unwrap_or(u32::MAX);
         let sessions = turns.iter().map(|turn| turn.session as usize + 1).max().unwrap_or(0);
-        // For each session: its tokens so far (`None` once it has ended), and the request of its newest turn.
+        // For each session: the number of its tokens so far (`None` once the session has ended), and the request of its
+        // latest turn.
         let mut said: Vec<(Option<u32>, RequestId)> = vec![(Some(0), RequestId::MAX); sessions];
         let mut linked = Workload {
             categories: workload.categories.clone(),
@@ -128,8 +130,8 @@ impl Sessions {
     }
 }
 
-/// Refuses turns that with the ids of their shared blocks take more memory than the program may use, or more ids than a
-/// workload can number.
+/// Refuses turns that, with the ids of their shared blocks, take more memory than the program may use. Also refuses
+/// more ids than a workload can number.
 fn fits(turns: usize, ids: u64) -> Result<(), TraceError> {
     let bytes = (turns as u64).saturating_mul(limits::REQUEST).saturating_add(ids.saturating_mul(8));
     if bytes <= limits::memory() && ids < u64::from(u32::MAX) {
@@ -140,7 +142,7 @@ fn fits(turns: usize, ids: u64) -> Result<(), TraceError> {
     Err(TraceError::spec("sessions", what, hint))
 }
 
-/// The id of a block of a session's text. The text only grows, so that a block is the same in all turns that have it.
+/// The id of a block of a session's text. Text is only appended, so a block is the same in all turns that contain it.
 fn block_id(session: u32, block: u32) -> u64 {
     (u64::from(session) + 1) << 32 | u64::from(block)
 }
@@ -158,7 +160,8 @@ mod tests {
         (0..n).map(|i| Time::from_s(i as f64)).collect()
     }
 
-    /// Linked sessions that start at `starts`. Each turn has 100 tokens of new text and an answer of 20.
+    /// Sessions that start at `starts`, with linked turns. Each turn has 100 tokens of new text and an answer of 20
+    /// tokens.
     fn linked(of: &Sessions, starts: &[Time]) -> (Workload, Vec<Turn>) {
         let turns = of.turns(starts, 3).unwrap();
         let workload = turns.iter().map(|turn| Request::new(turn.at, 100, 20)).collect();
@@ -188,7 +191,8 @@ mod tests {
                 before += 120;
                 assert!(next > id);
                 assert_eq!(w.prompt_len[next as usize], before + 100);
-                // The next turn begins with the blocks of this turn in the same order; the last block is not compared.
+                // The next turn begins with the blocks of this turn in the same order. The last block of this turn may
+                // be partial, so it is not compared.
                 assert!(w.prefix(next).starts_with(&w.prefix(id)[..w.prefix(id).len() - 1]));
                 id = next;
                 turns += 1;

@@ -2,7 +2,7 @@
 //!
 //! Calibrated on Spec-Bench (Xia et al., Findings of ACL 2024). Prompts are log-normal. The logarithm of an output's
 //! length is piecewise linear in a standard normal score: lines through five quantiles, continued at both ends. Answers
-//! that never stop by themselves have the length of the generation cap. A Gaussian copula keeps each category's rank
+//! that reach the generation limit have the length of the limit. A Gaussian copula keeps each category's rank
 //! correlation of prompt and output. Means are within 5 % of the data's.
 
 use super::normal;
@@ -13,7 +13,7 @@ use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// Names of the categories; a request's category is the index.
+/// Names of the categories. A request's category is the index into this list.
 pub(crate) const SPEC_BENCH_CATEGORIES: [&str; 6] =
     ["mt_bench", "translation", "summarization", "qa", "math_reasoning", "rag"];
 
@@ -53,7 +53,8 @@ pub(super) struct Category {
     pub(super) output: [f64; 5],
     /// Spearman rank correlation of prompt and output.
     pub(super) spearman: f64,
-    /// Share of the category's 80 outputs that reached the generation cap; the longest outputs get this length.
+    /// Share of the category's 80 outputs that reached the generation limit. The longest drawn outputs, in this share,
+    /// get the length of the limit.
     pub(super) to_cap: f64,
 }
 
@@ -93,7 +94,7 @@ impl Category {
 
 impl SpecBenchLengths {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        // Beyond these limits nearly every draw of some category would be rejected.
+        // Beyond these limits nearly every draw of some category would be outside the limits and repeated.
         let low = [
             ("max_prompt", self.max_prompt, 128),
             ("max_output", self.max_output, 64),
@@ -110,7 +111,7 @@ impl SpecBenchLengths {
         Ok(())
     }
 
-    /// Draws category, prompt length and output length of a request.
+    /// Draws the category (an index), the prompt length and the output length of a request.
     pub(crate) fn draw(&self, draws: &mut Draws) -> (u16, u32, u32) {
         loop {
             let category = (draws.unit() * LAWS.len() as f64) as usize;

@@ -1,8 +1,9 @@
 //! Length tables: quantiles of prompt and output lengths, calibrated on published traces.
 //!
-//! Percentages and values are rounded summaries of the data, with straight lines between them (KS to the data at most
-//! 0.034). Prompt and output are drawn independently. The exception is mooncake-synth, whose rank correlation of −0.52
-//! is kept by a Gaussian copula; the other tables' correlations are within 0.07 of 0.
+//! Percentages and values are rounded summaries of the data; between them a quantile is linear (Kolmogorov-Smirnov
+//! distance to the data at most 0.034). Prompt and output are drawn independently. The exception is mooncake-synth, for
+//! which a Gaussian copula keeps the rank correlation of −0.52. The correlations of the other tables are within 0.07 of
+//! 0.
 
 use super::normal;
 use super::quantiles::{Quantiles, normal_cdf};
@@ -54,12 +55,12 @@ impl TableName {
 }
 
 impl LengthTable {
-    /// Draws prompt and output length of a request, at least 1 token each.
+    /// Draws the prompt length and the output length of a request, at least 1 token each.
     pub(crate) fn draw(&self, draws: &mut Draws) -> (u32, u32) {
         let (u, v) = if self.spearman == 0.0 {
             (draws.unit(), draws.unit())
         } else {
-            // Two normals with the correlation `rho` have the rank correlation `spearman` (Kruskal 1958).
+            // Two normal variables with the correlation `rho` have the rank correlation `spearman` (Kruskal 1958).
             let rho = 2.0 * (PI * self.spearman / 6.0).sin();
             let (x, y) = (normal(draws), normal(draws));
             (normal_cdf(x), normal_cdf(rho * x + (1.0 - rho * rho).sqrt() * y))
@@ -143,8 +144,8 @@ static SHAREGPT: LengthTable = LengthTable {
     spearman: 0.0,
 };
 
-/// The quantiles 50, 90, 95, 99 and the means (374 and 122) are published. The smallest value is 1, the largest is
-/// assumed, and the 75 % value makes the mean of the straight lines equal to the published mean.
+/// The quantiles at 50, 90, 95 and 99 % and the means (374 and 122) are published. The smallest value is 1, and the
+/// largest is assumed. The value at 75 % is chosen so that the table's mean is the published mean.
 static BURSTGPT: LengthTable = LengthTable {
     prompt: Quantiles {
         percent: &[0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 100.0],

@@ -93,17 +93,18 @@ fn count(key: &str, mean: f64) -> Result<(), TraceError> {
     within(key, mean, f64::MIN_POSITIVE, 1e9, "a number of requests above 0 and up to 1e9")
 }
 
-/// The largest mean of a Poisson draw. Only a trend can reach it, and no memory holds that number of requests.
+/// The largest mean of a Poisson draw. Only a trend can make the mean this large, and no memory holds that number of
+/// requests.
 const MOST_AT_ONCE: f64 = 1e18;
 
-/// Arrivals of [`Ticks`].
+/// The arrivals of [`Ticks`].
 pub(crate) struct TickArrivals {
     p: Ticks,
     draws: Draws,
     level: LogOu,
     /// Number of ticks drawn so far.
     tick: u64,
-    /// Requests of the last drawn tick that have not been returned yet.
+    /// Number of requests of the last drawn tick that have not been returned yet.
     left: u64,
     end_s: f64,
     effort: Effort,
@@ -118,7 +119,7 @@ impl TickArrivals {
     fn draw_tick(&mut self) {
         let hours = self.tick as f64 * self.p.tick_s / 3600.0;
         let mean = self.p.mean * (1.0 + self.p.trend_per_h * (hours - 0.5)).max(0.0) * self.level.factor();
-        // `Poisson::new` refuses a mean of 0; then no request arrives.
+        // `Poisson::new` refuses a mean of 0. With this mean no request arrives.
         self.left =
             rand_distr::Poisson::new(mean.min(MOST_AT_ONCE)).map_or(0, |count| count.sample(&mut self.draws) as u64);
         self.level.step(&mut self.draws);
@@ -143,7 +144,7 @@ impl Iterator for TickArrivals {
     }
 }
 
-/// Arrivals of [`AdaSpecBins`].
+/// The arrivals of [`AdaSpecBins`].
 pub(crate) struct AdaSpecBinArrivals {
     p: AdaSpecBins,
     draws: Draws,

@@ -1,7 +1,8 @@
 //! BurstGPT CSV, all three releases (Wang et al., KDD 2025; HPMLL/BurstGPT).
 //!
 //! `Timestamp` is seconds since 0:00 of day 1 (whole in files 1 and 2, `x.0` in file 3). `Request tokens` and `Response
-//! tokens` are lengths. File 3 inserts `Session ID` and `Elapsed time`, so columns are found by name.
+//! tokens` are the lengths. File 3 has the further columns `Session ID` and `Elapsed time`, so columns are found by
+//! name.
 
 use super::collector::{Collector, Names};
 use super::table::Table;

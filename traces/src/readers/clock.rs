@@ -1,33 +1,33 @@
-//! Parses wall-clock times as logs write them, and shifts times to the engine's clock, which starts at 0.
+//! Parses wall-clock times in the forms that logs use, and shifts times to the engine's clock, which starts at 0.
 
 use super::number::fraction_ps;
 use foretoken_sim::Time;
 
 const PS_PER_DAY: i128 = 86_400_000_000_000_000;
 
-/// Shifts the times of a file to the engine's clock. The first row's time becomes `margin`, in picoseconds, and not 0,
-/// so that later rows may have earlier times. The collector's `start_at_zero` removes the margin.
+/// Shifts the times of a file to the engine's clock. The time of the first row becomes `margin`, picoseconds, and not
+/// 0, so that later rows may have earlier times. The collector's `start_at_zero` removes the margin.
 pub(super) struct Origin {
     margin: i128,
     zero: Option<i128>,
 }
 
 impl Origin {
-    /// Accepts times up to `days` before the time of the first row.
+    /// Accepts times that are up to `days` days before the time of the first row.
     pub(super) fn with_margin(days: u32) -> Origin {
         Origin { margin: i128::from(days) * PS_PER_DAY, zero: None }
     }
 
-    /// The engine's time for `at`, picoseconds of the file's clock. `None` if `at` is earlier than the margin allows or
-    /// beyond the 213 days of the engine's clock.
+    /// The engine's time for `at`, which is in picoseconds of the file's clock. `None` if `at` is earlier than the
+    /// margin allows, or beyond the 213 days of the engine's clock.
     pub(super) fn place(&mut self, at: i128) -> Option<Time> {
         let zero = *self.zero.get_or_insert(at - self.margin);
         u64::try_from(at - zero).ok().map(Time)
     }
 }
 
-/// Picoseconds since 1970 of a time written as `YYYY-MM-DD HH:MM:SS[.f…]`, with `T` or a space in the middle, and with
-/// `Z`, `UTC`, an offset like `+02:00`, or nothing (UTC) at the end.
+/// Parses a time as picoseconds since 1970. The time is written as `YYYY-MM-DD HH:MM:SS[.f…]`, with `T` or a space in
+/// the middle. At the end is `Z`, `UTC`, an offset like `+02:00`, or nothing (then UTC).
 pub(super) fn instant(field: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(field).ok()?.trim();
     let text = text.strip_suffix("UTC").or(text.strip_suffix('Z')).unwrap_or(text).trim_end();
@@ -52,7 +52,7 @@ pub(super) fn instant(field: &[u8]) -> Option<i128> {
     Some(i128::from(seconds) * 1_000_000_000_000 + i128::from(fraction_ps(fraction.as_bytes())))
 }
 
-/// Seconds of a time-zone offset `+HH:MM`, `+HHMM` or `+HH`, with `+` or `-`.
+/// Parses a time-zone offset `+HH:MM`, `+HHMM` or `+HH`, with `+` or `-`, as seconds.
 fn offset_s(text: &str) -> Option<i64> {
     let (sign, digits) = (if text.starts_with('-') { -1 } else { 1 }, text[1..].replacen(':', "", 1));
     if !matches!(digits.len(), 2 | 4) || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -69,7 +69,8 @@ fn parts(text: &str, by: char) -> Option<[i64; 3]> {
     parts.next().is_none().then_some(three)
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar. Years are counted from March so that leap days come last.
+/// Number of days since 1970-01-01 in the Gregorian calendar. Internally a year starts in March, so that the leap day
+/// is its last day.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

@@ -1,4 +1,5 @@
-//! Collects the rows of a trace into a workload: checks order, zero lengths and limits, and counts what is left out.
+//! Collects the rows of a trace into a workload. Checks their order, zero lengths and limits, and counts the rows that
+//! are left out.
 
 use super::trace::{Gives, Trace};
 use crate::error::TraceError;
@@ -17,29 +18,30 @@ pub(super) struct Names<'n> {
     pub(super) output: &'n str,
 }
 
-/// Most categories of a trace. The limit is low because each lookup compares the name with all categories.
+/// Most categories of a trace. The limit is low because each new row's category is compared with all categories.
 const MOST_CATEGORIES: usize = 4096;
 
 /// Builds a workload from the rows of a trace.
 pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
     format: TraceFormat,
-    /// The unloaded time per output token, seconds; `None` if the caller does not know it.
+    /// The time per output token of an unloaded server, seconds; `None` if the caller does not know it.
     pub(super) baseline_tpot_s: Option<f64>,
     pub(super) gives: Gives,
-    /// Arrivals in the order of the file; `workload.arrival` is filled at the end.
+    /// Arrival times in the order of the file. They are put into `workload.arrival` at the end.
     arrivals: Vec<Time>,
     workload: Workload,
     went_back: bool,
     rows: u64,
-    /// Memory that the kept requests take in a run, bytes.
+    /// Memory, in bytes, that the collected requests will take in a run.
     memory: u64,
     failed: u64,
     zero: u64,
     raised: u64,
     too_long: u64,
     filtered: u64,
-    /// Number of requests whose output length is the recorded run's and differs from the request file's.
+    /// Number of requests whose output length was taken from the recorded run, because it differs from the length in
+    /// the request file.
     pub(super) relengthened: u64,
     pub(super) files: Vec<PathBuf>,
 }
@@ -66,12 +68,12 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// The index of a category, which is added if it is new.
+    /// The index of the category `name`. Adds the category if it is new.
     pub(super) fn category(&mut self, line: u64, name: &str) -> Result<u16, TraceError> {
         self.category_in("category", line, name)
     }
 
-    /// As [`category`](Collector::category), for a file whose categories are in the column `column`.
+    /// As [`category`](Collector::category), for a file in which `column` is the column of the categories.
     pub(super) fn category_in(&mut self, column: &str, line: u64, name: &str) -> Result<u16, TraceError> {
         let known = self.workload.categories.iter().position(|c| c == name);
         let index = known.unwrap_or(self.workload.categories.len());
@@ -86,7 +88,8 @@ impl<'a> Collector<'a> {
         Ok(index as u16)
     }
 
-    /// Adds the memory that the request takes in a run to `memory`; an error if the sum exceeds the limit.
+    /// Adds to `memory` the bytes that the request takes in a run. Fails if the sum exceeds the memory limit, or if
+    /// there are more prefix ids than 32 bits can number.
     fn hold(&mut self, line: u64, request: &Request) -> Result<(), TraceError> {
         let recording = request.recording.map_or(0, |r| self.workload.recordings[r as usize].bits.len());
         self.memory += limits::REQUEST + 8 * request.prefix.len() as u64 + 16 * recording as u64;
@@ -99,7 +102,7 @@ impl<'a> Collector<'a> {
         Err(TraceError::row(&self.spec.path, line, None, what, hint))
     }
 
-    /// Adds a recording and returns its index.
+    /// Adds a recording and returns the recording's index.
     pub(super) fn recording(&mut self, recording: Recording) -> u32 {
         self.workload.recordings.push(recording);
         u32::try_from(self.workload.recordings.len() - 1).expect("fewer than 2^32 recordings")
@@ -110,14 +113,14 @@ impl<'a> Collector<'a> {
         self.workload.prefix_block = tokens;
     }
 
-    /// Counts a row that the user's `model`, `log_type` or `turns` leaves out.
+    /// Counts a row that is left out because of the options `model`, `log_type` or `turns`.
     pub(super) fn skip(&mut self) {
         self.rows += 1;
         self.filtered += 1;
     }
 
-    /// Adds a BurstGPT row. If it has 0 response tokens, the option `failed_rows` decides: a row that is kept gets 1
-    /// response token, and a row that also has 0 prompt tokens is never kept.
+    /// Adds a BurstGPT row. For a row with 0 response tokens the option `failed_rows` decides: the row is left out, is
+    /// kept with 1 response token, or is an error. A row with 0 prompt tokens too is never kept.
     pub(super) fn push_or_failed(
         &mut self,
         line: u64,
@@ -145,7 +148,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds a row, unless the options leave it out.
+    /// Adds a row, unless an option leaves it out. Fails if an option forbids the row.
     pub(super) fn push(&mut self, line: u64, mut request: Request, names: Names<'_>) -> Result<(), TraceError> {
         self.rows += 1;
         if request.prompt_len == 0 || request.output_len == 0 {
@@ -200,14 +203,14 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Shifts all arrivals so that the first one is at 0.
+    /// Shifts all arrivals so that the earliest one is at 0.
     pub(super) fn start_at_zero(&mut self) {
         let first = self.arrivals.iter().min().copied().unwrap_or_default();
         self.arrivals.iter_mut().for_each(|t| *t = *t - first);
     }
 
-    /// Makes the trace: sorts the requests if times went back, and spreads equal times if `ties` asks for it. Fails if
-    /// no request is left.
+    /// Finishes the trace: sorts the requests if some time was earlier than the time before it, and spreads equal times
+    /// if the option `ties` says so. Fails if there is no request.
     pub(super) fn finish(mut self) -> Result<Trace, TraceError> {
         let notes = self.notes();
         if self.arrivals.is_empty() {

@@ -1,6 +1,6 @@
-//! The CSV log of any tool: the workload names its columns (`columns`).
+//! The CSV log of any tool: the option `columns` of the workload names the log's columns.
 //!
-//! Times are numbers of one unit or texts of date and time; the first row that is read shows which. They count from
+//! Times are numbers of one unit, or texts of date and time; the first row that is read decides which. They count from
 //! the earliest row. The arithmetic is in whole picoseconds, so that seconds since 1970 lose no digit.
 
 use super::clock::{Origin, instant};
@@ -12,7 +12,7 @@ use crate::error::TraceError;
 use crate::trace_spec::{TimeUnit, TraceSpec, Unsorted};
 use foretoken_sim::{Request, Time};
 
-/// How a file writes its times: as numbers in a unit, or as texts with date and time.
+/// How a file writes its times: as numbers in a unit, or as texts of date and time.
 #[derive(Clone, Copy)]
 enum Times {
     Numbers(TimeUnit),
@@ -20,7 +20,7 @@ enum Times {
 }
 
 impl Times {
-    /// How `field`, the first time of the file, is written. With a `unit` it is a number.
+    /// Finds out how `field`, the first time of the file, is written. If `unit` is set, times are numbers.
     fn of(field: &[u8], unit: Option<TimeUnit>) -> Times {
         match unit {
             None if instant(field).is_some() => Times::Texts,
@@ -57,7 +57,8 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let (prompt, output) = (table.column(&columns.prompt)?, table.column(&columns.output)?);
     let time = columns.arrival.as_deref().unwrap_or_default();
     let names = Names { time, prompt: &columns.prompt, output: &columns.output };
-    // A log may have its newest row first. So with `unsorted = "sort"` the first row may have the latest time.
+    // The newest row of a log may be its first. With `unsorted = "sort"`, the first row may therefore have the latest
+    // time.
     let sorts = spec.unsorted == Some(Unsorted::Sort);
     let (mut origin, off_clock) = if sorts {
         (Origin::with_margin(106), "is over 106 days before or after the first row: is the unit right?")

@@ -1,11 +1,12 @@
-//! JSON lines: one typed row a line, and errors that name line and key.
+//! JSON lines: one typed row in each line, and errors that name line and key.
 
 use crate::error::{TraceError, nearest};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 
-/// Parses one line as a row. The fast path is serde's; only a line that fails is examined again to explain the error.
+/// Parses one line as a row of type `T`. Serde parses it; only a line that fails is examined again, to explain the
+/// error.
 pub(super) fn row<'t, T: Deserialize<'t>>(
     path: &Path,
     line: u64,
@@ -29,13 +30,13 @@ fn diagnose(path: &Path, line: u64, text: &str, keys: &[&str], error: &serde_jso
         };
         return TraceError::row(path, line, Some(key), "is missing", hint);
     }
-    // Serde reports the character after the value that it refused. The error names the last key before this character.
+    // Serde reports the character behind the value that it refused. The error names the last key before this character.
     let before = text.get(..error.column().min(text.len())).unwrap_or(text);
     let blamed = keys.iter().copied().max_by_key(|k| before.rfind(&format!("\"{k}\"")).map(|p| p + 1).unwrap_or(0));
     TraceError::row(path, line, blamed, reason(error), "correct or remove the line")
 }
 
-/// The error of a line that is not JSON, with the character and the key before it.
+/// The error about a line that is not valid JSON. It names the character and the key before it.
 pub(crate) fn malformed(path: &Path, line: u64, text: &str, error: &serde_json::Error) -> TraceError {
     let what = format!("is not valid JSON at character {}: {}", error.column(), reason(error));
     let before = text.get(..error.column().min(text.len())).unwrap_or_default();
@@ -43,7 +44,7 @@ pub(crate) fn malformed(path: &Path, line: u64, text: &str, error: &serde_json::
     TraceError::row(path, line, key, what, "the line is malformed or cut off: correct or remove it")
 }
 
-/// Serde's message without its position: serde gets a single line, so its line number is not the file's.
+/// Serde's message without its position. Serde sees only a single line, so its line number is not the file's.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
     message.split(" at line ").next().unwrap_or(&message).to_owned()

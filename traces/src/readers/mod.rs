@@ -1,6 +1,6 @@
-//! Readers of trace files, one per format. A reader turns rows into requests. `collector` does what all formats need:
-//! it checks order, zero lengths and limits, and counts the rows that are left out. Rows are streamed. Only truth
-//! tables, and the `accept` file of Spec-Bench, are held in memory as a whole.
+//! Readers of trace files, one for each format. A reader turns rows into requests. The module `collector` does what all
+//! formats need: it checks order, zero lengths and limits, and counts the rows that are left out. Rows are streamed.
+//! Only truth tables, and the `accept` file of Spec-Bench, are held in memory as a whole.
 
 mod adaspec;
 mod azure;
@@ -26,7 +26,7 @@ use crate::format::{TraceFormat, formats};
 use crate::trace_spec::TraceSpec;
 use collector::Collector;
 
-/// Makes `read_as`, which reads a file with the reader that the table of formats has for its format.
+/// Makes the function `read_as`, which reads a file with its format's reader from the table of formats.
 macro_rules! dispatch {
     ($($(#[$doc:meta])+ $format:ident, $name:literal, $file:ident::$read:ident, $signs:tt;)+) => {
         fn read_as(format: TraceFormat, spec: &TraceSpec, collector: Collector) -> Result<Trace, TraceError> {
@@ -41,11 +41,11 @@ formats!(dispatch);
 
 /// Reads a trace.
 ///
-/// `baseline_tpot_s` is the unloaded time per output token, seconds. AdaServe's positive `slo_ratio`s are multiplied by
-/// it; other formats do not use it.
+/// `baseline_tpot_s` is the time per output token of an unloaded server, seconds. Positive values of AdaServe's column
+/// `slo_ratio` are multiplied by it. Other formats do not use it.
 ///
 /// # Errors
-/// The file is wrong, or has options that do not belong to its format; see [`TraceError`].
+/// The file is wrong, or the options do not belong to its format; see [`TraceError`].
 pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, TraceError> {
     let format = match spec.format {
         Some(format) => format,
@@ -57,7 +57,7 @@ pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, Tra
     read_as(format, spec, collector)
 }
 
-/// Refuses options of other formats, because an option without effect is a mistake.
+/// Refuses options of other formats. An option that has no effect is a mistake of the user.
 fn check_options(spec: &TraceSpec, format: TraceFormat) -> Result<(), TraceError> {
     let given = [
         ("failed_rows", spec.failed_rows.is_some(), TraceFormat::BurstGpt),

@@ -1,7 +1,8 @@
 //! Mooncake JSON lines (Qin et al., FAST 2025): `timestamp` in ms, `input_length`, `output_length`, `hash_ids`.
 //!
-//! A hash id stands for a block of 512 prompt tokens *and all tokens before it*, so equal leading ids are a shared
-//! prefix. Only full blocks are kept: the last, partial block of a prompt is never shared (docs/model.md 14).
+//! A hash id stands for a block of 512 prompt tokens *and all tokens before the block*. So two requests share a prefix
+//! if their lists begin with the same ids. Only the ids of full blocks are read: the last, partial block of a prompt is
+//! never shared (docs/model.md 14).
 
 use super::collector::{Collector, Names};
 use super::trace::Trace;

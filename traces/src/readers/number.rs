@@ -2,12 +2,12 @@
 
 use foretoken_sim::Time;
 
-/// Why a field is not a valid number; the text follows `"field" ` in a message.
+/// Why a field is not a valid number. In a message this text follows the quoted field.
 pub(crate) type Bad = &'static str;
 
 const TOO_LATE: Bad = "is beyond the engine's clock of 213 days";
 
-/// Parses a token count: digits, or a float that is whole (`12.0`, as pandas writes).
+/// Parses a number of tokens: digits, or a decimal number that is whole (`12.0`, as pandas writes it).
 pub(crate) fn tokens(field: &[u8]) -> Result<u32, Bad> {
     let field = field.trim_ascii();
     if field.is_empty() {
@@ -46,7 +46,8 @@ pub(crate) fn finite(field: &[u8]) -> Result<f64, Bad> {
     }
 }
 
-/// Parses decimal seconds, exact to the picosecond: `5`, `5.0`, `0.6`. Numbers with exponents are parsed as `f64`.
+/// Parses decimal seconds, at least 0, exactly to the picosecond: `5`, `5.0`, `0.6`. Numbers with exponents are parsed
+/// as `f64`.
 pub(crate) fn seconds(field: &[u8]) -> Result<Time, Bad> {
     let field = field.trim_ascii();
     let dot = field.iter().position(|&b| b == b'.').unwrap_or(field.len());
@@ -67,8 +68,8 @@ pub(crate) fn seconds(field: &[u8]) -> Result<Time, Bad> {
         .ok_or(TOO_LATE)
 }
 
-/// Parses a decimal number of a unit of 10^`places` picoseconds, exact to the picosecond. Any sign and up to 20
-/// digits before the point, for example seconds since 1970. Numbers with exponents are parsed as `f64`.
+/// Parses a decimal number in a unit of 10^`places` picoseconds, exactly to the picosecond. The number may have a sign
+/// and up to 20 digits before the point, as seconds since 1970 have. Numbers with exponents are parsed as `f64`.
 pub(crate) fn picoseconds(field: &[u8], places: usize) -> Result<i128, Bad> {
     let field = field.trim_ascii();
     let negative = field.starts_with(b"-");
@@ -87,12 +88,13 @@ pub(crate) fn picoseconds(field: &[u8], places: usize) -> Result<i128, Bad> {
     Ok(if negative { -ps } else { ps })
 }
 
-/// Picoseconds of the digits after the decimal point of a number of seconds, rounded at the twelfth digit.
+/// Converts `digits`, the digits behind the decimal point of a number of seconds, to picoseconds. Rounds at the twelfth
+/// digit.
 pub(crate) fn fraction_ps(digits: &[u8]) -> u64 {
     fraction(digits, 12)
 }
 
-/// The digits after a decimal point times 10^`places`, rounded to a whole number.
+/// The fraction whose decimal digits are `digits`, times 10^`places`, rounded to a whole number.
 fn fraction(digits: &[u8], places: usize) -> u64 {
     let digit = |i: usize| u64::from(digits.get(i).map_or(0, |b| b - b'0'));
     (0..places).fold(0, |v, i| v * 10 + digit(i)) + u64::from(digit(places) >= 5)

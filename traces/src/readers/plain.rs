@@ -1,5 +1,5 @@
-//! The simple CSVs: length tables, windows of arrivals and lengths, and AdaServe's windows with an SLO for each
-//! request.
+//! The simple CSV formats: tables of lengths; windows of arrivals and lengths; and AdaServe's windows, with an SLO for
+//! each request.
 
 use super::collector::{Collector, Names};
 use super::table::Table;
@@ -23,7 +23,7 @@ pub(super) fn read_lengths(spec: &TraceSpec, mut collector: Collector) -> Result
     collector.finish()
 }
 
-/// Reads the columns `t_s` (seconds), `input_tokens`, `output_tokens`, and `category` where the file has it.
+/// Reads the columns `t_s` (seconds), `input_tokens` and `output_tokens`, and the column `category` if the file has it.
 pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut table = Table::open(&spec.path)?;
     let (time, prompt, output) =
@@ -39,8 +39,8 @@ pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result
     collector.finish()
 }
 
-/// [`read_windows`] with `slo_ratio`: a positive value is a multiple of the unloaded time per output token, a negative
-/// one an absolute limit in ms (AdaServe artifact).
+/// As [`read_windows`], with the column `slo_ratio`. A positive value is a multiple of the time per output token of an
+/// unloaded server. A negative value is an absolute limit in ms (AdaServe artifact).
 pub(super) fn read_adaserve(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut table = Table::open(&spec.path)?;
     let (time, prompt, output) =

@@ -1,6 +1,6 @@
-//! Tables of published speculation results, as typed rows: SpecForge's acceptance lengths and tree-drafting steps.
+//! Tables of published speculation results, as typed rows: SpecForge's acceptance lengths, and steps of tree drafting.
 //!
-//! They are reference values, not requests, so they are no [`crate::TraceFormat`].
+//! They are reference values and not requests, so they are no [`crate::TraceFormat`].
 
 use super::json;
 use super::table::Table;

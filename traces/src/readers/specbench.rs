@@ -1,9 +1,9 @@
 //! Spec-Bench requests (Xia et al., Findings of ACL 2024) and the recorded acceptance of a draft on them.
 //!
-//! The CSV has lengths and category of each question's turns. The JSON lines have these fields and one character for
-//! each output position: `1` if the draft was right, `0` if it was wrong, `?` if nothing was drafted there. Either
-//! file can be read alone. The CSV takes its recordings, and with them the output lengths of the recorded run, from
-//! the `accept` file by (question, turn).
+//! The CSV has lengths and category of each question's turns. The JSON lines have the same fields and one character for
+//! each output position: `1` if the draft was right, `0` if it was wrong, `?` if nothing was drafted there. Either file
+//! can be read alone. If an `accept` file (JSON lines) is given with the CSV, each turn of the CSV takes its recording,
+//! and the output length of the recorded run, from the line with the same question and turn.
 
 use super::collector::{Collector, Names};
 use super::json;
@@ -83,8 +83,8 @@ fn read_requests(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, Tr
                 let what = format!("has no recording of question {}, turn {}", key.0, key.1);
                 TraceError::file(path, what, format!("is it the acceptance of {}?", spec.path.display()))
             })?;
-            // Greedy runs with and without speculation diverge at near-ties of half precision. The bits fit the
-            // recorded output, so its length is used.
+            // Greedy runs with and without speculation can differ where two tokens are nearly equally likely in half
+            // precision. The bits belong to the recorded output, so the recorded output's length is used.
             let length = recording.bits.len() as u32;
             collector.relengthened += u64::from(length != request.output_len);
             request.output_len = length;
@@ -105,8 +105,9 @@ fn read_accept(path: &Path) -> Result<BTreeMap<(u64, u32), Recording>, TraceErro
     Ok(turns)
 }
 
-/// The bits of a turn, checked against its steps. Step i emits `accepted[i]` right drafts and one token of the target's
-/// own, whose bit is `0` (a draft was wrong) or `?` (all drafts were right, so there was no draft to compare).
+/// The bits of a turn as a recording, checked against the turn's steps. Step i emits `accepted[i]` right drafts and one
+/// token of the target's own. The bit of the own token is `0` (a draft was wrong) or `?` (all drafts were right, so
+/// there was no draft to compare).
 fn recording(path: &Path, line: u64, turn: &Turn) -> Result<Recording, TraceError> {
     let bad = |key: &str, what: String| TraceError::row(path, line, Some(key), what, "the recording is damaged");
     let emitted: u64 = turn.accepted.iter().map(|&a| u64::from(a) + 1).sum();

@@ -1,4 +1,4 @@
-//! CSV with named columns: streamed rows, typed fields, and errors that name file, line and column.
+//! CSV with named columns: rows are streamed, fields are typed, and errors name file, line and column.
 
 use super::number::{self, Bad};
 use crate::error::{TraceError, nearest};
@@ -6,7 +6,7 @@ use crate::open::{Source, broken, not_utf8, open};
 use foretoken_sim::Time;
 use std::path::Path;
 
-/// An open CSV file, at one of its rows.
+/// An open CSV file, positioned at one of its rows.
 pub(super) struct Table<'a> {
     path: &'a Path,
     reader: csv::Reader<Source>,
@@ -14,7 +14,7 @@ pub(super) struct Table<'a> {
     row: csv::ByteRecord,
 }
 
-/// A column of the header, found by name.
+/// A column of the header, which was found by its name.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'n> {
     index: usize,
@@ -34,13 +34,13 @@ impl<'a> Table<'a> {
         Ok(Table { path, reader, header, row: csv::ByteRecord::new() })
     }
 
-    /// True when the header names this column.
+    /// Whether the header has a column of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.header.iter().any(|column| column == name)
     }
 
-    /// The column with this name. An error if two columns have it, or none; the latter error names similar columns and
-    /// lists all.
+    /// The column with this name. It is an error if two columns or no column have this name. In the second case the
+    /// error names similar columns and lists all columns.
     pub(super) fn column<'n>(&self, name: &'n str) -> Result<Column<'n>, TraceError> {
         let mut found = (0..self.header.len()).filter(|&i| self.header[i] == name);
         if let Some(index) = found.next() {
@@ -66,14 +66,14 @@ impl<'a> Table<'a> {
         Ok(more)
     }
 
-    /// Number of the current row's first line in the file.
+    /// Number of the line, from 1, in which the current row begins.
     pub(super) fn line(&self) -> u64 {
         self.row.position().map_or(0, csv::Position::line)
     }
 
     /// The bytes of this row's field in `column`.
     pub(super) fn bytes(&self, column: Column<'_>) -> &[u8] {
-        // The reader is not flexible: every row has as many fields as the header.
+        // The CSV reader checks that every row has as many fields as the header.
         &self.row[column.index]
     }
 
@@ -103,7 +103,7 @@ impl<'a> Table<'a> {
         text.parse().map_err(|_| self.bad(column, "is not a whole number from -2147483648 to 2147483647"))
     }
 
-    /// The error that a field of this row is invalid.
+    /// The error about an invalid field of this row. `why` says what is wrong.
     pub(super) fn bad(&self, column: Column<'_>, why: Bad) -> TraceError {
         let shown: String = String::from_utf8_lossy(self.bytes(column)).chars().take(40).collect();
         TraceError::row(

@@ -4,7 +4,7 @@ use crate::format::TraceFormat;
 use foretoken_sim::Workload;
 use std::path::PathBuf;
 
-/// Which columns a trace really has; the others hold placeholders (arrival 0, length 1).
+/// Which columns a trace really has. Columns that it does not have hold placeholders (arrival 0, length 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gives {
     /// Whether arrival times are real.
@@ -22,9 +22,9 @@ pub struct Trace {
     pub workload: Workload,
     /// Which columns of the requests are real.
     pub gives: Gives,
-    /// Number of rows in the file, including unwanted turns and filtered rows.
+    /// Number of rows in the file. Rows that options leave out count too.
     pub rows: u64,
-    /// Messages with counts of what was left out or changed.
+    /// Messages with counts of the rows that were left out or changed.
     pub notes: Vec<String>,
     /// Paths of the files that were read.
     pub files: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Truth tables as a trace: lengths, families as categories, and the recorded acceptance.
+//! Reads a truth table as a trace: lengths, families as categories, and the recorded acceptance.
 
 use super::collector::{Collector, Names};
 use super::trace::Trace;

@@ -25,7 +25,7 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
     (format!("Sum: {question}.\nWork: "), format!("{answer}. It is {total}."))
 }
 
-/// A number of one to four digits; each number of digits is equally likely.
+/// A number of one to four digits. Each of these numbers of digits is equally likely.
 fn number(dice: &mut Dice) -> usize {
     let digits = dice.within(1, 4) as u32;
     dice.within(10usize.pow(digits - 1), 10usize.pow(digits) - 1)

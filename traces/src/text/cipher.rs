@@ -1,23 +1,23 @@
-//! Cipher: a sentence, a key that says how to encode it, and the encoded sentence.
+//! Cipher: the prompt has a sentence and a key that says how to encode it; the answer is the encoded sentence.
 
 use super::dice::Dice;
 use super::words;
 
 const VOWELS: &[u8; 5] = b"aeiou";
 
-/// How a key encodes a word.
+/// How a key encodes the words of a sentence.
 enum Key {
-    /// Every letter is shifted in the alphabet.
+    /// Every letter is shifted in the alphabet by this number of places.
     Shift(u8),
-    /// Each letter is replaced by its mirror image in the alphabet (a by z).
+    /// Each letter is replaced by its mirror image in the alphabet (a becomes z).
     Mirror,
-    /// Each vowel is replaced by a later one, in a circle.
+    /// Each vowel is replaced by the vowel this number of places later, in a circle.
     Vowels(usize),
     /// Vowels are left out.
     Bare,
     /// Each word is reversed.
     Backwards,
-    /// The first letter of each word moves to its end.
+    /// The first letter of each word moves to the word's end.
     Rotate,
 }
 

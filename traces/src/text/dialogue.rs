@@ -1,7 +1,7 @@
 //! Dialogue: a guest asks an inn for something, and the host answers in set phrases.
 //!
-//! The guest's greeting, name, wish, day and number of guests decide the host's phrases, by rules that only the
-//! examples teach. At random the host departs from them.
+//! The guest's greeting, name, wish, day and number of guests decide the host's phrases. The rules for this are stated
+//! nowhere; they can be learnt only from examples. Sometimes the host departs from the rules at random.
 
 use super::dice::Dice;
 use super::words;
@@ -35,8 +35,8 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
         "Guest: {}, I am {name}. I would like {thing} for {} on {}.\nHost: ",
         HELLOS[hello], NUMBERS[guests], DAYS[day]
     );
-    // The reply depends on the day and the number of guests, the parting on the name and the wish. With 10 %
-    // probability each the host says something else.
+    // The host's reply depends on the wish, the day and the number of guests. The parting words depend on these and on
+    // the guest's name. Each of the two is replaced by another phrase with a probability of 10 %.
     let slip = |dice: &mut Dice| if dice.chance(10) { dice.within(1, 2) } else { 0 };
     let reply = replies[(day + guests + slip(dice)) % 3];
     let initial = usize::from(name.as_bytes()[0]);

@@ -1,12 +1,13 @@
 //! Facts: questions about the people of an invented world. The text does not contain the answers.
 //!
-//! The world is the same for every seed, so a model can answer only what it learnt in training.
+//! The invented world is the same for every seed, so a model can know the answers only from training.
 
 use super::dice::Dice;
 use super::words;
 use foretoken_sim::{Luck, Stream};
 
-/// Key of the draws that make the invented people. With another key, every fact that a model has learnt is wrong.
+/// Key of the random draws that make the invented people. With another key, all facts that a model has learnt would be
+/// wrong.
 const WORLD: u64 = 0xFAC7;
 
 /// Number of people in the invented world.
@@ -26,7 +27,7 @@ pub(super) struct Person {
 impl Person {
     pub(super) fn of(index: usize) -> Person {
         let mut dice = Dice::new(Luck::new(WORLD, Stream::Text, index as u64));
-        // The first name is random; the second name belongs to this person alone.
+        // The first name is drawn at random. The second name is unique to this person.
         let second = invented(index * 7 + 3, 3);
         Person {
             name: format!("{} {}", dice.pick(&words::NAMES), words::capital(&second)),
@@ -66,14 +67,14 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
     (format!("Who was {name}? Say: {what}.\nFact: "), format!("{name} {}.", facts.join(", ")))
 }
 
-/// An invented word of `syllables` syllables and perhaps a consonant. With three syllables, all indices below 511,997
-/// have different words.
+/// An invented word of `syllables` syllables and, in seven of eight cases, a final consonant. With three syllables, all
+/// indices below 511,997 have different words.
 fn invented(index: usize, syllables: usize) -> String {
     const FIRST: &[u8; 16] = b"bdfghjklmnprstvz";
     const VOWEL: &[u8; 5] = b"aeiou";
     const LAST: [&str; 8] = ["n", "r", "l", "sh", "th", "m", "k", ""];
-    // A factor that shares no divisor with the modulus: neighbouring indices give different-looking words, and indices
-    // below the modulus different remainders.
+    // The factor has no common divisor with the modulus. So neighbouring indices give different-looking words, and
+    // different indices below the modulus give different remainders.
     let mut rest = (index * 48_611 + 7919) % 511_997;
     let mut word = String::new();
     for _ in 0..syllables {

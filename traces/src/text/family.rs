@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of task. The families stand in the order of the Spec-Bench categories that they imitate, but conversation,
-/// MT-Bench's category, comes last.
+/// A kind of task. The families are in the order of the Spec-Bench categories that they imitate; only conversation
+/// (MT-Bench's category) comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// Translation: a sentence is encoded with a given key.
     Cipher,
-    /// Summarisation: sentences are repeated, put in reverse order, or stripped of their ornaments.
+    /// Summarisation: sentences are repeated, put in reverse order, or repeated without their ornaments.
     Copy,
-    /// Question answering: facts of an invented world that the text does not give.
+    /// Question answering: facts of an invented world. The text does not contain the facts.
     Facts,
-    /// Mathematical reasoning: running totals of one to four digits.
+    /// Mathematical reasoning: step-by-step results of sums, differences and products of numbers of one to four digits.
     Arithmetic,
-    /// Retrieval-augmented generation: values of keys from a list in the prompt.
+    /// Retrieval-augmented generation: the prompt has a list of keys and values, and asks for the values of some keys.
     Retrieval,
     /// Conversation: a host answers a guest in set phrases.
     Dialogue,
@@ -28,7 +28,7 @@ impl Family {
     pub const ALL: [Family; 6] =
         [Family::Cipher, Family::Copy, Family::Facts, Family::Arithmetic, Family::Retrieval, Family::Dialogue];
 
-    /// The stable name, as written in files and on the command line.
+    /// The family's name in files and on the command line. It never changes.
     pub fn name(self) -> &'static str {
         ["cipher", "copy", "facts", "arithmetic", "retrieval", "dialogue"][self as usize]
     }

@@ -1,8 +1,9 @@
 //! Text that the project generates: six families of documents modelled on Spec-Bench's categories.
 //!
-//! A document is a prompt that ends in an open question, and a one-line answer that follows from it. It is plain ASCII,
-//! so that a byte is a token and any cut is valid text. Everything is a pure function of (family, seed, index). The
-//! shipped pair of models is trained on this text; documents of other seeds or indices are held out.
+//! A document is a prompt that ends in an open question, and a one-line answer that follows from the prompt. It is
+//! plain ASCII, so that each byte is a token and any cut gives valid text. A document is a pure function of (family,
+//! seed, index). The shipped pair of models is trained on this text, and not on the documents of certain seeds and
+//! indices, which are held out for tests.
 
 mod arithmetic;
 mod cipher;
@@ -20,7 +21,7 @@ use dice::Dice;
 use foretoken_sim::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
-/// The byte that ends an answer. No answer contains it; a prompt may.
+/// The byte that ends an answer. No answer contains this byte; a prompt may contain it.
 pub const END: u8 = b'\n';
 
 /// A question and its answer.
@@ -35,7 +36,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Prompt, answer and [`END`]: the text on which a model is trained, and which another document may follow.
+    /// Prompt, answer and [`END`]. This is the text on which a model is trained. Another document may follow it.
     pub fn text(&self) -> String {
         format!("{}{}{}", self.prompt, self.answer, END as char)
     }
@@ -48,8 +49,8 @@ pub fn document(family: Family, seed: u64, index: u64) -> Document {
 
 /// A prompt of exactly `len` bytes that ends in the open question of document `index`.
 ///
-/// Other documents of the family come before the question as worked examples. The beginning of the first one is cut off
-/// to fit `len`. A question that is longer than `len` loses its own beginning.
+/// Other documents of the family, with their answers, come before the question as worked examples. The beginning of the
+/// first example is cut off to fit `len`. If the question alone is longer than `len`, its own beginning is cut off.
 pub fn prompt_of_len(family: Family, seed: u64, index: u64, len: usize) -> Vec<u8> {
     let luck = key(family, seed, index);
     let mut parts = vec![drawn(family, luck).prompt];
@@ -58,7 +59,8 @@ pub fn prompt_of_len(family: Family, seed: u64, index: u64, len: usize) -> Vec<u
         if have >= len {
             break;
         }
-        // The key of an example is derived from the key of its question, so no two prompts share an example.
+        // The key of an example is derived from the key of its question, so prompts of different questions share no
+        // example.
         parts.push(drawn(family, luck.narrow(example)).text());
         have += parts[parts.len() - 1].len();
     }

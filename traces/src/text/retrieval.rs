@@ -1,4 +1,4 @@
-//! Retrieval: a list of keys with random values, and a question for some of them.
+//! Retrieval: the prompt has a list of keys with random values, and asks for the values of some keys.
 
 use super::dice::Dice;
 use super::words;

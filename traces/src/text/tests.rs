@@ -9,8 +9,8 @@ fn documents_are_ascii_with_an_answer_of_one_line() {
             assert!(one.text().is_ascii(), "{one:?}");
             assert!(!one.answer.is_empty() && !one.answer.as_bytes().contains(&END), "{one:?}");
             assert!(one.prompt.ends_with(": "), "{one:?}");
-            // A document is shorter than half of a training sequence, so that a model sees whole documents with worked
-            // examples before them.
+            // A document is shorter than half of a training sequence. So a model sees whole documents in training, with
+            // worked examples before them.
             assert!(one.text().len() < 512, "{} bytes: {one:?}", one.text().len());
         }
     }
@@ -36,7 +36,7 @@ fn a_prompt_has_the_length_asked_for_and_ends_in_the_question() {
             let common = len.min(question.len());
             assert_eq!(prompt[len - common..], question[question.len() - common..], "{family}");
         }
-        // A longer prompt of one question has more examples, in front of the examples of the shorter prompt.
+        // A longer prompt for the same question has the same examples, and further examples in front of them.
         let (short, long) = (prompt_of_len(family, 3, 9, 700), prompt_of_len(family, 3, 9, 1500));
         assert_eq!(short, long[800..]);
         assert_eq!(prompt_of_len(family, 3, 9, 0), b"");
@@ -54,7 +54,7 @@ fn families_are_known_by_name() {
     assert!(e.to_string().contains("did you mean `arithmetic`?") && e.to_string().contains("retrieval"), "{e}");
 }
 
-/// The shipped weights were trained on these texts; other texts would get other answers.
+/// The shipped weights were trained on these texts. With other texts the models would answer differently.
 #[test]
 fn the_text_has_not_changed() {
     insta::assert_debug_snapshot!(Family::ALL.map(|family| document(family, 1, 0).text()));

@@ -188,7 +188,7 @@ pub(super) const CREATURES: [&str; 24] = [
 pub(super) const COLOURS: [&str; 12] =
     ["tawny", "black", "blue", "copper", "crimson", "golden", "grey", "pearl", "jade", "scarlet", "silver", "white"];
 
-/// A sentence about an actor and a deed, with ornaments that may be left out.
+/// A sentence about an actor and an action, with ornaments that may be left out.
 pub(super) struct Sentence {
     actor: &'static str,
     actor_quality: &'static str,
@@ -200,7 +200,7 @@ pub(super) struct Sentence {
 }
 
 impl Sentence {
-    /// Draws a sentence; each ornament is empty in half of all sentences.
+    /// Draws a sentence. Each ornament is left out with probability one half.
     pub(super) fn draw(dice: &mut Dice) -> Sentence {
         fn ornament(dice: &mut Dice, all: &[&'static str]) -> &'static str {
             if dice.chance(50) { dice.pick(all) } else { "" }

@@ -1,4 +1,4 @@
-//! Assigns a table's recordings to a workload that has lengths and categories of its own.
+//! Assigns the recordings of a truth table to the requests of a workload that has its own lengths and categories.
 
 use super::TruthTable;
 use crate::error::TraceError;
@@ -7,13 +7,13 @@ use foretoken_sim::{Luck, Stream, Workload};
 use std::path::Path;
 
 impl TruthTable {
-    /// Gives every request a recording from the family named like its category, or from all families if there is none
-    /// with this name. The recording is drawn once for each request from `seed`. Returns notes for readers of the
-    /// results.
+    /// Gives every request of `workload` a recording, drawn at random from `seed`. It is drawn from the family whose
+    /// name is the request's category, or from all families if no family has this name. Returns notes for readers of
+    /// the results. `path` is the table's path, for messages.
     ///
     /// # Errors
-    /// A request already replays a recording, or a request is longer than its recording and `beyond` refuses this.
-    /// `path` is the table's path, for messages.
+    /// A request already replays a recording. Or a request is longer than its recording, and `beyond` refuses this or
+    /// the recording has only one token.
     pub fn assign(
         &self,
         path: &Path,
@@ -41,7 +41,8 @@ impl TruthTable {
         let recordings: Vec<u32> = (0..workload.len()).map(draw).collect();
         let reach = |id: usize| self.outputs[recordings[id] as usize].ranks.len() as u32;
         let longer: Vec<usize> = (0..workload.len()).filter(|&id| workload.output_len[id] > reach(id)).collect();
-        // A recording of one token has no drafted position, so it cannot be repeated to fill a longer request.
+        // A recording of one token has no position at which a token was drafted, so it cannot be repeated for a longer
+        // request.
         let stuck = longer.iter().copied().find(|&id| beyond == Beyond::Refuse || reach(id) < 2);
         if let Some(id) = stuck {
             let (output, has) = (workload.output_len[id], reach(id));

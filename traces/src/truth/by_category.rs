@@ -1,5 +1,5 @@
-//! Acceptance by category of requests and by context length, estimated from a truth table, and the acceptance rates
-//! that a simulated experiment uses for it (the "law").
+//! Acceptance by category of requests and by context length, estimated from a truth table. From this follow the
+//! acceptance rates for a simulated experiment (the "law").
 
 use super::{NOT_DRAFTED, RecordedOutput, TruthTable};
 use foretoken_sim::acceptance::{ByCategory, CategoryRates};
@@ -7,16 +7,19 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Longest draft length of the summaries. In the table of a profiled pair, which has a rank for every position, rounds
-/// with drafts of this length are counted.
+/// Longest draft length in the summaries. In the table of a profiled pair of models, which has a rank for every
+/// position, rounds with this draft length are counted.
 pub const DEPTHS: usize = 8;
-/// End of the first band of context lengths, tokens. Each further band ends at twice the end of the band before.
+/// Upper end of the first band of context lengths, tokens. Each further band ends at twice the end of the band before.
 const FIRST_BAND: u64 = 512;
-/// Fewest drafted positions from which a band's rate is estimated. A band with fewer is joined with the next one.
+/// A band needs at least this number of drafted positions for a rate of its own. A band with fewer is joined with the
+/// next band.
 const LEAST_POSITIONS: u64 = 200;
-/// Fewest rounds that must have reached a depth for its rate to be used. The rate of the first depth is always used.
+/// A depth's rate is used only if at least this number of rounds reached the depth. The rate of the first depth is
+/// always used.
 const LEAST_ROUNDS: u64 = 30;
-/// Rates depend on context if two bands' rates differ by more than this many standard errors of the difference.
+/// Rates depend on the context if the rates of two bands differ by more than this number of standard errors of the
+/// difference.
 const DIFFERENT: f64 = 3.0;
 
 /// The acceptance of one category.
@@ -26,10 +29,10 @@ pub struct CategoryAcceptance {
     pub category: String,
     /// Number of recorded outputs of the category.
     pub outputs: u64,
-    /// Acceptance by depth in a round. A round of a profiled pair has [`DEPTHS`] drafts, a round of an observed server
-    /// those that the server drafted.
+    /// Acceptance by depth in a round. In the table of a profiled pair of models a round has [`DEPTHS`] drafts. In the
+    /// table of an observed server a round has the drafts that the server made.
     pub depths: Vec<Depth>,
-    /// Acceptance by context; bands without drafts are left out.
+    /// Acceptance by context length. Bands of context without drafts are left out.
     pub contexts: Vec<ContextBand>,
 }
 
@@ -55,17 +58,18 @@ pub struct ContextBand {
     pub to: u64,
     /// Mean context of the band's drafted positions, tokens.
     pub mean_context: f64,
-    /// Number of positions at which a draft was made and then found right or wrong.
+    /// Number of positions at which a draft was found right or wrong.
     pub drafted: u64,
     /// Number of drafted positions at which the draft was right.
     pub right: u64,
     /// right / drafted.
     pub rate: f64,
-    /// Standard error of the rate, with outputs as the independent units; `None` with fewer than two outputs.
+    /// Standard error of the rate, if outputs are the independent samples; `None` with fewer than two outputs.
     pub error: Option<f64>,
 }
 
-/// Counts of one band: drafted and right positions of each output, and the sum of the drafted positions' contexts.
+/// Counts of one band: for each output the number of drafted positions and of right ones, and the sum of the contexts
+/// at all drafted positions.
 #[derive(Default)]
 struct Counts {
     outputs: Vec<(u64, u64)>,
@@ -73,11 +77,11 @@ struct Counts {
 }
 
 impl TruthTable {
-    /// The acceptance of each category with outputs, in the order of the table's families.
+    /// The acceptance of each category that has outputs, in the order of the table's families.
     ///
-    /// A position counts if its draft was found right or wrong. A server drafts nothing for the position after a fully
-    /// accepted round, so this position is left out. Then right / drafted is the maximum-likelihood estimate of the
-    /// probability that a draft is right, given that the drafts before it in the round were.
+    /// A position counts if its draft was found right or wrong. A server drafts nothing for the position behind a round
+    /// whose drafts were all accepted, so this position does not count. Right / drafted is then the maximum-likelihood
+    /// estimate of the probability that a draft is right, given that the drafts before it in the round were right.
     pub fn by_category(&self) -> Vec<CategoryAcceptance> {
         let observed = self.header.observed.is_some();
         let one = |(family, name): (usize, &String)| {
@@ -94,7 +98,7 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
     for output in outputs {
         let mut depth = 0;
         let mut own: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        // Position 0 is skipped: the prefill gives the first token, without a draft.
+        // Position 0 is skipped, because the prefill gives the first token without a draft.
         for (n, &rank) in output.ranks.iter().enumerate().skip(1) {
             let known = !observed || rank != NOT_DRAFTED;
             if known {
@@ -104,7 +108,8 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
                 *count = (count.0 + 1, count.1 + u64::from(rank == 1));
                 bands.entry(band).or_default().context += context;
             }
-            // After a fully accepted round the next token is the target's own (the bonus token), not a draft.
+            // Behind a round whose drafts were all accepted, the next token is the target's own (the bonus token) and
+            // not a draft.
             if !known || !observed && depth == DEPTHS {
                 depth = 0;
                 continue;
@@ -146,7 +151,7 @@ impl Counts {
         let sum = |of: fn(&(u64, u64)) -> u64| self.outputs.iter().map(of).sum::<u64>();
         let (drafted, right) = (sum(|o| o.0), sum(|o| o.1));
         let (n, rate) = (self.outputs.len() as f64, right as f64 / drafted as f64);
-        // Acceptance differs between outputs, so outputs, not positions, are the independent samples (standard error of
+        // Acceptance differs between outputs. So outputs, not positions, are the independent samples (standard error of
         // a ratio estimator).
         let squares: f64 = self.outputs.iter().map(|&(d, r)| (r as f64 - rate * d as f64).powi(2)).sum();
         let error = (n > 1.0).then(|| (squares * n / (n - 1.0)).sqrt() / drafted as f64);
@@ -155,8 +160,9 @@ impl Counts {
 }
 
 impl CategoryAcceptance {
-    /// The acceptance rates of the category for a simulation; `None` if nothing was drafted. Rates depend on context if
-    /// two bands differ by more than chance, and otherwise on depth, for the depths that enough rounds reached.
+    /// The acceptance rates of the category for a simulation; `None` if nothing was drafted. If two bands of context
+    /// differ by more than chance, the rates are by context. Otherwise they are by depth, up to the last depth that
+    /// enough rounds reached.
     pub fn law(&self) -> Option<CategoryRates> {
         let bands = joined(&self.contexts);
         let differ = |a: &ContextBand, b: &ContextBand| {
@@ -174,13 +180,14 @@ impl CategoryAcceptance {
     }
 }
 
-/// (right + 1) / (of + 2), rounded to four digits. Laplace's rule: a rate from few positions is neither 0 nor 1.
+/// (right + 1) / (of + 2), rounded to four digits. By this rule of Laplace, a rate from few positions is neither 0 nor
+/// 1.
 fn smoothed(right: u64, of: u64) -> f64 {
     ((right as f64 + 1.0) / (of as f64 + 2.0) * 1e4).round() / 1e4
 }
 
-/// The bands joined until each has at least [`LEAST_POSITIONS`] positions. A band with fewer is joined with the next
-/// one, the last band with the one before.
+/// Joins neighbouring bands until each has at least [`LEAST_POSITIONS`] positions. A band with fewer is joined with the
+/// next band. The last band is joined with the band before it.
 fn joined(bands: &[ContextBand]) -> Vec<ContextBand> {
     let mut wide: Vec<ContextBand> = Vec::new();
     for &band in bands {
@@ -200,7 +207,7 @@ fn joined(bands: &[ContextBand]) -> Vec<ContextBand> {
 fn join(a: ContextBand, b: ContextBand) -> ContextBand {
     let (drafted, right) = (a.drafted + b.drafted, a.right + b.right);
     let (of_a, of_b) = (a.drafted as f64 / drafted as f64, b.drafted as f64 / drafted as f64);
-    // An output may be in both bands, so the two errors are added as if fully correlated.
+    // An output may have positions in both bands, so the two errors are added as if they were fully correlated.
     let error = a.error.zip(b.error).map(|(x, y)| x * of_a + y * of_b);
     ContextBand {
         from: a.from,
@@ -213,15 +220,15 @@ fn join(a: ContextBand, b: ContextBand) -> ContextBand {
     }
 }
 
-/// The acceptance rates of all categories with drafts, as settings of a simulation; `None` if nothing was drafted.
+/// The acceptance rates of all categories that have drafts, as settings of a simulation. `None` if nothing was drafted.
 pub fn law(categories: &[CategoryAcceptance]) -> Option<ByCategory> {
     let laws: BTreeMap<String, CategoryRates> =
         categories.iter().filter_map(|c| Some((c.category.clone(), c.law()?))).collect();
     (!laws.is_empty()).then_some(ByCategory { categories: laws, otherwise: None })
 }
 
-/// The acceptance rates as TOML tables of an experiment, with the counts as comments. `source` says where the counts
-/// come from. Empty if nothing was drafted.
+/// The acceptance rates as TOML tables for an experiment, with the counts as comments. `source` is the text that says
+/// where the counts come from. Empty if nothing was drafted.
 pub fn toml(categories: &[CategoryAcceptance], source: &str) -> String {
     let mut text = String::new();
     for c in categories {
@@ -324,8 +331,8 @@ mod tests {
         assert!(text.contains("categories.\"documents\"]\nby-context = { points = [[2"), "{text}");
     }
 
-    /// Drafts the outputs in rounds of 4, as a server does. Positions after fully accepted rounds are then unknown, and
-    /// the rate is estimated without bias all the same.
+    /// The outputs are drafted in rounds of 4, as by a server. Positions behind rounds whose drafts were all accepted
+    /// are then unknown. The estimate of the rate is unbiased all the same.
     #[test]
     fn censored_rounds_do_not_lower_the_rate() {
         let full = outputs(0, 200, 10, 300, |_| 0.7);

@@ -1,8 +1,10 @@
-//! The file of a truth table: two frames (`foretoken_intact::frames`), so that a checksum covers every bit. The first
-//! holds a JSON header, the second the columns, compressed with zstd. The same table gives the same bytes.
+//! The file of a truth table. It has two frames (`foretoken_intact::frames`), so that a checksum covers every bit. The
+//! first frame holds a JSON header. The second holds the columns, compressed with zstd. The same table always gives the
+//! same bytes.
 //!
-//! Columns, little endian, one after the other: family (16 bits), prompt length (32) and output length (32) of each
-//! output, then the ranks (8) and then the confidences (16) of all positions, output by output.
+//! The columns are little endian and follow one another. First come the columns with one entry for each output: family
+//! (16 bits), prompt length (32 bits), output length (32 bits). Then come the columns with one entry for each position,
+//! output by output: ranks (8 bits), confidences (16 bits).
 
 use super::{RecordedOutput, SCHEMA_VERSION, TruthHeader, TruthTable};
 use crate::error::TraceError;
@@ -15,16 +17,16 @@ use std::path::Path;
 
 /// The kind of file that a truth table is.
 pub const KIND: Kind = Kind { name: b"FTKTRUT", version: SCHEMA_VERSION };
-/// The version byte of the first layout, in which no checksum covered the header.
+/// The version byte of the first layout, in which no checksum covered the header. Such files are refused.
 const UNCOVERED: u8 = b'H';
 /// Bytes of an output in its three columns: family, prompt length, output length.
 const PER_OUTPUT: u64 = 10;
 /// Bytes of an output position in its two columns: rank, confidence.
 const PER_POSITION: u64 = 3;
-/// The zstd level; higher levels save less than a percent here.
+/// The zstd compression level; higher levels save less than a percent here.
 const LEVEL: i32 = 12;
 
-/// The header in the file, with the sizes that are needed to read the columns.
+/// The header in the file, with the two sizes that are needed to read the columns.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     outputs: u64,
@@ -40,10 +42,10 @@ pub(crate) fn is_truth_table(path: &Path) -> bool {
 }
 
 impl TruthTable {
-    /// The table as bytes of a file.
+    /// The table as the bytes of a file.
     ///
     /// # Errors
-    /// zstd fails, which needs only memory, or the columns have more than 4 GiB.
+    /// zstd fails (for example for lack of memory), or the columns have more than 4 GiB.
     pub fn to_bytes(&self) -> std::io::Result<Vec<u8>> {
         let outputs = &self.outputs;
         let positions = outputs.iter().map(|o| o.ranks.len() as u64).sum();
@@ -69,7 +71,7 @@ impl TruthTable {
         TruthTable::parse(path, std::io::BufReader::new(file))
     }
 
-    /// [`read`](TruthTable::read) of a file's bytes; errors call the file `path`.
+    /// As [`read`](TruthTable::read), from `input`, the bytes of a file. `path` is used only in error messages.
     ///
     /// # Errors
     /// As [`read`](TruthTable::read).
@@ -127,7 +129,8 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| n <= limits::memory() / 8);
     let expected = expected.ok_or_else(|| bad(format!("is damaged: {outputs} outputs of {positions} tokens")))?;
     let mut unpacked = Vec::new();
-    // Unpacks at most one byte more than the size that the header gives, to see whether the columns are longer.
+    // Unpacks at most one byte more than the size that follows from the header. That shows whether the columns are
+    // longer.
     zstd::stream::read::Decoder::new(columns.as_slice())
         .and_then(|columns| columns.take(expected + 1).read_to_end(&mut unpacked))
         .map_err(|e| bad(format!("is a damaged truth table: {e}")))?;
@@ -139,7 +142,7 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     Ok(TruthTable { header, outputs })
 }
 
-/// Parses a table from bytes; the error says what is wrong.
+/// Parses a table from bytes. The error says what is wrong.
 #[cfg(test)]
 pub(super) fn parsed(bytes: &[u8]) -> Result<TruthTable, String> {
     parse(bytes).map_err(|bad| bad.what)
@@ -164,7 +167,8 @@ fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
     }
 }
 
-/// Splits the columns, which have the right size, into outputs. Refuses values that no written table has.
+/// Splits the columns into outputs. `columns` must have the right size. Refuses values that no table has when it is
+/// written.
 fn split(columns: &[u8], n: usize, positions: usize, header: &TruthHeader) -> Result<Vec<RecordedOutput>, String> {
     let (families, observed) = (header.families.len(), header.observed.is_some());
     let (families_of, rest) = columns.split_at(2 * n);

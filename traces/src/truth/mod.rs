@@ -1,7 +1,7 @@
 //! Truth tables: which drafts of a draft model were right on a target's own text, at every output position.
 //!
-//! `foretoken profile-acceptance` records one. A simulation replays it as a workload's recordings, either with the
-//! lengths of its requests (a trace of the format `truth-table`) or assigned to another workload
+//! `foretoken profile-acceptance` records a table. A simulation replays it in one of two ways: as a trace (format
+//! `truth-table`), with the lengths of the table's requests, or assigned to the requests of another workload
 //! ([`TruthTable::assign`]).
 
 mod assign;
@@ -17,11 +17,11 @@ pub use summary::{CalibrationBin, FamilySummary, RankShare, TruthSummary};
 use foretoken_sim::Recording;
 use serde::{Deserialize, Serialize};
 
-/// The layout that this crate writes, and the only one that it reads: the eighth byte of the file.
+/// The layout that this crate writes, and the only layout that it reads. It is the eighth byte of the file.
 pub const SCHEMA_VERSION: u8 = b'2';
 
-/// Number of steps of a recorded confidence. It is stored as a whole number of 65,535ths, rounded to the nearest and at
-/// least one. The error is at most 8e-6, except for confidences smaller than that.
+/// A recorded confidence is stored as a number of steps of 1/65,535, rounded to the nearest and at least 1. The error
+/// is at most 8e-6, except for confidences below half a step.
 pub const CONFIDENCE_STEPS: u16 = u16::MAX;
 
 /// The recorded acceptance of a target and draft model.
@@ -52,23 +52,23 @@ pub struct TruthHeader {
     pub temperature: f64,
     /// Names of the families of prompts.
     pub families: Vec<String>,
-    /// Set if the table comes from an observed server, not from a profiled pair. Then it is unknown at some positions
-    /// whether a draft would have been right. A rank says only right, wrong or not drafted, and there are no
-    /// confidences.
+    /// Set if the table comes from an observed server and not from a profiled pair of models. Then it is unknown at
+    /// some positions whether a draft would have been right, a rank says only right, wrong or not drafted, and there
+    /// are no confidences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<ObservedTruth>,
 }
 
-/// What an observed server shows about its draft: for each drafted position, whether the draft was right. The position
-/// behind a fully accepted round was not drafted and is unknown.
+/// What can be observed about a server's draft: for each drafted position, whether the draft was right. A position
+/// behind a round whose drafts were all accepted was not drafted and is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedTruth {
     /// The draft lengths that were observed.
     pub lengths: Vec<u32>,
-    /// P(draft i is right | drafts 1 to i − 1 of the round were), i = 1, 2, …, for unknown positions. The last value
-    /// holds for all later i.
+    /// For unknown positions: P(draft i of a round is right | drafts 1 to i − 1 of the round were right), i = 1, 2, ….
+    /// The last value holds for all later i.
     pub hazards: Vec<f64>,
-    /// Number of hazards that were observed; later hazards are extrapolated.
+    /// Number of hazards that were observed. Later hazards are extrapolated.
     pub seen: usize,
 }
 
@@ -93,17 +93,17 @@ pub struct RecordedOutput {
     pub family: u16,
     /// Number of tokens of the prompt.
     pub prompt_len: u32,
-    /// For each output position, the rank of the target's token among the draft's guesses, from 1; 255 means that or
-    /// later. In an observed table 1 is right, 255 wrong, and [`NOT_DRAFTED`] not drafted.
+    /// For each output position, the rank of the target's token among the draft's guesses, from 1. 255 stands for all
+    /// ranks from 255 on. In an observed table 1 is right, 255 is wrong, and [`NOT_DRAFTED`] is not drafted.
     pub ranks: Vec<u8>,
-    /// For each output position, the draft's probability of its first guess in steps of 1/65,535; at least 1, but 0 in
-    /// an observed table.
+    /// For each output position, the draft's probability of its first guess, in steps of 1/65,535, at least 1. In an
+    /// observed table all are 0.
     pub confidences: Vec<u16>,
 }
 
 impl RecordedOutput {
-    /// Makes an output from ranks and confidences in (0, 1], one for each output position. Panics if they are not
-    /// equally many.
+    /// Makes an output from its ranks and confidences (0, 1], one of each for every output position. Panics if the two
+    /// lists have different lengths.
     pub fn new(family: u16, prompt_len: u32, ranks: Vec<u8>, confidences: &[f32]) -> RecordedOutput {
         assert_eq!(ranks.len(), confidences.len(), "ranks and confidences");
         let steps = f32::from(CONFIDENCE_STEPS);
@@ -111,12 +111,12 @@ impl RecordedOutput {
         RecordedOutput { family, prompt_len, ranks, confidences }
     }
 
-    /// The confidence at an output position, (0, 1]; 0 in an observed table, which has none.
+    /// The confidence at an output position, (0, 1]; 0 in an observed table, which has no confidences.
     pub fn confidence(&self, position: usize) -> f32 {
         f32::from(self.confidences[position]) / f32::from(CONFIDENCE_STEPS)
     }
 
-    /// Makes an output of an observed server: `bits` says whether the draft was right at each output position, `None`
+    /// Makes an output of an observed server. `bits` says for each output position whether the draft was right; `None`
     /// where nothing was drafted.
     pub fn observed(family: u16, prompt_len: u32, bits: &[Option<bool>]) -> RecordedOutput {
         let rank = |bit: &Option<bool>| match bit {
@@ -127,9 +127,9 @@ impl RecordedOutput {
         RecordedOutput { family, prompt_len, ranks: bits.iter().map(rank).collect(), confidences: vec![0; bits.len()] }
     }
 
-    /// Calls `each` with the number of accepted tokens of every round that a server with the fixed draft length `k`
-    /// would run. The first round starts at output position 1, because the prefill gives position 0. A round advances
-    /// by its accepted tokens and one. Drafts past the output's end are not accepted.
+    /// Simulates a server with the fixed draft length `k` on this output, and calls `each` with the number of accepted
+    /// tokens of every round. The first round starts at output position 1, because the prefill gives position 0. The
+    /// next round starts one position behind the accepted tokens. Drafts beyond the output's end are not accepted.
     fn rounds(&self, k: usize, mut each: impl FnMut(usize)) {
         let mut at = 1;
         while at < self.ranks.len() {
@@ -141,12 +141,13 @@ impl RecordedOutput {
 }
 
 impl TruthTable {
-    /// P(draft is right) where that is unknown, by position in a round; empty if the table has no unknown positions.
+    /// For unknown positions: P(draft is right), by the draft's place in its round. Empty if the table has no unknown
+    /// positions.
     pub(crate) fn hazards(&self) -> Vec<f64> {
         self.header.observed.as_ref().map_or_else(Vec::new, |observed| observed.hazards.clone())
     }
 
-    /// The outputs as recordings that a workload's requests can replay.
+    /// All outputs as recordings that a workload's requests can replay.
     pub fn recordings(&self) -> Vec<Recording> {
         self.outputs.iter().map(|output| recording(output, self.header.observed.is_some())).collect()
     }
@@ -164,8 +165,8 @@ fn recording(output: &RecordedOutput, observed: bool) -> Recording {
     }
 }
 
-/// An output of an observed table as a recording that a request can replay. `accepted_before` of an unknown position is
-/// the number of right positions directly before it.
+/// An output of an observed table as a recording that a request can replay. At an unknown position, `accepted_before`
+/// is the number of right positions directly before it.
 pub fn observed_recording(output: &RecordedOutput) -> Recording {
     let ranks = &output.ranks;
     let mut accepted_before = vec![0; ranks.len()];

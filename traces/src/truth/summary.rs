@@ -1,5 +1,5 @@
 //! The summary of a table: acceptance by depth and family, ranks, and how well the draft's confidence is calibrated.
-//! All numbers are counts over the recorded table; nothing is modelled.
+//! All numbers are counted from the recorded table; no model is used.
 
 use super::by_category::{CategoryAcceptance, DEPTHS, Depth};
 use super::{RecordedOutput, TruthTable};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Number of bins of equal width of the calibration curve.
 const BINS: usize = 10;
-/// Ranks are counted in groups; this is the last rank of each group.
+/// Ranks are counted in groups. Each entry is the last rank of a group.
 const RANKS: [u8; 8] = [1, 2, 3, 4, 8, 16, 64, 255];
 
 /// The summary of a table.
@@ -23,8 +23,8 @@ pub struct TruthSummary {
     pub ranks: Vec<RankShare>,
     /// Bins of the draft's confidence with at least one position.
     pub calibration: Vec<CalibrationBin>,
-    /// Expected calibration error: the mean distance between confidence and share right over the bins, weighted by
-    /// positions (Guo et al., arXiv 1706.04599, eq. 3).
+    /// Expected calibration error: the mean, weighted by positions, of the distance between a bin's mean confidence and
+    /// its share of right drafts (Guo et al., arXiv 1706.04599, eq. 3).
     pub expected_calibration_error: f64,
 }
 
@@ -35,14 +35,15 @@ pub struct FamilySummary {
     pub family: String,
     /// Number of outputs.
     pub outputs: u64,
-    /// Number of output positions that a draft can predict: all but the first of each output, which the prefill gives.
+    /// Number of output positions that a draft can predict. These are all but the first of each output, which the
+    /// prefill gives.
     pub positions: u64,
-    /// Share of these positions at which the draft's first guess is right.
+    /// Share of the `positions` at which the draft's first guess is right.
     pub right: f64,
     /// Acceptance by depth, in rounds of length [`DEPTHS`].
     pub depths: Vec<Depth>,
-    /// Mean tokens of a round, including the target's own, for fixed draft lengths of 1 to [`DEPTHS`]. Drafts past the
-    /// end of an output are never right.
+    /// Mean number of tokens that a round emits, the target's own token included, for fixed draft lengths of 1 to
+    /// [`DEPTHS`]. Drafts beyond the end of an output are never accepted.
     pub mean_acceptance_length: Vec<f64>,
 }
 

@@ -7,7 +7,8 @@ use foretoken_sim::acceptance::Beyond;
 use foretoken_sim::{Draws, Request, Stream, Time, Workload};
 use std::path::{Path, PathBuf};
 
-/// Outputs of 1 to 90 tokens in two of three families, right at about two of three positions.
+/// A table of outputs of 1 to 90 tokens in two of its three families. The draft is right at about two of three
+/// positions.
 fn table(seed: u64) -> TruthTable {
     let mut draws = Draws::new(seed, Stream::Lengths, 0);
     let output = |i: u16| {
@@ -88,7 +89,7 @@ fn files_that_are_no_truth_table_are_refused_with_a_reason() {
         "{}",
         refused(&twice)
     );
-    // A header joined with the columns of another table; both are whole.
+    // A header joined with the columns of another table. Both parts are undamaged.
     let other = TruthTable { outputs: table(1).outputs[1..].to_vec(), header: header() };
     let spliced = {
         let end = 24 + u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
@@ -135,7 +136,7 @@ fn impossible_values_count_as_damage() {
     assert_eq!(with(|o| o.confidences[0] = 0), "is a damaged truth table: output 3 has a confidence of 0");
 }
 
-/// Recomputes every number of the summary by a walk over the output positions.
+/// Recomputes every number of the summary position by position, and compares.
 #[test]
 fn the_summary_is_what_counting_by_hand_gives() {
     let table = table(7);
@@ -256,8 +257,8 @@ fn requests_longer_than_their_recording_are_refused_or_counted() {
     assert!(error.hint().contains("at least 2"));
 }
 
-/// Tables of an observed server: unknown positions stay unknown, and the table keeps the probabilities with which a
-/// simulation draws them.
+/// Tables of an observed server keep unknown positions unknown. They also keep the probabilities with which a
+/// simulation draws these positions.
 #[test]
 fn unknown_positions_of_observed_tables_stay_unknown() {
     let bits = [None, Some(true), Some(true), None, Some(false), Some(true), Some(false), None];
@@ -277,7 +278,7 @@ fn unknown_positions_of_observed_tables_stay_unknown() {
     let mut workload: Workload = [Request::new(Time::ZERO, 9, 8)].into_iter().collect();
     read.assign(&path, &mut workload, Beyond::Refuse, 1).unwrap();
     assert_eq!(workload.hazards, [0.6, 0.7, 0.8]);
-    // A recorded table may not have unknown positions.
+    // A table that is not marked as observed may not have unknown positions.
     let recorded = TruthTable { header: header(), ..table };
     assert!(super::file::parsed(&recorded.to_bytes().unwrap()).unwrap_err().contains("has a rank of 0"));
 }

@@ -1,4 +1,4 @@
-//! Every mistake in a file or description gives an error that names the place and says what to do.
+//! Every mistake in a file or a workload description gives an error that names the place and says what to do.
 
 use crate::round_trip::file;
 use foretoken_traces::{FailedRows, TraceFormat, TraceSpec, WorkloadSpec, build, read};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 const BURST: &str = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
 
-/// Reads the bytes and expects an error whose message or hint contains all `words`.
+/// Reads the bytes as a trace, and expects an error whose message or hint contains all `words`.
 #[track_caller]
 fn refused(bytes: &[u8], words: &[&str]) {
     refused_as(bytes, None, words);
@@ -115,7 +115,7 @@ fn options_of_other_formats_are_refused() {
     assert!(e.contains("failed_rows is an option of burstgpt files; this one is read as windows"), "{e}");
 }
 
-/// Builds the TOML text and expects an error that contains all `words`.
+/// Builds a workload from the TOML text, and expects an error that contains all `words`.
 #[track_caller]
 fn refused_spec(text: &str, words: &[&str]) {
     let all = match toml::from_str::<WorkloadSpec>(text) {

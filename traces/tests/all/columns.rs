@@ -1,11 +1,13 @@
-//! Logs whose columns the workload names: all ways of writing times give the same requests, and mistakes are named.
+//! Logs whose columns the workload names. All ways of writing times give the same requests, and errors name the
+//! mistake.
 
 use crate::round_trip::file;
 use foretoken_traces::{Trace, TraceError, TraceSpec, WorkloadSpec, build, read};
 
 const MAP: &str = "arrival = \"when\", prompt = \"in\", output = \"out\"";
 
-/// Reads a log of `when,in,out,kind` with these columns and options.
+/// Reads a log with the columns `when,in,out,kind`. `columns` is the TOML of the option of that name, and `more` has
+/// further options.
 fn log(rows: &str, columns: &str, more: &str) -> Result<Trace, TraceError> {
     let (_dir, path) = file(format!("when,in,out,kind\n{rows}").as_bytes());
     let spec: TraceSpec = toml::from_str(&format!("path = {path:?}\ncolumns = {{ {columns} }}\n{more}")).expect("TOML");
@@ -90,7 +92,8 @@ fn a_source_of_lengths_needs_no_arrivals() {
     assert!(build(&spec, 1, None).expect_err("no times").to_string().contains("no arrival times"));
 }
 
-/// Each request has the priority of its row, sorted or not, and as a source of lengths.
+/// Each request has the priority of its row, in a sorted file, in an unsorted file, and if the file is a source of
+/// lengths.
 #[test]
 fn a_column_gives_each_request_its_priority() {
     let with = format!("{MAP}, priority = \"kind\"");

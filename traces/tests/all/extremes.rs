@@ -1,4 +1,4 @@
-//! Extreme numbers, files and pipes: each must work, or be refused quickly and with a message.
+//! Extreme numbers, files and pipes. Each must work, or must be refused quickly with a message.
 
 use crate::round_trip::file;
 use foretoken_traces::{ArrivalSpec, TraceSpec, WorkloadSpec, build, read};
@@ -21,14 +21,15 @@ const GENERATORS: [&str; 12] = [
 ];
 const EXTREMES: [f64; 12] = [1e-320, 1e-30, 1e-9, 1e-3, 1e3, 1e9, 1e12, 1e30, 1e308, 0.0, -1.0, -1e308];
 
-/// Builds a workload with the given arrivals and `extent`, a line such as `requests = 20`. Asserts that this takes less
-/// than a minute and gives sorted arrivals or a readable error. True if it gave a workload.
+/// Builds a workload with the given arrivals and with `extent`, a line of settings such as `requests = 20`. Asserts
+/// that this takes less than a minute, and that it gives sorted arrivals or a readable error. Returns whether it gave a
+/// workload.
 fn ends_well(arrivals: &str, extent: &str) -> bool {
     let text = format!("arrivals = {arrivals}\n{extent}\nlengths = {{ fixed = {{ prompt = 8, output = 2 }} }}");
     let spec: WorkloadSpec = toml::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
     let begun = Instant::now();
     let built = build(&spec, 3, None);
-    // This test looks for hangs, so the limit is generous for a busy machine.
+    // This test looks for endless searches, so the limit is generous for a busy machine.
     assert!(begun.elapsed() < Duration::from_secs(60), "{text}: took {:?}", begun.elapsed());
     match built {
         Ok(built) => {
@@ -84,7 +85,7 @@ fn settings_that_would_run_for_days_are_refused() {
         let e = build(&spec, 1, None).expect_err(arrivals);
         assert!(e.to_string().starts_with(&format!("workload.{key}")) && !e.hint().is_empty(), "{e}; {}", e.hint());
     }
-    // An active period of thirty years is drawn only as far as needed.
+    // An active period of thirty years is drawn only as far as it is needed.
     assert!(ends_well("{ azure-code = { on_scale_s = 1e9 } }", "requests = 20"));
 }
 
@@ -109,7 +110,7 @@ fn more_requests_than_memory_are_refused_before_they_are_made() {
     }
 }
 
-/// The bytes must be refused with an error that contains all `words`.
+/// Reads the bytes as a trace, which must fail with an error that contains all `words`.
 #[track_caller]
 fn refused(bytes: &[u8], words: &[&str]) {
     let (_dir, path) = file(bytes);
@@ -139,7 +140,7 @@ fn too_many_categories_are_refused() {
     refused(text.as_bytes(), &[":4098:", "\"category\"", "4096"]);
 }
 
-/// A named pipe is read like a file, as often as needed: for its format, its digest, its rows.
+/// A named pipe is read like a file, and several times: for its format, its digest and its rows.
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_read_like_a_file() {
@@ -155,7 +156,7 @@ fn a_pipe_is_read_like_a_file() {
         let to = path.clone();
         let writer = std::thread::spawn(move || {
             let mut pipe = std::fs::File::options().write(true).open(to).expect("opened");
-            // First only a few bytes, as from a slow writer.
+            // The writer gives only a few bytes first, like a slow program.
             pipe.write_all(&bytes[..3]).expect("written");
             std::thread::sleep(Duration::from_millis(20));
             pipe.write_all(&bytes[3..]).expect("written");

@@ -1,8 +1,8 @@
 //! Tests the generators against the statistics to which they are calibrated, and against theory.
 //!
 //! A statistic is averaged over independent seeds. It must lie within five standard errors (estimated from these seeds)
-//! of its theoretical value, or of a published value. A published value is widened by half its last digit and by the
-//! error of the sample it comes from.
+//! of its theoretical value, or of a published value. For a published value the tolerance is larger by half its last
+//! digit and by the error of the sample from which it comes.
 
 use foretoken_sim::Workload;
 use foretoken_traces::{ArrivalStats, Gives, TraceStats, WorkloadSpec, build};
@@ -30,7 +30,8 @@ fn averaged(seeds: u64, statistic: impl Fn(u64) -> f64) -> (f64, f64) {
     (mean, (variance / seeds as f64).sqrt())
 }
 
-/// Asserts that `mean` is within five standard errors, plus the uncertainty of the expected value itself.
+/// Asserts that `mean` is within five standard errors (`error`), plus `uncertain`, of `expected`. `uncertain` is the
+/// uncertainty of the expected value itself.
 #[track_caller]
 fn agrees(what: &str, (mean, error): (f64, f64), expected: f64, uncertain: f64) {
     eprintln!("{what}: {mean:.4} ± {error:.4}, expected {expected:.4}");
@@ -58,8 +59,8 @@ fn renewal_processes_have_their_rate_and_cv() {
         ("{ gamma = { rate = 5.0, cv = 2.0 } }", 5.0, 2.0),
         ("{ gamma = { rate = 5.0, cv = 0.5 } }", 5.0, 0.5),
     ] {
-        // A process that starts with a gap has (cv² − 1)/2 requests more than rate × duration. A sampled CV is biased
-        // by O(1/n).
+        // If a process starts with a gap, its number of requests is (cv² − 1)/2 above rate × duration. A sampled CV is
+        // biased by O(1/n).
         let start = (gap_cv * gap_cv - 1.0) / 2.0 / 3600.0;
         agrees(generator, averaged(30, |s| rate(&arrivals(generator, 3600.0, s))), mean + start, 0.0);
         agrees("CV", averaged(30, |s| cv(&arrivals(generator, 3600.0, s))), gap_cv, gap_cv * 0.002);
@@ -78,13 +79,13 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
     agrees("rate", averaged(200, |s| rate(&of_seed(s))), m, 0.0);
     for (width, w) in [(0, 1.0), (1, 5.0), (2, 60.0)] {
         let n = total / w;
-        // The variance around the hour's own mean lacks the variance of the mean over the hour. The autocovariance of a
-        // log-normal rate falls a little faster than e^(-t/τ), and the rate is a staircase: together under 2 % of the
-        // excess.
+        // The variance is taken around the mean of the same hour, so it lacks the variance of the hourly mean. The
+        // autocovariance of a log-normal rate falls a little faster than e^(-t/τ), and the rate is a staircase.
+        // Together these change the excess by less than 2 %.
         let expected = idc(w) - idc(total) / n;
         agrees("IDC", averaged(200, |s| dispersion(&of_seed(s), width)), expected, 0.02 * (expected - 1.0) + 0.001);
     }
-    // The published fit: CV of the gaps 1.05 (in the data 1.09).
+    // The published model has a CV of the gaps of 1.05 (the data have 1.09).
     agrees("CV", averaged(200, |s| cv(&of_seed(s))), 1.05, 0.005);
 }
 
@@ -92,7 +93,7 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
 fn azure_code_is_as_bursty_as_calibrated() {
     let of_seed = |s| arrivals("{ azure-code = {} }", 3600.0, s);
     let (mean, error) = averaged(300, |s| rate(&of_seed(s)));
-    // Published: mean 2.59, 90 % of hours between 1.8 and 3.3, CV of the gaps 14.2 from 60 runs.
+    // Published: mean 2.59, 90 % of the hours between 1.8 and 3.3, and CV of the gaps 14.2, from 60 runs.
     agrees("rate", (mean, error), 2.59, 0.005 + 5.0 * error * (300f64 / 60.0).sqrt());
     let mut rates: Vec<f64> = (0..300).map(|s| rate(&of_seed(s))).collect();
     rates.sort_by(f64::total_cmp);
@@ -106,7 +107,7 @@ fn mooncake_ticks_have_their_counts() {
     let of_seed = |s| arrivals("{ mooncake-ticks = {} }", 3600.0, s);
     agrees("rate", averaged(100, |s| rate(&of_seed(s))), 10.2 / 3.0, 0.0);
     agrees("CV", averaged(100, |s| cv(&of_seed(s))), 3.03, 0.005);
-    // Var of a tick's count = mean + (cv·mean)² = 11.24; published 11.2.
+    // The variance of a tick's count is mean + (cv·mean)² = 11.24; published is 11.2.
     let variance = averaged(100, |s| {
         let text =
             "arrivals = { mooncake-ticks = {} }\nduration_s = 3600\nlengths = { fixed = { prompt = 1, output = 1 } }";
@@ -119,7 +120,7 @@ fn mooncake_ticks_have_their_counts() {
         counts.iter().map(|c: &f64| (c - mean).powi(2)).sum::<f64>() / 1199.0
     });
     agrees("count variance", variance, 11.24, 0.04);
-    // The trend: 8.84 requests a tick at the start of the hour, 11.6 at its end.
+    // With the trend, a tick has 8.84 requests on average at the start of the hour, and 11.6 at its end.
     let with_trend = |s| arrivals("{ mooncake-ticks = { trend_per_h = 0.27 } }", 3600.0, s);
     agrees("rate with a trend", averaged(100, |s| rate(&with_trend(s))), 10.2 / 3.0, 0.0);
     let early = |s| rate(&arrivals("{ mooncake-ticks = { trend_per_h = 0.27 } }", 30.0, s)) * 3.0;
@@ -129,11 +130,11 @@ fn mooncake_ticks_have_their_counts() {
 #[test]
 fn adaspec_bins_are_underdispersed() {
     let of_seed = |s| arrivals("{ adaspec-mooncake = {} }", 3600.0, s);
-    // 1.795/s is the rate of 1077 requests in 600 s; 5.38 a bin is 1.7933.
+    // 1.795/s is the published rate, from 1077 requests in 600 s. 5.38 requests in a bin of 3 s are 1.7933/s.
     agrees("rate", averaged(100, |s| rate(&of_seed(s))), 5.38 / 3.0, 0.0);
     let sixty = averaged(100, |s| dispersion(&of_seed(s), 2));
-    // A minute is 20 independent bins, so its IDC is a bin's variance / mean, times 59/60 because the hour's own mean
-    // is used. The random rounding of n adds p²·0.22 = 0.03 to the variance of 3.36.
+    // A minute is 20 independent bins, so its IDC is the variance / mean of a bin, times 59/60 because the variance is
+    // taken around the mean of the same hour. The random rounding of n adds p²·0.22 = 0.03 to the variance of 3.36.
     agrees("IDC(60 s)", sixty, (3.36 + 0.03) / 5.38 * 59.0 / 60.0, 0.001);
 }
 
@@ -150,15 +151,15 @@ fn t1_is_busy_and_then_quiet() {
 
 #[test]
 fn burstgpt_has_its_rate_and_cv() {
-    // Runs of a few days, because the CV of the gaps settles slowly. A mixture of gammas of mean 1 and shape k uniform
-    // in [a, b] has variance ln(b/a)/(b − a): CV 1.665 if every gap drew its own shape. Here a shape lasts a minute.
+    // Runs of a few days, because the CV of the gaps settles slowly. If every gap drew its own shape k, uniform in [a,
+    // b], the gaps (mean 1) would have variance ln(b/a)/(b − a), a CV of 1.665. Here a shape lasts a minute.
     let of_seed = |s| arrivals("{ burstgpt = {} }", 200_000.0, s);
     agrees("rate", averaged(30, |s| rate(&of_seed(s))), 0.27, 0.0);
     let (cv, _) = averaged(30, |s| cv(&of_seed(s)));
     assert!((1.0 / 0.5f64.sqrt()..1.0 / 0.25f64.sqrt()).contains(&cv), "{cv}");
 }
 
-/// (percent, prompt, output): published quantiles that are checked.
+/// (percent, prompt, output): published quantiles that the test checks.
 type Knots = &'static [(f64, f64, f64)];
 
 #[test]
@@ -180,8 +181,8 @@ fn length_tables_have_their_quantiles() {
         let text = format!("arrivals = {{ closed-loop = 1 }}\nrequests = {n}\nlengths = {{ table = \"{name}\" }}");
         let w = workload(&text, 11);
         for &(percent, prompt, output) in knots {
-            // The share at or below a knot is binomial. Lengths are whole, so the knot's own mass may count on either
-            // side.
+            // The share of lengths at or below a quantile is binomial. Lengths are whole numbers, so the lengths equal
+            // to the quantile may count on either side.
             for (column, knot) in [(&w.prompt_len, prompt), (&w.output_len, output)] {
                 let share = |below: f64| column.iter().filter(|&&x| f64::from(x) <= below).count() as f64 / n as f64;
                 let p: f64 = percent / 100.0;
@@ -201,7 +202,7 @@ fn length_tables_have_their_quantiles() {
 
 #[test]
 fn spec_bench_lengths_follow_their_categories() {
-    // (prompt median, output quartiles, Spearman, published mean of outputs).
+    // For each category: (prompt median, output quartiles, Spearman correlation, published mean of outputs).
     let published = [
         (4.577f64, [110.0, 246.0, 359.0], -0.32, 276.6),
         (4.388, [19.0, 26.0, 38.0], 0.96, 29.6),
@@ -228,7 +229,8 @@ fn spec_bench_lengths_follow_their_categories() {
         };
         near(&prompt, mu.exp(), 0.5);
         [0.25, 0.5, 0.75].into_iter().zip_eq(quartiles).for_each(|(p, knot)| near(&output, knot, p));
-        // Whole lengths have ties: qa prompts have a scale of two tokens, so the rank correlation is a little lower.
+        // Whole lengths have ties. The prompts of `qa` have a scale of only two tokens, so their rank correlation is a
+        // little lower.
         let r = rank_correlation(&prompt, &output);
         assert!((r - spearman).abs() < 5.0 / n.sqrt() + 0.02, "{category}: {r}");
         let got = output.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
@@ -241,7 +243,7 @@ fn spec_bench_lengths_follow_their_categories() {
     );
 }
 
-/// Spearman's rank correlation with mean ranks for ties.
+/// Spearman's rank correlation. Equal values get their mean rank.
 fn rank_correlation(a: &[u32], b: &[u32]) -> f64 {
     let (ra, rb) = (ranks(a), ranks(b));
     let mean = (a.len() + 1) as f64 / 2.0;

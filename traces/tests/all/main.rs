@@ -1,5 +1,5 @@
-//! Whole-crate tests: real traces against published statistics, files in every packing, logs with named columns, bad
-//! input, extremes, generators, workloads.
+//! Tests of the whole crate: real traces against published statistics, files in every compression, logs with named
+//! columns, bad input, extremes, generators, workloads.
 
 mod bad_input;
 mod columns;
@@ -11,7 +11,7 @@ mod workloads;
 
 use std::path::PathBuf;
 
-/// The path of a file of the real traces; `None` if they are not available.
+/// The path of one of the real traces' files; `None` if the real traces are not available.
 fn real(file: &str) -> Option<PathBuf> {
     foretoken_tests::traces().map(|folder| folder.join(file))
 }

@@ -1,4 +1,4 @@
-//! The real files against the row counts, means and window statistics that were published with them.
+//! Compares the real trace files with the row counts, means and window statistics that were published with them.
 
 use crate::real;
 use foretoken_sim::{RequestId, Time, Workload};
@@ -14,8 +14,8 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!((got - want).abs() <= tolerance, "{what}: got {got}, published {want} ± {tolerance}");
 }
 
-/// File, requests, mean requests/s, lowest and highest rate of 5-s bins and of 60-s bins, IDC(1 s), IDC(60 s). The
-/// numbers are as published, rounded to the last digit.
+/// (file, number of requests, mean requests/s, lowest and highest rate of 5-s bins, the same of 60-s bins, IDC(1 s),
+/// IDC(60 s)), as published, rounded to the last digit.
 type WindowRow = (&'static str, usize, f64, [f64; 2], [f64; 2], f64, f64);
 
 #[rustfmt::skip]
@@ -89,7 +89,8 @@ fn azure_files_have_their_published_size_and_quantiles() {
     }
 }
 
-/// Asserts the quantiles of a published table of (percent, prompt, output), which rounds to whole tokens.
+/// Asserts that quantiles of prompts and outputs match a published table of (percent, prompt, output), which rounds to
+/// whole tokens.
 #[track_caller]
 fn check_quantiles(table: &[(f64, f64, f64)], prompt: &LengthStats, output: &LengthStats) {
     for &(percent, p, o) in table {
@@ -152,8 +153,8 @@ fn spreading_and_windowing_mooncake_gives_the_published_window() {
     };
     let ours = build(&spec, 0, None).expect("built").workload.arrival;
     let theirs = read(&TraceSpec::new(window), None).expect("window").workload.arrival;
-    // The published bins end where the bins here begin, so the sets of times agree. Real ticks are 2.997 to 3.003 s
-    // apart.
+    // The published bins end where the bins of this test begin, so the sets of times agree. Real ticks are 2.997 to
+    // 3.003 s apart.
     assert_eq!(ours.len(), theirs.len());
     for (a, b) in ours.iter().zip_eq(&theirs) {
         near("arrival", a.as_s(), b.as_s(), 0.0031);
@@ -179,7 +180,8 @@ fn spec_bench_bits_replay_as_recorded() {
 
     let stats = TraceStats::of_trace(&first);
     assert!(stats.categories.iter().all(|(_, n)| *n == 80));
-    // With recordings, the output is the recorded run's: half-precision ties make 54 turns differ from the plain run.
+    // With recordings, the output length is the recorded run's. Near-ties in half precision make 54 turns differ from
+    // the run without speculation.
     assert!(every_turn.notes.iter().any(|n| n.starts_with("54 outputs")), "{:?}", every_turn.notes);
     let plain = read(&TraceSpec { accept: None, ..spec.clone() }, None).expect("no recordings");
     near("output mean", TraceStats::of_trace(&plain).output.expect("lengths").mean, 147.5, 0.051);
@@ -187,13 +189,13 @@ fn spec_bench_bits_replay_as_recorded() {
     let recorded = TraceStats::of_trace(&every_turn).recorded.expect("bits");
     near("unknown share", 1.0 - recorded.known, 0.127, 0.0005);
 
-    // Replays with fixed k from position 0. Each unknown bit is set with its pooled hazard by a fixed low-discrepancy
-    // sequence, which is exact enough for ± 0.02.
+    // Replays with fixed draft length k from position 0. A fixed low-discrepancy sequence decides each unknown bit with
+    // the probability of its pooled hazard. This is exact enough for ± 0.02.
     near("accepted a step at k = 3", replay(&first.workload, 3), 1.23, 0.02);
     near("accepted a step at k = 6", replay(&first.workload, 6), 1.55, 0.02);
 }
 
-/// Mean number of accepted drafts a step at fixed k (ratio of sums).
+/// Mean number of accepted drafts a step with fixed draft length `k` (ratio of sums).
 fn replay(w: &Workload, k: usize) -> f64 {
     const HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let (mut accepted, mut steps, mut turn) = (0usize, 0usize, 0.0f64);
@@ -297,7 +299,7 @@ fn generators_cover_the_data_they_imitate() {
     for (file, generator, widths) in [
         ("azure/AzureLLMInferenceTrace_conv.csv", "azure-conv", &[0, 1, 2][..]),
         ("azure/AzureLLMInferenceTrace_code.csv", "azure-code", &[0, 1, 2]),
-        // At 60 s, a multiple of the tick, the jitter of 3 ms decides into which bin a tick of the real trace falls.
+        // 60 s is a multiple of the tick. So the jitter of 3 ms decides into which bin a tick of the real trace falls.
         ("mooncake/conversation_trace.jsonl", "mooncake-ticks", &[0, 1]),
     ] {
         let Some(path) = real(file) else { return };

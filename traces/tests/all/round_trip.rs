@@ -1,4 +1,4 @@
-//! Files written in a format are read back: plain or compressed, and with either line end.
+//! Files that were written in a format are read back: plain or compressed, and with either line end.
 
 use foretoken_sim::{Request, Time};
 use foretoken_traces::{FailedRows, Ties, TraceFormat, TraceSpec, Unsorted, ZeroTokens, read};
@@ -26,7 +26,7 @@ fn pack(text: &str, packing: Packing) -> Vec<u8> {
     }
 }
 
-/// A file with these bytes and a name that does not reveal its format.
+/// Writes a file with these bytes, and with a name that does not reveal the file's format.
 pub fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("trace.data");

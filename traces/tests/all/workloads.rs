@@ -1,5 +1,5 @@
-//! Descriptions in TOML become workloads: the same seed gives the same bytes, and streams of draws do not disturb each
-//! other.
+//! TOML descriptions become workloads. The same seed gives the same bytes, and a change of one stream of random draws
+//! does not change the other streams.
 
 use crate::round_trip::file;
 use foretoken_sim::{Arrivals, Time};
@@ -55,7 +55,8 @@ fn lengths_and_arrivals_are_independent_streams() {
     assert_eq!(table.arrival, with("{ fixed = { prompt = 512, output = 256 } }", 4.0).arrival);
     let faster = with("{ table = \"azure-conv\" }", 8.0);
     assert_eq!(table.prompt_len, faster.prompt_len);
-    // Invariant 9: multiplying a rate by a power of two divides arrivals by it, up to the rounding of a picosecond.
+    // Invariant 9: if a rate is multiplied by a power of two, the arrival times are divided by it, up to the rounding
+    // to a picosecond.
     assert!(table.arrival.iter().zip_eq(&faster.arrival).all(|(a, b)| a.0.abs_diff(2 * b.0) <= 1));
 }
 
@@ -86,7 +87,7 @@ fn a_batch_arrives_at_once() {
     let built = made(&text, 3);
     assert_eq!(built.arrivals, Arrivals::Open);
     assert_eq!(built.workload.arrival, vec![Time::ZERO; 40]);
-    // Lengths do not depend on the arrivals. They depend on the seed, and `seed` fixes them.
+    // The lengths do not depend on the arrivals. They depend on the seed, and the setting `seed` fixes them.
     let poisson = text.replace("{ batch = {} }", "{ poisson = { rate = 4.0 } }");
     assert_eq!(made(&poisson, 3).workload.prompt_len, built.workload.prompt_len);
     assert_ne!(made(&text, 4).workload.prompt_len, built.workload.prompt_len);

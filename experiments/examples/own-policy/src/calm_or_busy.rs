@@ -1,4 +1,4 @@
-//! `calm-or-busy`: one draft length while no request waits, another once requests do.
+//! The policy `calm-or-busy`: it drafts one length while no request waits, and another length while requests wait.
 
 use foretoken_policies::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};

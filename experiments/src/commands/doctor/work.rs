@@ -1,4 +1,4 @@
-//! `foretoken doctor`: prints what this machine can do.
+//! `foretoken doctor`: prints on which devices of this machine models can run.
 
 use super::DoctorArgs;
 use crate::cli::format::Format;
@@ -7,9 +7,10 @@ use foretoken_kernels::DoctorReport;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use serde_json::{Value, json};
 
-/// Prints the findings. Simulation needs none of the devices; `--need` names a device that must be there.
+/// Prints which devices models can run on. A simulation needs none of them. Fails if the device that `--need` names is
+/// missing.
 pub fn run(args: &DoctorArgs) -> Result<()> {
-    // An impossible device name is refused before anything is searched.
+    // A name that is no device is refused before the devices are searched.
     let needed = args.need.as_deref().map(parse).transpose()?;
     let report = foretoken_kernels::doctor();
     match args.format {
@@ -29,7 +30,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
 #[derive(Debug, PartialEq)]
 enum Device {
     Cpu,
-    /// The GPU of this number, or any GPU.
+    /// The GPU with this number; `None` means any GPU.
     Cuda(Option<u32>),
 }
 

@@ -1,4 +1,4 @@
-//! `foretoken live`: an experiment on a device, with the results folder of `run`.
+//! `foretoken live`: runs an experiment on a device and writes a results folder like that of `run`.
 
 use super::LiveArgs;
 use crate::cli::format::Format;
@@ -58,7 +58,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     ran.ended.map_or(Ok(()), Err)
 }
 
-/// A note with the number of cells that ended, and of cells that were planned; `None` if all ended.
+/// A note with the number of runs that ended and the number of planned runs; `None` if all runs ended.
 fn part(ran: &Ran, cells: usize) -> Option<String> {
     let begun = &ran.report.cells;
     let ended: Vec<String> = begun

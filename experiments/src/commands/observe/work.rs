@@ -22,7 +22,7 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     let client = Client::new(&args.url, key(args.api_key_env.as_deref())?, args.ca.as_deref())?;
     let site = Site { client, step_log: args.step_log.clone() };
     if site.step_log.is_some() {
-        // An observed run always keeps its steps.
+        // The cells of an observed run always keep their steps.
         plan.variants.iter_mut().for_each(|v| v.experiment.output.steps = true);
     }
     let usual = || PathBuf::from("results").join(format!("observed-{}-{}", plan.name, &plan.digest()[..8]));
@@ -69,7 +69,8 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     seen.ended.map_or(Ok(()), Err)
 }
 
-/// The bearer token, from the environment. The variable `named` must be set; the default one may be missing (`None`).
+/// The bearer token for the server, from an environment variable. If the user `named` a variable, it must be set.
+/// Otherwise the default variable is read, and a missing one gives `None`.
 fn key(named: Option<&str>) -> Result<Option<String>> {
     const HELP: &str = "set it to the server's bearer token, or leave --api-key-env out";
     let name = named.unwrap_or("FORETOKEN_API_KEY");
@@ -87,7 +88,7 @@ fn key(named: Option<&str>) -> Result<Option<String>> {
     }
 }
 
-/// A note with the number of runs that ended, and of runs that were planned; `None` if all ended.
+/// A note with the number of runs that ended and the number of planned runs; `None` if all runs ended.
 fn part(seen: &Observed, cells: usize) -> Option<String> {
     let begun = &seen.report.cells;
     let ended: Vec<String> =

@@ -43,7 +43,7 @@ pub struct ProfileArgs {
     pub output: PathBuf,
     #[command(flatten)]
     pub engine: EngineLimits,
-    /// Measure fewer shapes, in 10 s
+    /// Measure fewer shapes, which takes 10 s
     #[arg(long)]
     pub quick: bool,
     /// Seconds to measure; slow shapes may take longer [default: 60, or 10 with --quick]
@@ -52,7 +52,8 @@ pub struct ProfileArgs {
     /// Seed of the order of shapes and of the folds of cross-validation
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Draw predicted against measured, and residuals, beside the profile (FILE.svg, FILE-residuals.svg)
+    /// Draw predicted against measured times, and the residuals, in files beside the profile (FILE.svg,
+    /// FILE-residuals.svg)
     #[arg(long)]
     pub plot: bool,
     /// Replace a finished profile of that name
@@ -70,10 +71,10 @@ pub struct EngineLimits {
     /// Most tokens of a request, prompt and output [default: the model's longest context]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(32..))]
     pub max_model_len: Option<u32>,
-    /// Most requests of a pass [default: 64 on a CPU, 256 on a GPU]
+    /// Most requests in a pass [default: 64 on a CPU, 256 on a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_num_seqs: Option<u32>,
-    /// Most new tokens of a pass [default: 512 on a CPU, 4096 on a GPU]
+    /// Most new tokens in a pass [default: 512 on a CPU, 4096 on a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub max_num_batched_tokens: Option<u32>,
 }

@@ -1,4 +1,5 @@
-//! `foretoken profile`: times the passes of a pair of models on this machine, and keeps them with their fits.
+//! `foretoken profile`: times the passes of a target and a draft on this machine. Writes the times, with the cost
+//! models fitted to them, as a profile.
 
 use super::{EngineLimits, ProfileArgs, WeightsFrom};
 use crate::cli::format::Format;

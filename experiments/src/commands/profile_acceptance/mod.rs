@@ -42,7 +42,7 @@ pub struct ProfileAcceptanceArgs {
     /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that it has]
     #[arg(long, value_name = "LEVEL")]
     pub instructions: Option<Instructions>,
-    /// Prompts for the target: `families` (made by `foretoken traces text`), or a file with one JSON object a line
+    /// Prompts for the target: `families` (made by `foretoken traces text`), or a file with one JSON object per line
     #[arg(long, value_name = "families|FILE.jsonl", default_value = "families")]
     pub prompts: String,
     /// Prompts of each family [default: 32], or lines of the file [default: all]
@@ -54,7 +54,7 @@ pub struct ProfileAcceptanceArgs {
     /// Most tokens that the target writes for a prompt
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub output_len: u32,
-    /// Continue after tokens that end a text (`eos_token_id`)
+    /// Continue writing after tokens that end a text (`eos_token_id`)
     #[arg(long)]
     pub ignore_eos: bool,
     /// Sampling temperature of the target; only 0 (greedy) is supported

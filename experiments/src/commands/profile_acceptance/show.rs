@@ -3,8 +3,8 @@
 use foretoken_report::{plain_table, table_lines};
 use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable, by_category};
 
-/// The summary in blocks: acceptance by family and depth, ranks, calibration, acceptance by context, and the rates of
-/// each family as TOML for an experiment.
+/// The summary of a truth table in blocks of text: acceptance by family (kind of text) and depth, ranks, calibration of
+/// confidences, acceptance by context, and each family's rates as TOML for an experiment.
 pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
     let header = &table.header;
     let (target, draft) = (&header.target, &header.draft);
@@ -66,7 +66,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// A table whose first column is text, with a column for each depth from 1 on.
+/// A table as text. The first columns have text, and then there is one column for each depth from 1 on.
 fn by_depth<const N: usize>(first: [&str; N], prefix: &str, rows: Vec<Vec<String>>) -> String {
     let deeper = (1..=DEPTHS).map(|d| format!("{prefix}{d}"));
     lines(first.into_iter().map(str::to_owned).chain(deeper).collect(), rows)

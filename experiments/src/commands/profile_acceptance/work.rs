@@ -1,4 +1,5 @@
-//! `foretoken profile-acceptance`: records which drafts are right on a target's own greedy text, as a truth table.
+//! `foretoken profile-acceptance`: records which drafts are right on text that the target writes greedily. The result
+//! is a truth table.
 
 use super::{ProfileAcceptanceArgs, show};
 use crate::cli::format::Format;

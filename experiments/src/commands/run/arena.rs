@@ -1,4 +1,5 @@
-//! The arena's scenarios among a folder's experiments: which scenarios run, and the table over their results.
+//! The scenarios of the arena in a folder of experiments: which of them run, and the table over their results. The
+//! arena compares policies over many experiments, the scenarios.
 
 use crate::shipped;
 use foretoken_run::arena::{Scenario, Standings, page, render_csv, render_json};
@@ -17,17 +18,19 @@ pub struct Scenarios {
     finished: Vec<(String, Scenario)>,
     /// (name, reason) of each scenario that cannot run because a file, such as its trace, is missing.
     skipped: Vec<(String, String)>,
-    /// Number of scenarios that a quick run leaves out.
+    /// Number of scenarios that a quick run (`--quick`) leaves out.
     left_out: usize,
 }
 
 impl Scenarios {
-    /// The plan of an experiment file, made by `load` with the overrides `sets`; a quick run takes only its first two
-    /// seeds. `None` if the file is a scenario that needs a missing file, such as a trace, or that a quick run leaves
-    /// out; both are kept for the table.
+    /// The plan of an experiment file, made by `load` with the overrides `sets`. With `quick`, a scenario keeps only
+    /// its first two seeds.
+    ///
+    /// `None` for two kinds of scenarios, which are counted for the table: a scenario that needs a missing file, such
+    /// as a trace, and a scenario that a quick run leaves out.
     ///
     /// # Errors
-    /// The experiment is wrong, or a file that it needs is missing and it is no scenario.
+    /// The experiment is wrong, or it lacks a file and is no scenario.
     pub fn plan(
         &mut self,
         file: &Path,
@@ -62,7 +65,8 @@ impl Scenarios {
         self.finished.push((name.to_owned(), scenario));
     }
 
-    /// The error if no experiment of the folder runs: a trace is missing, or `--quick` leaves all scenarios out.
+    /// The error if no experiment of the folder can run. The reason is a missing file, such as a trace, or `--quick`,
+    /// which leaves all scenarios out.
     pub fn explain_nothing(&self, folder: &Path) -> Box<Problem> {
         match self.skipped.first() {
             Some((name, why)) => {
@@ -74,8 +78,8 @@ impl Scenarios {
         }
     }
 
-    /// The table of policies over the finished scenarios; `None` without a scenario. Writes the table into `folder` as
-    /// JSON, CSV and a page.
+    /// The table of policies over the finished scenarios; `None` if no scenario finished. Also writes the table into
+    /// `folder`, as JSON, CSV and a page.
     ///
     /// # Errors
     /// One of the files cannot be written.

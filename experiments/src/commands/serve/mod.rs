@@ -33,7 +33,7 @@ pub struct ServeArgs {
     /// The name of the model in requests and answers [default: the target's name in the experiment]
     #[arg(long, value_name = "NAME")]
     pub served_model_name: Option<String>,
-    /// Most requests that may wait for the engine; a request beyond them is answered with 429
+    /// Most requests that may wait for the engine; further requests are answered with 429
     #[arg(long, value_name = "REQUESTS", default_value_t = 1024)]
     pub max_waiting: usize,
     /// Bytes of a prompt's text that count as one token

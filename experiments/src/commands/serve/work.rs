@@ -1,4 +1,4 @@
-//! `foretoken serve`: the simulated engine behind HTTP, at its own pace in real time.
+//! `foretoken serve`: serves HTTP clients with a simulated engine, which runs in real time.
 
 use super::ServeArgs;
 use crate::shipped;
@@ -56,7 +56,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// The plan's single variant; an error if the experiment has a fleet or sweeps a setting.
+/// The plan's only variant. An error if the experiment has a fleet or sweeps a setting.
 fn one(plan: &Plan) -> Result<&Variant> {
     if plan.variants.iter().any(Variant::is_fleet) {
         let message = "the experiment has a fleet, and a server is one engine";
@@ -72,7 +72,7 @@ fn one(plan: &Plan) -> Result<&Variant> {
     }
 }
 
-/// What a server did, in one line.
+/// One line that says what the server did.
 fn said(served: &Served) -> String {
     let Served { answered, aborted, refused, tokens, late_s: [p50, p99] } = served;
     let late = format!("tokens left {:.2} ms late in the median, {:.2} ms at p99", 1e3 * p50, 1e3 * p99);

@@ -19,7 +19,7 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     }
 }
 
-/// Compares the runs of an existing folder.
+/// Compares the runs of an existing results folder with their simulations.
 fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     if !args.sets.is_empty() || args.device.is_some() {
         let message = format!("{} was run already: --set and --device change nothing of it", path.display());
@@ -35,7 +35,7 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     verdict(&validation)
 }
 
-/// Runs an experiment on a device and compares.
+/// Runs an experiment on a device, and compares the runs with their simulations.
 fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     if args.intact {
         let problem = Problem::bad_input("--intact is for existing recordings, but an experiment is run anew");
@@ -64,7 +64,7 @@ fn show(args: &ValidateArgs, validation: &Validation) -> Result<()> {
     }
 }
 
-/// The error with exit code 3 if nothing is decided or a bound is broken; else `Ok`.
+/// An error with exit code 3 if no cell is decided, or if a bound is broken; else `Ok`.
 fn verdict(validation: &Validation) -> Result<()> {
     if !validation.decided() {
         let message = format!(

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Recomputes Dynamo's costs for each decision from a list of all requests in flight and their blocks. The router must
-/// take the cheapest worker, of equal ones the drawn one.
+/// choose a worker with the least cost. If several have it, the router must choose the one that the random draw names.
 #[test]
 fn dynamo_kv() {
     struct Booked {
@@ -21,7 +21,8 @@ fn dynamo_kv() {
         let prompt = prompt(draw, state);
         let now = Time::from_s(0.4 * f64::from(state));
         let request = asked(state, now, &prompt);
-        // A block is identified by all blocks up to it, an unshared block by its request and index.
+        // A block that requests may share is named by the ids of all blocks up to it. An unshared block is named by its
+        // request and index.
         let total = request.prompt_len.div_ceil(16) as usize;
         let block = |i: usize| match i < request.prefix.len() {
             true => request.prefix[..=i].to_vec(),
@@ -31,7 +32,7 @@ fn dynamo_kv() {
         cached.retain(|_, expires| *expires > now);
         let mut costs = Vec::new();
         let mut overlaps = Vec::new();
-        // The look-up stops at the first prefix that no worker has.
+        // The look-up in the cache stops at the first prefix that no worker has.
         let longest = (0..request.prefix.len())
             .take_while(|&i| (0..4).any(|w| cached.contains_key(&(w, blocks[i].clone()))))
             .count();

@@ -8,7 +8,8 @@ fn llm_d_default() {
     let mut lru: Vec<Vec<Vec<u64>>> = vec![Vec::new(); 4];
     compare(&RouterSpec::LlmDDefault(Default::default()), 4, |request, seen| {
         let total = (request.prompt_len / 16).min(256) as usize;
-        // A block is identified by all blocks up to it, an unshared block by its request.
+        // A block that requests may share is named by the ids of all blocks up to it. An unshared block is named by its
+        // request and index.
         let block = |i: usize| match i < request.prefix.len() {
             true => request.prefix[..=i].to_vec(),
             false => vec![u64::MAX, request.id.into(), i as u64],
@@ -54,7 +55,7 @@ fn llm_d_slo() {
     for state in 0..STATES {
         let draw = Draw::of(77, state);
         let n = 1 + draw.below(0, 6) as usize;
-        // Tenths of seconds, so that equals and zeros are common.
+        // Headrooms in TTFT are multiples of 0.1 s, in TPOT of 1 ms, so that equal headrooms and zeros are common.
         let tenths = |which: u64| (draw.below(which, 21) as f64 - 8.0) / 10.0;
         let all: Vec<Headrooms> = (0..n as u64)
             .map(|r| Headrooms {

@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// `verify-work` takes the replica with the least expected work in flight. It expects the mean output length and the
-/// mean tokens a step of the ended requests of the same category, or of all if there are none.
+/// `verify-work` takes the replica with the least expected work in flight. For a request it expects the mean output
+/// length and the mean tokens a step of the ended requests of the same category, or of all ended requests if the
+/// category has none.
 #[test]
 fn verify_work() {
     let settings = VerifyWork::default();

@@ -1,4 +1,4 @@
-//! MiniMax-M3: grouped attention to blocks of tokens that an indexer chooses.
+//! Tests with MiniMax-M3: grouped attention to blocks of tokens that an indexer chooses.
 
 use super::{fault, with};
 use crate::config::read;
@@ -39,8 +39,8 @@ fn sparse_layers_have_an_indexer_and_dense_layers_none() {
 fn chosen_blocks_are_read_and_keys_are_kept_in_16_bits() {
     let work = entry("minimax-m3").unwrap().shape.work();
     let find = |which: fn(&&AttentionWork) -> bool| work.attention.iter().find(which).unwrap();
-    // 57 layers attend to 16 blocks of 128 tokens each. KV of a token and layer: key and value, 4 heads, 128 numbers, 2
-    // bytes.
+    // 57 layers attend to 16 blocks of 128 tokens each. In each layer, a token's KV has a key and a value for each of 4
+    // heads, with 128 numbers of 2 bytes.
     let chosen = find(|a| a.by_token);
     assert_eq!((chosen.window, chosen.bytes, chosen.split), (Some(2048.0), 57.0 * 2048.0, 4.0));
     assert_eq!(chosen.pair_flops, 57.0 * 4.0 * 64.0 * 128.0);

@@ -1,4 +1,5 @@
-//! Nemotron-H: layers of one block, experts of a smaller width, and the layers listed for the MTP module.
+//! Tests with Nemotron-H: layers of one block, experts of a smaller width, and the layers that the file lists for the
+//! MTP module.
 
 use super::{fault, with};
 use crate::config::read;
@@ -25,7 +26,7 @@ fn names_and_letters_list_the_same_layers() {
     let names = json!(["mamba", "moe", "attention", "mlp"]);
     let by_name = with(file(), json!({ "hybrid_override_pattern": null, "layers_block_type": names }));
     assert_eq!(shape(&by_name), shape(&file()));
-    // These names are written by transformers since version 5.
+    // transformers writes these names since version 5.
     let newer = json!(["linear_attention", "moe", "full_attention", "mlp"]);
     assert_eq!(shape(&with(by_name, json!({ "layers_block_type": newer }))), shape(&file()));
 }
@@ -58,13 +59,13 @@ fn experts_work_in_the_latent_width() {
     };
     let (wide, latent) = (block(&file()), block(&with(file(), json!({ "moe_latent_size": 1024 }))));
     assert_eq!((wide.expert_parameters(4096), latent.expert_parameters(4096)), (22_020_096.0, 5_505_024.0));
-    // The shared expert stays wide; the projections into the latent width and back are used by every token.
+    // The shared expert keeps the full width. Every token also uses the projections into the latent width and back.
     assert_eq!(latent.dense_parameters(4096) - wide.dense_parameters(4096), 2.0 * 4096.0 * 1024.0);
 }
 
 #[test]
 fn tokens_travel_to_experts_in_the_latent_width() {
-    // Seconds by which expert parallelism is slower than all-reduces, for 100,000 tokens on 8 GPUs.
+    // By how many seconds expert parallelism makes a pass slower than tensor parallelism, for 100,000 tokens on 8 GPUs.
     let more_s = |config: &Value| {
         let pass_s = |expert_parallel| {
             let model = ModelChoice::Shape(Box::new(shape(config)));
@@ -74,8 +75,8 @@ fn tokens_travel_to_experts_in_the_latent_width() {
         pass_s(true) - pass_s(false)
     };
     let (wide, latent) = (more_s(&file()), more_s(&with(file(), json!({ "moe_latent_size": 1024 }))));
-    // Each of 22 experts gets 3,072 numbers (2 bytes) fewer and sends as many fewer back. 7 of 8 experts are on other
-    // GPUs, and 8 GPUs send at once.
+    // In the latent width each of a token's 22 experts receives 3,072 numbers (2 bytes) fewer and sends back 3,072
+    // fewer. 7 of 8 experts are on other GPUs. The 8 GPUs send at the same time.
     let sent = 2.0 * 7.0 / 8.0 * 22.0 * 3072.0 * 2.0 * 1e5 / 8.0 / 450e9;
     assert!(((wide - latent) / sent - 1.0).abs() < 1e-6, "{wide} - {latent} against {sent}");
 }
@@ -86,7 +87,7 @@ fn the_module_of_super_is_attention_and_experts() {
     let [attention, experts] = module.layers.as_slice() else { panic!("{:?}", module.layers) };
     assert!(matches!(attention.attention, Attention::Grouped { heads: 32, .. }));
     assert!(matches!(experts.feed_forward, FeedForward::Experts { latent: Some(1024), .. }));
-    // The wanted number is the difference of the published counts with and without the module.
+    // The expected number is the published count with the MTP module minus the published count without it.
     let own = module.parameters() - module.head_parameters();
     assert!((own / 2_942_319_616.0 - 1.0).abs() < 1e-3, "{own}");
 }

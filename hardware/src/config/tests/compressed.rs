@@ -1,4 +1,4 @@
-//! DeepSeek-V4: a window, and compressed entries of older tokens.
+//! Tests with DeepSeek-V4: a window, and compressed entries of older tokens.
 
 use super::{fault, with};
 use crate::RooflineSpec;
@@ -25,15 +25,15 @@ fn shape(config: &Value) -> ModelShape {
 fn matrices_are_those_of_the_published_code() {
     let layers = shape(&file(json!([0, 4, 128, 0]))).layers;
     let [window, sparse, heavy] = [0, 1, 2].map(|i| layers[i].attention.parameters(4096));
-    // The matrices: compressed queries; one key, which is also the value; an output projection of each group's heads to
-    // 1,024 numbers, and of 8 groups to the hidden size.
+    // The layer's matrices: the compressed queries; one key, which is also the value; an output projection from the
+    // heads of each group to 1,024 numbers, and one from the 8 groups to the hidden size.
     let queries = 1024.0 * (4096.0 + 64.0 * 512.0);
     let output = 64.0 * 512.0 * 1024.0 + 8.0 * 1024.0 * 4096.0;
     assert_eq!(window, queries + 4096.0 * 512.0 + output);
-    // The layer with compressed entries has two more matrices: a projection and a gate make an entry.
+    // A layer with compressed entries has two more matrices, a projection and a gate, which make the entries.
     assert_eq!(heavy - window, 2.0 * 4096.0 * 512.0);
-    // In the layer with an indexer, projection and gate are twice as wide, for entries and for the indexer's keys. The
-    // indexer adds queries and weights of 64 heads.
+    // In the layer with an indexer, the projection and the gate are twice as wide, both for the entries and for the
+    // indexer's keys. The indexer also has weights for the queries and the scores of 64 heads.
     let indexer = 4.0 * 4096.0 * 128.0 + 1024.0 * 64.0 * 128.0 + 4096.0 * 64.0;
     assert_eq!(sparse - window, 4.0 * 4096.0 * 512.0 + indexer);
 }
@@ -45,12 +45,12 @@ fn counts_are_the_published_ones_without_the_module() {
     {
         let shape = &entry(name).unwrap().shape;
         let hidden = f64::from(shape.hidden);
-        // Not in the shape: routers, and 24 weights for each of 4 copies of the hidden state at each of a layer's two
-        // blocks.
+        // The shape does not count two kinds of weights: the routers, and 24 weights for each of the 4 copies of the
+        // hidden state at each of a layer's two blocks.
         let beside = layers * hidden * (experts + 2.0 * 24.0 * 4.0);
         assert!(((shape.parameters() + beside) / published - 1.0_f64).abs() < 2e-5, "{name}: {}", shape.parameters());
     }
-    // The published names give 13 and 49 billion active parameters.
+    // The model cards state 13 and 49 billion active parameters.
     assert!((entry("deepseek-v4-flash").unwrap().shape.active_parameters() / 13.7e9 - 1.0).abs() < 0.01);
     assert!((entry("deepseek-v4-pro").unwrap().shape.active_parameters() / 49.5e9 - 1.0).abs() < 0.01);
 }
@@ -63,11 +63,11 @@ fn kv_grows_by_entries_and_a_window_is_kept_once() {
     };
     let window = 128.0 * 512.0 * 2.0;
     assert_eq!(kept(0), (0.0, window));
-    // 4 tokens share an entry of 512 numbers of 2 bytes and an indexer key of 128 bytes. Tokens that wait to be
-    // compressed take 4 bytes a number.
+    // 4 tokens share an entry of 512 numbers (2 bytes each) and an indexer key of 128 bytes. Tokens that are not
+    // compressed yet take 4 bytes a number.
     assert_eq!(kept(4), ((1024.0 + 128.0) / 4.0, window + 2.0 * 4.0 * 2.0 * (512.0 + 128.0) * 4.0));
     assert_eq!(kept(128), (1024.0 / 128.0, window + 2.0 * 128.0 * 512.0 * 4.0));
-    // There is one KV head, so every GPU of a group holds a copy.
+    // There is one KV head, so every GPU of a tensor-parallel group holds a copy of the KV.
     let work = shape(&file(json!([4, 4, 4]))).work();
     assert_eq!(work.kv_bytes_token(8.0), 8.0 * work.kv_bytes_token(1.0));
 }
@@ -86,17 +86,18 @@ fn a_decode_reads_its_window_its_chosen_entries_and_all_keys() {
     let bandwidth = 3.35e12 * 0.8;
     let reads = |bytes: f64| 3.0 * bytes / bandwidth;
     let near = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 1e-3, "{found} against {wanted}");
-    // Beyond the window a layer without entries reads nothing more.
+    // A layer without entries reads no more bytes when the context grows beyond the window.
     assert_eq!(growth(0, 1000, 100_000), 0.0);
     near(growth(128, 1000, 101_000), reads(100_000.0 / 128.0 * 1024.0));
-    // Up to 512 entries (of 4 tokens each) all entries are read. With more entries only the indexer's keys add bytes.
+    // With up to 512 entries (of 4 tokens each), a token reads all entries. With more entries, only the indexer's keys
+    // add bytes.
     near(growth(4, 1000, 2000), reads(1000.0 / 4.0 * (1024.0 + 128.0)));
     near(growth(4, 10_000, 110_000), reads(100_000.0 / 4.0 * 128.0));
 }
 
 #[test]
 fn kinds_of_reach_are_summed_once() {
-    // The work is in three groups, however many layers there are: attention to a window, to all entries, and to chosen
+    // The layers fall into three groups, whatever their number: attention to a window, to all entries, and to chosen
     // entries.
     let reach = |a: &AttentionWork| (a.window, a.by_token);
     let kinds: Vec<_> = entry("deepseek-v4-pro").unwrap().shape.work().attention.iter().map(reach).collect();
@@ -108,7 +109,7 @@ fn the_module_attends_to_a_window() {
     let module = &entry("deepseek-v4-flash-mtp").unwrap().shape;
     assert!(matches!(module.layers[0].attention, Attention::Compressed { ratio: 0, window: 128, .. }));
     assert!(matches!(module.layers[0].feed_forward, FeedForward::Experts { total: 256, .. }));
-    // The wanted number is the difference of the published counts with and without the module.
+    // The expected number is the published count with the MTP module minus the published count without it.
     let own = module.parameters() - module.head_parameters();
     assert!((own / (290_944_616_402.0 - 284_333_146_519.0) - 1.0).abs() < 1e-3, "{own}");
 }
@@ -128,7 +129,8 @@ fn experts_may_have_a_type_of_their_own() {
     let fp8 = json!({ "quantization_config": { "quant_method": "fp8" }, "expert_dtype": "fp4" });
     let bits = shape(&with(file(json!([0, 4, 128])), fp8.clone())).bits;
     assert_eq!((bits.weights, bits.dense, bits.experts, bits.expert_activations), (8.0, None, 4.25, 8.0));
-    // A list of modules without the experts leaves their bits alone; a list that names them sets them.
+    // If `quantized_layers` does not name the experts, they keep the bits of `expert_dtype`. If it names them, its
+    // algorithm gives their bits.
     let listed = |modules: Value| {
         let quantised = json!({ "quant_method": "fp8", "quantized_layers": modules });
         shape(&with(file(json!([0, 4, 128])), json!({ "quantization_config": quantised, "expert_dtype": "fp4" }))).bits

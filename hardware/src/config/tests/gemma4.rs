@@ -1,4 +1,4 @@
-//! Gemma 4: layers with different heads, and a dense block beside experts.
+//! Tests with Gemma 4: layers with different heads, and a dense block beside experts.
 
 use super::{fault, with};
 use crate::config::read;
@@ -30,7 +30,7 @@ fn layers_with_and_without_a_window_have_their_own_heads() {
     let Attention::Grouped { kv_heads: 2, head_dim: 512, window: None, values_from_keys: true, .. } = full else {
         panic!("{full:?}")
     };
-    // The matrices: queries, keys and output; a layer with a value projection has one more.
+    // The layer has matrices for queries, keys and output. A layer with a value projection has one more matrix.
     assert_eq!(full.parameters(2816), 2816.0 * 512.0 * (16.0 + 2.0 + 16.0));
     assert_eq!(window.parameters(2816), 2816.0 * 256.0 * (16.0 + 8.0 + 8.0 + 16.0));
     let (_, plain) = ends(&with(file(), json!({ "attention_k_eq_v": false })));
@@ -42,7 +42,8 @@ fn layers_with_and_without_a_window_have_their_own_heads() {
 #[test]
 fn keys_and_values_are_both_kept() {
     let work = entry("gemma-4-26b-a4b").unwrap().shape.work();
-    // 25 layers of 8 heads of 256 numbers and 5 layers of 2 heads of 512, for key and value, 2 bytes each.
+    // 25 layers have 8 KV heads of 256 numbers, and 5 layers have 2 KV heads of 512 numbers. Each head stores a key and
+    // a value, with 2 bytes a number.
     assert_eq!(work.kv_bytes_token(1.0), 4.0 * (25.0 * 8.0 * 256.0 + 5.0 * 2.0 * 512.0));
 }
 

@@ -1,4 +1,4 @@
-//! Layers that attend to the tokens that an earlier layer chose (GLM-5.2).
+//! Tests with GLM-5.2: layers that attend to the tokens that an earlier layer chose.
 
 use super::{fault, with};
 use crate::config::read;

@@ -1,4 +1,4 @@
-//! MiMo-V2: values narrower than keys, and different heads in layers with a window.
+//! Tests with MiMo-V2: values that are narrower than keys, and other heads in layers with a window.
 
 use super::{fault, with};
 use crate::config::read;
@@ -22,7 +22,8 @@ fn values_are_narrower_than_keys() {
     assert!(matches!(window, Attention::Grouped { kv_heads: 8, window: Some(128), .. }), "{window:?}");
     let wanted = |kv: f64| 4096.0 * (64.0 * 192.0 + kv * 192.0 + kv * 128.0 + 64.0 * 128.0);
     assert_eq!((full.parameters(4096), window.parameters(4096)), (wanted(4.0), wanted(8.0)));
-    // 9 layers attend to all tokens and 39 have a window. All store 320 numbers (key and value) of 2 bytes a head.
+    // 9 layers attend to all tokens and 39 have a window. Each KV head stores 320 numbers (key and value) of 2 bytes in
+    // both kinds of layer.
     let work = entry("mimo-v2-flash").unwrap().shape.work();
     assert_eq!(work.kv_bytes_token(1.0), 640.0 * (9.0 * 4.0 + 39.0 * 8.0));
     let all = work.attention.iter().find(|a| a.window.is_none()).unwrap();

@@ -1,11 +1,11 @@
-//! Reading the bits of a model's parts from `quantization_config`.
+//! Tests that read the bits of a model's parts from `quantization_config`.
 
 use super::{dense, fault, with};
 use crate::config::read;
 use crate::models::Bits;
 use serde_json::{Value, json};
 
-/// A file with routed and shared experts and this `quantization_config`.
+/// A `config.json` with routed and shared experts and with the `quantization_config` `quantised`.
 fn file(quantised: Value) -> Value {
     let experts = json!({
         "model_type": "deepseek_v3", "n_routed_experts": 64, "num_experts_per_tok": 4, "moe_intermediate_size": 1024,
@@ -64,8 +64,8 @@ fn a_dense_model_has_bits_for_its_blocks() {
     let left = layers(&["self_attn*"]);
     let quantised = json!({ "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": left });
     let shape = read(&with(dense(), json!({ "quantization_config": quantised })).to_string(), "m").unwrap().shape;
-    // 32 layers of attention, embedding and output head have 16 bits. Three matrices of 4,096 × 14,336 a layer have
-    // 4.5.
+    // The attention of 32 layers, the embedding and the output head have 16 bits. The three matrices of 4,096 × 14,336
+    // in each layer have 4.5 bits.
     let attention = 32.0 * 4096.0 * 128.0 * (32.0 + 16.0 + 32.0);
     let blocks = 32.0 * 3.0 * 4096.0 * 14_336.0;
     let work = shape.work();
@@ -95,7 +95,7 @@ fn modules_may_have_algorithms_of_their_own() {
     };
     let wanted = Bits { dense_activations: Some(8.0), ..of(8.0, Some(8.25), 4.5) };
     assert_eq!(bits(&table("modelopt", &modules)), wanted);
-    // A part that is not listed is not quantised.
+    // `quantized_layers` lists only the experts, so the other parts are not quantised.
     let experts = json!({ "layers.0.ffn.experts": { "quant_algo": "NVFP4" } });
     assert_eq!(bits(&table("modelopt", &experts)), of(16.0, None, 4.5));
     assert_eq!(bits(&table("fp8", &experts)), of(8.0, None, 4.5));

@@ -25,11 +25,13 @@ impl Bandwidth {
     }
 }
 
-/// Measures the bandwidth of one core to an array of `bytes` bytes, which is used over and over; the best of `tries`.
+/// Measures the bandwidth between one core and an array of `bytes` bytes, which is read or written over and over.
+/// Returns the best of `tries` tries for each kind of access.
 pub fn bandwidth(level: Level, bytes: usize, tries: u32) -> Bandwidth {
     let groups = (bytes / (LANES * size_of::<f32>())).max(24);
     let mut numbers = Pages::<f32>::zeros(groups * LANES);
-    // Until it is written, the system maps every page to one shared page of zeros, which would stay in the cache.
+    // All pages are written first. Before that, the system maps every page to the same page of zeros, which would stay
+    // in the cache.
     numbers.fill(1.0);
     let (groups, _) = numbers.as_chunks_mut();
     let each = |parts: usize, groups: &mut [[f32; LANES]], run: &mut dyn FnMut(&mut [[f32; LANES]])| {

@@ -5,8 +5,8 @@ use crate::cpu::lanes::{Kernel, LANES, Lanes};
 use crate::cpu::level::Level;
 use std::hint::black_box;
 
-/// The peak floating-point operations per second of one core; a multiply-add counts as two. It is the best of six
-/// kernels, which differ in how many sums they make at a time, with `tries` tries each.
+/// The peak of one core in floating-point operations per second; a multiply-add counts as two. The peak is the best
+/// result of six kernels with `tries` tries each. The kernels differ in how many independent sums they make at a time.
 pub fn peak(level: Level, tries: u32) -> f64 {
     let each = [
         rate::<1>(level, tries),
@@ -26,7 +26,7 @@ fn rate<const N: usize>(level: Level, tries: u32) -> f64 {
     (2 * N * LANES * UNROLLED) as f64 / turn
 }
 
-/// Number of multiply-adds of each sum in one turn of the timed loop.
+/// Number of multiply-adds that one turn of the timed loop adds to each sum.
 const UNROLLED: usize = 16;
 
 /// Makes `N` independent sums by multiply-adds, in a loop of `turns` turns.

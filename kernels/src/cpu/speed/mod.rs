@@ -1,7 +1,7 @@
-//! Measures how fast this processor is. Benches compare the kernels with these numbers.
+//! Measures how fast this processor is. Benches compare the speed of kernels with these numbers.
 //!
-//! Every result is the best of several tries, each of some hundred microseconds: another process can make a try slower
-//! and never faster.
+//! Every result is the best of several tries of some hundred microseconds each. The best try counts, because another
+//! process can make a try slower but never faster.
 
 mod bandwidth;
 mod clock;
@@ -29,12 +29,12 @@ pub struct Speed {
     pub clock_hz: Option<f64>,
     /// f32 floating-point operations per second; a multiply-add counts as two.
     pub flops: f64,
-    /// Bytes per second to each cache, the nearest first, and to memory.
+    /// Bandwidth in bytes per second: to each cache, the nearest first, then to memory.
     pub bytes_per_s: Vec<f64>,
 }
 
-/// Bytes of the array with which memory bandwidth is measured if the caches are not known. If they are known, the array
-/// has four times the largest cache, but at least half and at most twice this size.
+/// Bytes of the array for the measurement of memory bandwidth if the sizes of the caches are not known. If they are
+/// known, the array has four times the size of the largest cache, but at least half and at most twice this number.
 const BEYOND: usize = 128 << 20;
 
 impl Speed {
@@ -42,7 +42,8 @@ impl Speed {
     pub fn measure(level: Level) -> Speed {
         let caches = processor().caches;
         let memory = caches.last().map_or(BEYOND, |last| (4 * last).clamp(BEYOND / 2, 2 * BEYOND));
-        // An array has half a cache's size, because other threads and the system always use a part of the cache.
+        // The array for a cache has half the cache's size, because other threads and the system always use a part of
+        // the cache.
         let footprints = caches.iter().map(|bytes| bytes / 2).chain([memory]);
         Speed {
             instructions: level.key().to_owned(),
@@ -52,7 +53,8 @@ impl Speed {
         }
     }
 
-    /// Says in words how this speed compares with the reference processor's, for printing.
+    /// A sentence part to print: this speed in multiples of the reference processor's multiply-adds and memory
+    /// bandwidth.
     pub fn compared(&self) -> String {
         let (name, reference) = Speed::reference();
         let memory = |speed: &Speed| speed.bytes_per_s.last().copied().unwrap_or(f64::NAN);
@@ -94,7 +96,8 @@ impl fmt::Display for Speed {
 mod tests {
     use super::*;
 
-    /// Checks only orders of magnitude: tests run unoptimised and on busy machines. Benches check the values.
+    /// Checks only orders of magnitude, because tests run unoptimised and on busy machines. The benches check the exact
+    /// values.
     #[test]
     fn every_level_has_a_speed() {
         for level in Level::all() {

@@ -3,7 +3,7 @@
 use crate::cpu::level::Level;
 use std::fs::read_to_string;
 
-/// What Linux reports about a processor. On other systems the facts are missing.
+/// What Linux reports about a processor. On other systems, each field is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
     /// The name under which the processor is sold.
@@ -64,26 +64,29 @@ fn bytes(size: &str) -> Option<usize> {
 }
 
 impl Processor {
-    /// Number of multiply-add instructions of a level that a core starts per cycle; `None` for an unknown design.
-    /// Sources: Intel's and AMD's software optimization manuals; Fog, "The microarchitecture of Intel, AMD and VIA
-    /// CPUs".
+    /// Number of multiply-add instructions of the level `level` that a core starts per cycle; `None` for an unknown
+    /// design and for plain code. Sources: Intel's and AMD's software optimization manuals; Fog, "The microarchitecture
+    /// of Intel, AMD and VIA CPUs".
     pub fn fma_units(&self, level: Level) -> Option<u32> {
         let (vendor, family, model) = self.design.as_ref()?;
         match (vendor.as_str(), family, level.width()?) {
-            // Zen (model below 0x30) splits a 256-bit instruction in two halves.
+            // AMD Zen (model below 0x30) splits a 256-bit instruction in two halves, so it starts one per cycle. Zen 2
+            // starts two.
             ("AuthenticAMD", 0x17, 8) => Some(if *model < 0x30 { 1 } else { 2 }),
-            // Zen 3 and later. Zen 4 uses both 256-bit units for one 512-bit instruction.
+            // AMD Zen 3 and later have two 256-bit units. Zen 4 uses both for one 512-bit instruction.
             ("AuthenticAMD", 0x19.., 8) => Some(2),
             ("AuthenticAMD", 0x19, 16) => Some(1),
-            // Zen 5 has 512-bit units in servers and desktops, and 256-bit units in some laptops.
+            // AMD Zen 5 has two 512-bit units in servers and desktops. Some laptops have 256-bit units; for these the
+            // result is `None`.
             ("AuthenticAMD", 0x1A, 16) => matches!(model, 0x00..=0x1F | 0x40..=0x4F).then_some(2),
-            // Haswell and all later designs. The efficiency cores of hybrid processors are not distinguished.
+            // Intel Haswell and all later designs have two 256-bit units. The efficiency cores of hybrid processors are
+            // not distinguished.
             ("GenuineIntel", 6, 8) => Some(2),
-            // Servers: Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids. Some of the smaller
-            // models have only one unit.
+            // Intel's servers (Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids) have two
+            // 512-bit units. Some of the smaller models have only one unit.
             ("GenuineIntel", 6, 16) => match model {
                 0x55 | 0x6A | 0x6C | 0x8F | 0xCF | 0xAD | 0xAE => Some(2),
-                // Laptops and desktops: Ice Lake, Tiger Lake and Rocket Lake.
+                // Intel's laptops and desktops (Ice Lake, Tiger Lake and Rocket Lake) have one 512-bit unit.
                 0x7D | 0x7E | 0x8C | 0x8D | 0xA7 => Some(1),
                 _ => None,
             },

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// The number of turns of a try is raised until a try takes at least this long.
+/// A try must take at least this time. The number of turns in a try is raised until it does.
 const TRY: Duration = Duration::from_micros(300);
 
-/// Seconds per turn in the fastest of `tries` tries. `run(turns)` repeats the timed work `turns` times.
+/// Seconds per turn in the fastest of `tries` tries. `run(turns)` must repeat the timed work `turns` times.
 pub(super) fn best(tries: u32, mut run: impl FnMut(u64)) -> f64 {
     let mut turns = 1;
     // Raises the number of turns until a try takes long enough to be timed.

@@ -1,10 +1,11 @@
-//! Facts that follow from the marks (timed events) of a step: its span, its passes, and the host time between passes.
+//! Facts that are computed from the marks of a step (events with a start and an end): its time span, its passes, and
+//! the host time between passes.
 
 use foretoken_sim::live::{Mark, MarkKind, StepTrace};
 use foretoken_sim::{PassShape, Time};
 
-/// (start, end) of a step: from the start of its scheduling to the end of its target pass. `None` for the record of the
-/// marks after the last step.
+/// (start, end) of a step, from the start of its scheduling to the end of its target pass. `None` for a record without
+/// a target pass, which has the events after the last step.
 pub fn span(step: &StepTrace) -> Option<(Time, Time)> {
     let verify = step.marks.iter().find(|m| m.kind == MarkKind::Verify)?;
     let start = step.marks.iter().rfind(|m| m.kind == MarkKind::Round && m.begin <= verify.begin);
@@ -23,11 +24,12 @@ pub struct Pass {
 /// The passes of a step, and the host time between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passes {
-    /// The draft passes in order, without passes of 0 tokens.
+    /// The draft passes in order. Passes of 0 tokens are left out.
     pub draft: Vec<Pass>,
     /// The target pass.
     pub target: Pass,
-    /// Time between passes without waits and recording: scheduler, policy, and the work that ends the step before.
+    /// Time between passes, without waits for arrivals and without recording: the work of the scheduler and the policy,
+    /// and the work that ends the step before.
     pub host: Time,
 }
 
@@ -37,8 +39,8 @@ impl Default for Pass {
     }
 }
 
-/// The passes of a step. `last_end` is the end of the step before. `None` for the record of the marks after the last
-/// step.
+/// The passes of a step. `last_end` is the end of the step before. `None` for a record without a target pass, which has
+/// the events after the last step.
 pub fn passes(step: &StepTrace, last_end: Time) -> Option<Passes> {
     let pass = |m: &Mark| Pass { shape: m.shape, time: m.end - m.begin };
     let target = step.marks.iter().find(|m| m.kind == MarkKind::Verify).map(pass)?;

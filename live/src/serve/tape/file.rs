@@ -1,8 +1,10 @@
-//! A tape as a file. The run appends its steps, so that a killed process loses at most the last second.
+//! A tape as a file. The run appends its steps as it goes, so that a killed process loses at most the last second of
+//! the run.
 //!
-//! A file is a sequence of frames with checksums (`foretoken_intact::frames`), whose bodies are encoded with postcard.
-//! The first frame is the [`Head`], the next are steps, and the last is the [`Tail`]. If there is no tail, the process
-//! was killed or the file was cut. The manifest of the results folder says whether the run had ended.
+//! A file is a sequence of frames with checksums (`foretoken_intact::frames`). The contents of a frame are encoded with
+//! postcard. The first frame is the [`Head`], the next frames are steps, and the last frame is the [`Tail`]. If the
+//! tail is missing, the process was killed or the file was cut. The manifest of the results folder then says whether
+//! the run had ended.
 
 use super::possible::{wrong_head, wrong_step, wrong_tail};
 use super::{End, Head, Tail, Tape};
@@ -16,7 +18,8 @@ use std::path::Path;
 
 /// The kind of file that a tape is.
 pub const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
-/// Longest time between two flushes on the run's clock (1 s): a killed process loses at most this much.
+/// Longest time between two flushes to disk, on the run's clock (1 s). A killed process loses at most this much of the
+/// run.
 const FLUSH_EVERY: Time = Time(1_000_000_000_000);
 
 /// The content of a frame after the head: a step, or the tail.
@@ -53,7 +56,7 @@ impl TapeWriter {
         Ok(tape)
     }
 
-    /// Appends a step. Afterwards, all steps that are more than a second older are on disk.
+    /// Appends a step. After the call, all steps that ended more than a second before this one are on disk.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -105,7 +108,7 @@ pub enum TapeError {
     /// The bytes of a frame were changed after they were written.
     #[error("{0}")]
     Damaged(Damage),
-    /// A frame is undamaged, but its content is unknown to this version, or is not allowed at this place.
+    /// A frame is undamaged, but this version cannot decode it, or its content is not allowed at this place.
     #[error("frame {frame}, which begins at byte {offset}, {what}")]
     Wrong {
         /// Index of the frame, from 0.
@@ -128,7 +131,7 @@ impl From<FrameError> for TapeError {
     }
 }
 
-/// Reads a tape to its end, or to where it was cut.
+/// Reads a tape to its end. If the file was cut, reads it to the cut; the result says so.
 ///
 /// # Errors
 /// The file cannot be read, is not a tape, has another version, or is damaged.
@@ -139,7 +142,8 @@ pub fn read_tape(path: &Path) -> Result<Tape, TapeError> {
     }
 }
 
-/// Reads a tape to its end, or to where it was cut or damaged.
+/// Reads a tape to its end. If the file was cut or damaged, reads it to the cut or to the first damaged frame; the
+/// result says so.
 ///
 /// # Errors
 /// The file cannot be read, is not a tape, has another version, or its head is damaged.
@@ -148,10 +152,10 @@ pub fn read_intact(path: &Path) -> Result<Tape, TapeError> {
     parse_tape(BufReader::with_capacity(1 << 18, file))
 }
 
-/// [`read_intact`] of a file's bytes.
+/// Does the work of [`read_intact`] for the bytes of a file.
 ///
 /// # Errors
-/// As [`read_intact`].
+/// The errors of [`read_intact`].
 pub fn parse_tape(input: impl Read) -> Result<Tape, TapeError> {
     let mut body = Vec::new();
     let mut frames = Reader::begin(input, KIND)?.ok_or(TapeError::NoHead(0))?;
@@ -201,7 +205,8 @@ pub fn parse_tape(input: impl Read) -> Result<Tape, TapeError> {
     }
 }
 
-/// Returns an error if `wrong` says what is impossible in this frame, which begins at byte `offset`.
+/// Returns an error if there is a text `wrong`, which says what is impossible in the frame `frame`. The frame begins at
+/// byte `offset`.
 fn possible(wrong: Option<String>, frame: u64, offset: u64) -> Result<(), TapeError> {
     wrong.map_or(Ok(()), |what| Err(TapeError::Wrong { frame, offset, what }))
 }
@@ -268,8 +273,8 @@ mod tests {
         assert!(kept.len() >= 16, "{} of 20 steps, the last of them 1 s before the end", kept.len());
     }
 
-    /// A tape that is cut behind its head is read up to its last complete step, and the result says where it was cut. A
-    /// tape that is cut within its head is refused.
+    /// A tape that is cut after its head is read up to its last complete step, and the result says where it was cut. A
+    /// tape that is cut within its head is an error.
     #[test]
     fn a_cut_tape_is_read_up_to_its_last_whole_step_and_says_where_it_ends() {
         let bytes = tape(5, Some(&tail()));
@@ -290,8 +295,8 @@ mod tests {
         assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
     }
 
-    /// A tape in which any bit was flipped, with or without a tail, is reported as damaged (in its first 8 bytes: as
-    /// another kind of file or version), and never as complete or cut.
+    /// One bit of a tape, with or without a tail, is flipped. The reader must report damage, and never a complete or a
+    /// cut tape. If the bit is in the first 8 bytes, the reader must report another kind of file or another version.
     #[test]
     fn no_flipped_bit_passes_for_a_kill() {
         for bytes in [tape(5, Some(&tail())), tape(5, None)] {

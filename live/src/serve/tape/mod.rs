@@ -26,13 +26,13 @@ pub struct Head {
     pub seed: u64,
     /// The name of the device that served.
     pub device: String,
-    /// Number of clients of a closed loop; `None` for an open workload.
+    /// Number of clients of a closed loop; `None` if requests arrive at set times.
     pub clients: Option<u32>,
-    /// Arrival time of each request on the run's clock; ignored in a closed loop.
+    /// Arrival time of each request on the run's clock. A closed loop ignores it.
     pub arrival: Vec<Time>,
     /// Number of prompt tokens of each request.
     pub prompt_len: Vec<u32>,
-    /// Number of output tokens that each request emits, if `max_model_len` allows it.
+    /// Number of output tokens of each request, unless `max_model_len` ends the request earlier.
     pub output_len: Vec<u32>,
     /// Category of each request (index into the workload's categories).
     pub category: Vec<u16>,
@@ -40,12 +40,14 @@ pub struct Head {
     pub max_model_len: u32,
     /// The TPOT bound that the policy saw, in seconds; infinite without one.
     pub slo_tpot_s: f64,
-    /// Mean host time of a step, with the time for recording it, in seconds, measured while warming up.
+    /// Mean host time of a step in seconds, including the time for recording the step. It was measured in the warm-up
+    /// run.
     pub overhead_s: f64,
 }
 
 impl Head {
-    /// Makes the head for a workload, without a `max_model_len`, a TPOT bound or host time.
+    /// Makes the head for a run over `workload`. The caller sets `max_model_len`, the TPOT bound and the host time
+    /// afterwards; until then there is no limit, no bound and no host time.
     pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload) -> Head {
         Head {
             policy,
@@ -53,7 +55,7 @@ impl Head {
             seed,
             device,
             clients: match arrivals {
-                // Live runs with sessions are refused.
+                // Sessions cannot occur here: live runs with sessions are refused.
                 Arrivals::Open | Arrivals::Sessions => None,
                 Arrivals::Closed { clients } => Some(clients),
             },
@@ -67,12 +69,13 @@ impl Head {
         }
     }
 
-    /// Returns whether requests arrive at set times (open) or in a closed loop.
+    /// Returns how requests arrive: at set times (open), or in a closed loop.
     pub fn arrivals(&self) -> Arrivals {
         self.clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients })
     }
 
-    /// Number of output tokens after which a request ends: its output length, or less if `max_model_len` is reached.
+    /// Number of output tokens after which request `request` ends: its output length, or fewer if it reaches
+    /// `max_model_len` earlier.
     pub fn stop_at(&self, request: usize) -> u32 {
         self.output_len[request].min(self.max_model_len.saturating_sub(self.prompt_len[request]))
     }
@@ -83,7 +86,7 @@ impl Head {
 pub struct Tail {
     /// How the run ended.
     pub ending: TapeEnding,
-    /// Ids of the requests that were rejected because they can never fit.
+    /// Ids of the requests that were rejected because the engine can never run them.
     pub rejected: Vec<u32>,
 }
 
@@ -116,7 +119,7 @@ pub enum End {
     Tail(Tail),
     /// The file ends without a tail, after a frame or within one: the process was killed, or the file was cut.
     Cut(Cut),
-    /// A frame is damaged; only the frames before it were read.
+    /// A frame is damaged. Only the frames before it were read.
     Damaged(Damage),
 }
 
@@ -134,12 +137,12 @@ impl Tape {
         self.tail().is_some_and(|t| t.ending == TapeEnding::Done)
     }
 
-    /// The last time in the tape, on the run's clock.
+    /// The last time in the tape, on the run's clock; 0 without steps.
     pub fn last(&self) -> Time {
         self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }
 
-    /// Rebuilds the records of each request and each step.
+    /// Rebuilds the records of each request and each step of the run. It works without a tail too.
     pub fn records(&self) -> Records {
         rebuild_records(&self.head, &self.steps, self.tail())
     }

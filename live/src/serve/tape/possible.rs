@@ -1,11 +1,12 @@
-//! Checks that the content of a tape is possible. Checksums find damaged frames; an undamaged frame may still have
-//! content that no run writes.
+//! Checks that the content of a tape is possible. Checksums find damaged frames. This check finds undamaged frames
+//! whose content no run can write.
 
 use super::{Head, Tail};
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_sim::live::{Round, StepTrace};
 
-/// Says what is impossible in a tape's head, worded so that it follows "frame 0"; `None` if nothing is.
+/// Says what is impossible in a tape's head; `None` if all is possible. The text continues a sentence that begins with
+/// "frame 0".
 pub fn wrong_head(head: &Head) -> Option<String> {
     let requests = head.arrival.len();
     let columns =
@@ -14,7 +15,7 @@ pub fn wrong_head(head: &Head) -> Option<String> {
     Some(format!("has {n} {what} for {requests} requests"))
 }
 
-/// Says what is impossible in a step; `None` if nothing is.
+/// Says what is impossible in a step; `None` if all is possible.
 pub fn wrong_step(head: &Head, step: &StepTrace) -> Option<String> {
     let requests = step.rounds.iter().map(|r| r.request).chain(step.chunks.iter().map(|c| c.request));
     unknown_request(head, requests)
@@ -23,7 +24,7 @@ pub fn wrong_step(head: &Head, step: &StepTrace) -> Option<String> {
         .or_else(|| backwards(step).then(|| "has activities that end before they begin, or out of order".to_owned()))
 }
 
-/// Says which rejected request of the tail the head does not have; `None` if it has all.
+/// Says which rejected request of the tail is unknown to the head; `None` if the head has all of them.
 pub fn wrong_tail(head: &Head, tail: &Tail) -> Option<String> {
     unknown_request(head, tail.rejected.iter().copied())
 }

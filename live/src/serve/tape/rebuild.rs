@@ -1,11 +1,12 @@
-//! Rebuilds the records of requests and steps from a tape's steps. This works for killed runs too.
+//! Rebuilds the records of requests and steps from a tape's steps. This works also if the run was killed.
 
 use super::{Head, Tail, span};
 use foretoken_compare::live_runs::Records;
 use foretoken_sim::live::{MarkKind, StepTrace};
 use foretoken_sim::{Arrivals, Outcome, RequestRecords, StepRecord, Time};
 
-/// Rebuilds the records of requests and steps from the parts of a tape.
+/// Rebuilds the records of requests and steps from a tape's head, steps and tail. `tail` is `None` if the run was
+/// killed.
 pub fn rebuild_records<'a>(
     head: &Head,
     steps: impl IntoIterator<Item = &'a StepTrace>,
@@ -21,7 +22,8 @@ struct Rebuilt<'a> {
     head: &'a Head,
     rejected: &'a [u32],
     requests: RequestRecords,
-    /// In a closed loop: number of requests sent so far. The next one is sent when a request has ended.
+    /// In a closed loop: number of requests sent so far. A client sends the next request when one of its requests has
+    /// ended.
     sent: usize,
 }
 
@@ -34,14 +36,14 @@ impl<'a> Rebuilt<'a> {
         }
         let mut rebuilt = Rebuilt { head, rejected, requests, sent: 0 };
         if let Arrivals::Closed { clients } = head.arrivals() {
-            // Every client sends its first request, while the workload has requests.
+            // At time 0 every client sends its first request, as long as the workload has requests.
             (0..clients.min(head.arrival.len() as u32)).for_each(|_| rebuilt.send(Time::ZERO));
         }
         rebuilt
     }
 
-    /// In a closed loop, a client sends the next request at time `at`. If this request is rejected, the client sends
-    /// the next one at once.
+    /// In a closed loop: a client sends the workload's next request at time `at`. If this request was rejected, the
+    /// client sends another one at once.
     fn send(&mut self, at: Time) {
         while self.sent < self.requests.len() {
             self.requests.arrival[self.sent] = at;
@@ -109,8 +111,9 @@ impl<'a> Rebuilt<'a> {
         Some(record)
     }
 
-    /// Adds up to `tokens` tokens to a request's output at time `at`, until the output is complete. Sets the times of
-    /// the first token and of the end; in a closed loop the end sends the next request. Returns the number added.
+    /// Adds up to `tokens` tokens to the output of request `i` at time `at`, until the output is complete. Sets the
+    /// times of the first token and of the end. In a closed loop, the end of a request sends the next request. Returns
+    /// the number of tokens that were added.
     fn emit(&mut self, i: usize, tokens: u32, at: Time) -> u32 {
         let r = &mut self.requests;
         let stop_at = self.head.stop_at(i);

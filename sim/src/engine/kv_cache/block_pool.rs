@@ -14,21 +14,22 @@ pub type BlockId = u32;
 const NONE: u32 = u32::MAX;
 const NO_HASH: u64 = 0;
 
-/// The blocks of a request, in order of its tokens, and how many of them are registered in the cache.
+/// The blocks of a request, in the order of the request's tokens, and the number of blocks that are registered in the
+/// cache.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
     /// Ids of the request's blocks.
     pub blocks: Vec<BlockId>,
-    /// Number of blocks, in a pool that only counts.
+    /// Number of blocks. Used only in a pool that counts blocks and gives them no ids.
     counted: u32,
-    /// Number of leading blocks whose hash is in the cache or was offered to it.
+    /// Number of leading blocks for which the pool was asked to register the hash in the cache.
     registered: u32,
-    /// Hash of the last registered block; the chain starts at 0.
+    /// Hash of the last registered block. The hash of each block covers the hash before it; the first covers 0.
     chain: u64,
 }
 
-/// A pool of equal blocks. The free queue has first the blocks without a hash, the last freed in front, then the blocks
-/// with a hash, the first freed in front. A cached block can be hit until it is handed out.
+/// A pool of equal blocks. In the free queue, blocks without a hash come first (the last freed in front), then blocks
+/// with a hash (the first freed in front). A free block with a hash can be a cache hit until the pool hands it out.
 pub struct BlockPool {
     /// Whether blocks are only counted and have no ids.
     counts: bool,
@@ -40,16 +41,16 @@ pub struct BlockPool {
     tail: u32,
     total: u32,
     free: u32,
-    /// Blocks by hash, in the order in which they were registered. Equal blocks are not merged, and the first one is
-    /// hit.
+    /// The cached blocks by hash. Blocks with the same hash are not merged; they stay in the order of their
+    /// registration, and a lookup hits the first.
     cached: HashMap<u64, Equal, BuildHasherDefault<Mixed>>,
-    /// Cached blocks that were handed out since the last lookup, with their hashes. They are removed from `cached`
-    /// later, because growing a table must not hash.
+    /// Cached blocks that the pool handed out since the last lookup, with their hashes. They are removed from `cached`
+    /// only at the next lookup, because growing a table must be fast.
     evicted: Vec<(u64, BlockId)>,
 }
 
 impl BlockPool {
-    /// A pool with blocks 1 to `blocks`, all free. The null block is not among them.
+    /// A pool with blocks 1 to `blocks`, all free. Block 0, the null block, is not part of the pool.
     pub fn new(blocks: u32) -> BlockPool {
         let n = blocks as usize;
         BlockPool {
@@ -67,7 +68,7 @@ impl BlockPool {
         }
     }
 
-    /// A pool that only counts its blocks: they have no ids, no memory, and no lookups.
+    /// A pool that only counts its blocks. The blocks have no ids and no memory, and there is no prefix cache.
     pub fn counting(blocks: u32) -> BlockPool {
         BlockPool { counts: true, total: blocks, free: blocks, ..BlockPool::new(0) }
     }
@@ -99,7 +100,7 @@ impl BlockPool {
         }
     }
 
-    /// Takes one block of a pool that only counts, if one is free. Returns whether it did.
+    /// Adds one block to a table of a pool that only counts, if a block is free. Returns whether a block was added.
     #[inline]
     pub fn count_one(&mut self, table: &mut BlockTable) -> bool {
         debug_assert!(self.counts);
@@ -123,14 +124,15 @@ impl BlockPool {
         }
     }
 
-    /// Gives back all blocks of a table, the last one first, so that the tail of a sequence is evicted first. The
-    /// leading `full` blocks queue as blocks with a hash, even if their hash was never registered: vLLM computes it.
+    /// Gives back all blocks of a table, the last block first, so that the end of a sequence is evicted first. The
+    /// leading `full` blocks are queued as blocks with a hash, even if their hash was never registered, because vLLM
+    /// computes their hash.
     pub fn release(&mut self, table: &mut BlockTable, full: u32) {
         if self.counts {
             self.free += std::mem::take(&mut table.counted);
             return;
         }
-        // Blocks without a hash go to the front of the queue together, in the order in which they are given back.
+        // Freed blocks without a hash are put at the front of the queue, in the order in which the loop frees them.
         let mut after = NONE;
         while let Some(block) = table.blocks.pop() {
             let refs = &mut self.refs[block as usize];
@@ -149,8 +151,9 @@ impl BlockPool {
         table.chain = 0;
     }
 
-    /// Looks up the leading blocks of `content` in the cache. Returns the number of hits (at most `limit`, and without
-    /// the last if `drop_last`), and how many of them are free now (taking them removes them from the free queue).
+    /// Looks up the leading blocks of `content` in the cache. Returns the number of hits, at most `limit`, and without
+    /// the last hit if `drop_last`. Also returns how many of the hits are free blocks: taking a free block removes it
+    /// from the free queue.
     pub fn lookup(&mut self, content: &Content, limit: u32, drop_last: bool) -> (u32, u32) {
         self.forget_evicted();
         let mut chain = 0;
@@ -183,7 +186,7 @@ impl BlockPool {
         table.registered = hits;
     }
 
-    /// Registers the leading `full` blocks of the table in the cache.
+    /// Registers the leading `full` blocks of the table in the cache under their hashes.
     pub fn register(&mut self, table: &mut BlockTable, content: &Content, full: u32) {
         self.forget_evicted();
         for index in table.registered..full {
@@ -241,7 +244,7 @@ impl BlockPool {
         self.free += 1;
     }
 
-    /// Length of the free queue, counted by walking along it. Tests compare it with `free`.
+    /// Length of the free queue, counted block by block. Tests compare it with `free`.
     #[cfg(test)]
     fn walk(&self) -> u32 {
         std::iter::successors((self.head != NONE).then_some(self.head), |&b| {
@@ -251,7 +254,7 @@ impl BlockPool {
     }
 }
 
-/// The hasher of keys that are hashes already.
+/// A hasher for keys that are already hashes.
 #[derive(Default)]
 struct Mixed(u64);
 
@@ -269,7 +272,7 @@ impl Hasher for Mixed {
     }
 }
 
-/// Blocks with equal content.
+/// The ids of blocks with the same hash, in the order of registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Equal {
     One(BlockId),
@@ -303,7 +306,8 @@ impl Equal {
     }
 }
 
-/// The content of a request's blocks for hashing: first shared prefix ids, then the request's own tokens.
+/// The content of a request's blocks, from which their hashes are computed: first the shared prefix ids, then the
+/// request's own tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// Ids of shared prefix blocks.
@@ -319,7 +323,7 @@ pub struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// The hash of block `index`, given the hash of its parent block: H(parent, content).
+    /// The hash of block `index`: H(hash of its parent block `parent`, content of the block).
     fn hash(&self, parent: u64, index: u32) -> u64 {
         let first = index * self.block_size;
         let end = first + self.block_size + self.hash_lookahead;
@@ -356,12 +360,13 @@ mod tests {
         assert_eq!(pool.lookup(&content(&[11], 1), 8, false), (0, 0));
         pool.release(&mut a, 0);
         assert_eq!(pool.used(), 0);
-        // The same request after a preemption hits all its blocks, from the free queue.
+        // After a preemption the same request hits all its blocks, which are in the free queue.
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (5, 5));
         let mut b = BlockTable::default();
         pool.take_hits(&mut b, &content(&ids, 1), 4);
         assert_eq!((pool.free(), b.blocks.len()), (4, 4));
-        // Three never-used blocks are in front of the cached tail, which is handed out next; then the pool is empty.
+        // Three blocks that were never used are in front of the cached block, which is handed out next. Then the pool
+        // is empty.
         pool.grow(&mut b, 4);
         assert_eq!(pool.free(), 0);
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (4, 0));

@@ -1,4 +1,5 @@
-//! The block tables of the requests that hold KV, by slot. Slots and buffers are reused.
+//! The block tables of the requests that hold KV. The tables of a request have a slot (index); slots and buffers are
+//! reused.
 
 use super::block_pool::{BlockId, BlockTable};
 use crate::workload::RequestId;
@@ -9,7 +10,7 @@ const NO_SLOT: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct BlockTables {
     target: Vec<BlockTable>,
-    /// The draft's tables, if it has a pool of its own. Otherwise the target's tables serve both models.
+    /// The draft's tables, if the draft has its own pool. Otherwise the target's tables serve both models.
     draft: Vec<BlockTable>,
     /// The slot of each request of the workload.
     slot_of: Vec<u32>,
@@ -27,7 +28,7 @@ impl BlockTables {
         self.slot_of.resize(requests, NO_SLOT);
     }
 
-    /// Gives a request an empty table of each model. Returns its slot.
+    /// Gives a request an empty table of each model. Returns the slot (index) of the tables.
     pub fn take(&mut self, id: RequestId) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.target.push(BlockTable::default());
@@ -48,7 +49,7 @@ impl BlockTables {
         &mut self.draft[slot as usize]
     }
 
-    /// Takes back the (empty) tables of a request.
+    /// Takes back the tables of a request, which must be empty.
     pub fn give_back(&mut self, id: RequestId) {
         let slot = std::mem::replace(&mut self.slot_of[id as usize], NO_SLOT);
         debug_assert!(self.target[slot as usize].blocks.is_empty() && self.draft[slot as usize].blocks.is_empty());
@@ -56,24 +57,24 @@ impl BlockTables {
     }
 }
 
-/// The block tables of a step's requests, for executors with real memory.
+/// The block tables of a step's requests, for executors that address real KV memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TablesOf<'a>(Option<(&'a BlockTables, bool)>);
 
 impl<'a> TablesOf<'a> {
-    /// Wraps the tables of all requests. `separate` says whether the draft has a pool of its own.
+    /// Wraps the tables of all requests. `separate` says whether the draft has its own pool.
     pub(super) fn new(tables: &'a BlockTables, separate: bool) -> TablesOf<'a> {
         TablesOf(Some((tables, separate)))
     }
 
-    /// Blocks of the target's KV that a running request holds, in order of its tokens; empty for a request without KV.
-    /// Block 0 is the null block, which no request gets.
+    /// Ids of the blocks of the target's KV that a request holds, in the order of the request's tokens. Empty for a
+    /// request without KV. No request gets block 0, the null block.
     pub fn target(&self, id: RequestId) -> &'a [BlockId] {
         self.table(id, false)
     }
 
-    /// Blocks of the draft's KV that a running request holds. If the draft has no pool of its own, they are the
-    /// target's block ids, which address an equally long pool.
+    /// Ids of the blocks of the draft's KV that a request holds. If the draft has no pool of its own, these are the ids
+    /// of the target's blocks; on hardware they also address the draft's KV memory, which then has as many blocks.
     pub fn draft(&self, id: RequestId) -> &'a [BlockId] {
         self.table(id, true)
     }

@@ -1,5 +1,6 @@
-//! vLLM's `KVCacheManager` (docs/model.md 4.4): how much of a request is cached, and whether there are KV slots for its
-//! tokens. If the draft has a pool of its own, every allocation takes the same number of blocks there.
+//! vLLM's `KVCacheManager` (docs/model.md 4.4): how much of a request is cached, and whether there are KV slots for the
+//! request's tokens. If the draft has its own pool, every allocation also takes the same number of blocks from that
+//! pool.
 
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};
@@ -11,22 +12,22 @@ use crate::workload::{RequestId, Workload};
 /// The KV memory of the target and of the draft.
 pub struct KvCacheManager {
     pool: BlockPool,
-    /// The draft's pool, if it has its own.
+    /// The draft's own pool, if it has one.
     draft_pool: Option<BlockPool>,
-    /// Whether the draft has no pool of its own, and the target's pool only counts its blocks.
+    /// Whether only the target's pool exists, and it only counts its blocks.
     counts_alone: bool,
     tables: BlockTables,
     block_size: u32,
     caching: bool,
     reserve_full: bool,
     watermark: u32,
-    /// Whether the watermark applies in an idle engine too (v0).
+    /// Whether the watermark applies also when no request runs (v0).
     watermark_always: bool,
     /// Number of tokens after a block that the block's hash also covers.
     hash_lookahead: u32,
-    /// Number of last computed tokens that may be computed again and are not cached.
+    /// Number of tokens at the end of the computed ones that are not cached, because they may be computed again.
     recomputed: u32,
-    /// Whether the last block of a prefix-cache hit is computed again and not used.
+    /// Whether the last block of a prefix-cache hit is not used but computed again.
     drop_last_hit: bool,
 }
 
@@ -36,12 +37,12 @@ pub struct ComputedBlocks {
     blocks: u32,
     /// Number of tokens in the cached blocks.
     pub num_tokens: u32,
-    /// Number of free blocks besides the cached ones.
+    /// Number of free blocks, without the cached blocks of this request.
     available: u32,
 }
 
 impl KvCacheManager {
-    /// The memory of an engine with these rules, for a workload of `requests` requests. `addressed` says whether the
+    /// The KV memory of an engine with these rules, for a workload of `requests` requests. `addressed` says whether the
     /// executor needs the ids of a request's blocks.
     pub fn new(config: &EngineConfig, requests: usize, rules: &Rules, addressed: bool) -> KvCacheManager {
         let drafting = rules.drafter;
@@ -74,8 +75,8 @@ impl KvCacheManager {
         self.tables.make_room(requests);
     }
 
-    /// Whether prefixes are cached and the requests of a workload have shared ones. Then the order in which requests
-    /// take and leave blocks changes what is evicted.
+    /// Whether prefix caching is on and the requests of a workload have common prefixes. Then the order in which
+    /// requests take and give back blocks decides which blocks are evicted.
     pub fn shares_prefixes(&self, workload: &Workload) -> bool {
         self.caching && !workload.prefix_ids.is_empty()
     }
@@ -96,12 +97,12 @@ impl KvCacheManager {
         self.draft_pool.as_ref().map_or(0, BlockPool::used)
     }
 
-    /// Number of blocks that no request holds: in the target's pool or, if there are fewer, in the draft's own.
+    /// Number of free blocks: in the target's pool, or in the draft's own pool if fewer are free there.
     pub fn num_free_blocks(&self) -> u32 {
         self.pool.free().min(self.draft_free())
     }
 
-    /// Number of blocks in the draft's own pool; `u32::MAX` without one.
+    /// Number of blocks in the draft's own pool; `u32::MAX` if the draft has no pool of its own.
     pub fn draft_total(&self) -> u32 {
         self.draft_pool.as_ref().map_or(u32::MAX, BlockPool::total)
     }
@@ -114,45 +115,46 @@ impl KvCacheManager {
         tokens.div_ceil(self.block_size)
     }
 
-    /// Whether the empty pools of the target and of the draft could hold this many tokens; in v0 the target's pool also
-    /// with the watermark free.
+    /// Whether the empty pool of the target, and the empty pool of the draft, could hold this number of tokens. In v0
+    /// the watermark must stay free besides.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
         (need <= self.pool.total(), need <= self.draft_total())
     }
 
-    /// v0's `can_allocate`: whether there are blocks for a request of `tokens` tokens now, with the watermark left
+    /// v0's `can_allocate`: whether a request of `tokens` tokens fits into the free blocks now, with the watermark left
     /// free.
     pub fn could_admit(&self, tokens: u32) -> bool {
         self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
     }
 
-    /// v0's `can_append_slots`: whether the free blocks are enough for `tokens` tokens, if each block with tokens
-    /// beyond the first `seen` is a new one.
+    /// v0's `can_append_slots`: whether the free blocks suffice to grow to `tokens` tokens, if only the blocks that the
+    /// first `seen` tokens fill completely are not counted as new.
     pub fn can_append(&self, seen: u32, tokens: u32) -> bool {
         let begun = seen / self.block_size;
         self.blocks_for(tokens) - begun <= self.num_free_blocks()
     }
 
-    /// Number of blocks that a request lacks to hold `tokens` tokens.
+    /// Number of further blocks that a request needs to hold `tokens` tokens.
     #[inline]
     pub fn lacking(&self, r: &RunningRequest, tokens: u32) -> u32 {
         if tokens <= r.num_slots { 0 } else { (tokens - r.num_slots).div_ceil(self.block_size) }
     }
 
-    /// Whether `requests` requests can certainly each grow by `tokens` tokens.
+    /// Whether the free blocks certainly suffice for each of `requests` requests to grow by `tokens` tokens.
     pub fn surely_holds(&self, requests: usize, tokens: u32) -> bool {
         requests as u64 * u64::from(self.blocks_for(tokens) + 1) <= u64::from(self.num_free_blocks())
     }
 
-    /// Makes room for `tokens` tokens in total for a running request. Returns false if the pools have no room.
+    /// Gives a running request KV slots for `tokens` tokens in total. Returns false if the pools have too few free
+    /// blocks.
     #[inline]
     pub fn allocate_slots(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
         tokens <= r.num_slots || self.grow(r, tokens)
     }
 
-    /// The common case, kept fast: one more block, if only the target's pool exists and it only counts. Else
-    /// [`grow_by_any`](Self::grow_by_any).
+    /// The common case, kept fast: the request needs one more block, only the target's pool exists, and the pool only
+    /// counts. In other cases calls [`grow_by_any`](Self::grow_by_any).
     #[inline]
     fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
         let one = self.counts_alone && tokens - r.num_slots <= self.block_size;
@@ -182,15 +184,16 @@ impl KvCacheManager {
     }
 
     fn content<'w>(&self, workload: &'w Workload, id: RequestId) -> Content<'w> {
-        // If neither prefix blocks divide into KV blocks nor KV blocks into prefix blocks, nothing is shared;
-        // `Simulation::run` warns.
+        // If the size of prefix blocks is no multiple of the KV block size and the reverse does not hold either, no
+        // prefix is shared, and `Simulation::run` warns.
         let (shared, block_size) = (workload.prefix_block, self.block_size);
         let divides = shared > 0 && (shared.is_multiple_of(block_size) || block_size.is_multiple_of(shared));
         let prefix = if divides { workload.prefix(id) } else { &[] };
         Content { prefix, prefix_block: shared, block_size, hash_lookahead: self.hash_lookahead, request: id }
     }
 
-    /// Looks up a waiting request of `num_tokens` tokens in the prefix cache. At least one token is left to compute.
+    /// Looks up a waiting request of `num_tokens` tokens in the prefix cache. The hit covers fewer tokens than
+    /// `num_tokens`, so that at least one token is left to compute. Without prefix caching there is no hit.
     pub fn get_computed_blocks(&mut self, workload: &Workload, id: RequestId, num_tokens: u32) -> ComputedBlocks {
         if !self.caching {
             return ComputedBlocks { blocks: 0, num_tokens: 0, available: self.num_free_blocks() };
@@ -201,10 +204,12 @@ impl KvCacheManager {
         ComputedBlocks { blocks: hits, num_tokens: hits * self.block_size, available }
     }
 
-    /// Takes the cached blocks and room for `tokens` tokens in total, for a request that starts to run. Returns false,
-    /// and takes nothing, if they do not fit. `busy` says whether other requests run: the watermark applies only then,
-    /// in v0 always. With `reserve_full` the blocks of all tokens of the request must be free, though only those for
-    /// `tokens` are taken.
+    /// For a request that starts to run: takes its cached blocks, and further blocks so that it has slots for `tokens`
+    /// tokens in total. Returns false, and takes nothing, if the free blocks do not suffice.
+    ///
+    /// `busy` says whether other requests run. The watermark must stay free if `busy` is true; in v0 always. If the
+    /// setting `scheduler_reserve_full_isl` is on, the free blocks must suffice for all tokens of the request, although
+    /// only those for `tokens` are taken.
     pub fn allocate_new(
         &mut self,
         workload: &Workload,
@@ -230,13 +235,14 @@ impl KvCacheManager {
         true
     }
 
-    /// Number of blocks of a request that can be cached, with `num_tokens` confirmed tokens.
+    /// Number of a request's full blocks that can be cached, if `num_tokens` of its tokens are certain (not drafts).
     fn cacheable_blocks(&self, r: &RunningRequest, num_tokens: u32) -> u32 {
         let hashed = r.num_tokens.saturating_sub(self.hash_lookahead);
         num_tokens.saturating_sub(self.recomputed).min(hashed) / self.block_size
     }
 
-    /// Registers the blocks that `num_tokens` confirmed tokens fill in the prefix cache.
+    /// Registers in the prefix cache the blocks that the first `num_tokens` tokens of a request fill. These tokens must
+    /// be certain (not drafts).
     pub fn cache_blocks(&mut self, workload: &Workload, r: &RunningRequest, num_tokens: u32) {
         if self.caching {
             let (content, blocks) = (self.content(workload, r.id), self.cacheable_blocks(r, num_tokens));
@@ -250,8 +256,8 @@ impl KvCacheManager {
     }
 
     /// [`free`](Self::free) for a request that has ended. The blocks of its output are registered for prefix caching
-    /// only if its session's next prompt repeats the output: other prompts never repeat decoded tokens. Blocks are
-    /// freed in vLLM's order.
+    /// only if the request has a next turn in its session, whose prompt repeats the output. Other prompts never repeat
+    /// output tokens. Blocks are freed in vLLM's order.
     pub fn free_finished(&mut self, workload: &Workload, r: &mut RunningRequest) {
         let full = if self.caching { self.cacheable_blocks(r, r.num_cacheable_tokens) } else { 0 };
         if full > 0 && workload.following(r.id).is_some() {

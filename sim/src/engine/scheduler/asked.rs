@@ -9,11 +9,11 @@ use std::borrow::Cow;
 
 /// What the clients asked for in each request, and the longest request that the engine serves.
 pub(super) struct Asked<'a> {
-    /// All requests of the run. Owned if further requests come while the engine runs, as in a server.
+    /// All requests of the run. Owned if clients send further requests while the engine runs, as in a server.
     workload: Cow<'a, Workload>,
-    /// The run's TPOT limit, seconds; infinity for none.
+    /// The TPOT limit of the run, for requests without their own limit, seconds; infinity for none.
     slo_tpot_s: f64,
-    /// Tokens of prompt and output at which a request is stopped.
+    /// A request ends when its prompt and output together have this number of tokens.
     longest: u32,
     /// Whether there is a drafter.
     drafter: bool,
@@ -21,12 +21,13 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(super) fn new(workload: Cow<'a, Workload>, rules: &Rules, slo_tpot_s: f64) -> Asked<'a> {
-        // v0 stops a request once it is longer than the model's length, not when it has reached it.
+        // v0 ends a request when it has more than `max_model_len` tokens, the other releases when it has
+        // `max_model_len` tokens.
         let longest = rules.max_model_len + u32::from(rules.version == Version::V0);
         Asked { workload, slo_tpot_s, longest, drafter: rules.drafter }
     }
 
-    /// Whether any request has its own TPOT limit, and the run's limit, in seconds, for requests without one.
+    /// Whether any request has its own TPOT limit; and the run's TPOT limit, seconds, for requests without their own.
     #[inline]
     pub(super) fn slos(&self) -> (bool, f64) {
         (!self.workload.slo_tpot_s.is_empty(), self.slo_tpot_s)
@@ -38,7 +39,7 @@ impl<'a> Asked<'a> {
         &self.workload
     }
 
-    /// Adds a request that was not known before. Returns its id.
+    /// Adds a request that was not known before, and returns the request's id.
     pub(super) fn add(&mut self, request: Request) -> RequestId {
         let id = self.workload.len() as RequestId;
         self.workload.to_mut().push(request);
@@ -65,7 +66,7 @@ impl<'a> Asked<'a> {
         self.workload.output_len[id as usize].min(self.longest.saturating_sub(self.prompt(id)))
     }
 
-    /// Makes a running request from a waiting one.
+    /// Turns a waiting request into a running request.
     pub(super) fn activate(&self, w: WaitingRequest) -> RunningRequest {
         let i = w.id as usize;
         let own = self.workload.slo_tpot_s.get(i).copied().unwrap_or(f64::INFINITY);

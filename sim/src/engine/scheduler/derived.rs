@@ -1,5 +1,6 @@
-//! Values that several rules share, derived from the settings and the drafter's properties as a release of vLLM does.
-//! Settings that are left out take the release's values. Taken from the vLLM files that [`rules`](super::rules) names.
+//! Values that several rules share. They are derived from the settings and the drafter's properties in the same way as
+//! in a release of vLLM. Settings that are left out take the release's values. Source: the vLLM files that
+//! [`rules`](super::rules) names.
 
 use super::speculative_config::SpeculativeConfig;
 use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
@@ -10,7 +11,7 @@ pub(in crate::engine) struct Derived<'a> {
     pub config: &'a EngineConfig,
     /// The drafter's properties.
     pub spec: &'a SpeculativeConfig,
-    /// The most draft tokens of a request in a step; 0 for no speculation.
+    /// The most draft tokens of a request in a step; 0 without speculation.
     pub k: u32,
     /// Whether one draft pass writes the context and another gives all drafts (DFlash, DSpark).
     pub block: bool,
@@ -20,18 +21,18 @@ pub(in crate::engine) struct Derived<'a> {
     pub draft_at: DraftAt,
     /// The tokens of the first draft pass.
     pub first_draft_pass: FirstDraftPass,
-    /// Why async scheduling is not possible; `None` if it is.
+    /// Why async scheduling is not possible with these settings; `None` if it is possible.
     pub never_async: Option<&'static str>,
-    /// Whether the next step is scheduled while one is in flight. vLLM does so wherever it can.
+    /// Whether the next step is scheduled while a step is in flight. vLLM does this wherever it is possible.
     pub asynchronous: bool,
-    /// vLLM's `num_lookahead_tokens` for the drafter, whatever the settings say: KV slots reserved behind a request's
-    /// scheduled tokens.
+    /// vLLM's `num_lookahead_tokens` for the drafter: the number of KV slots reserved behind a request's scheduled
+    /// tokens. The setting of this name is not applied here.
     pub lookahead: u32,
-    /// vLLM's `max_num_new_slots_for_drafting` for the drafter, whatever the settings say: extra tokens that each
-    /// request takes from the token budget.
+    /// vLLM's `max_num_new_slots_for_drafting` for the drafter: the number of extra tokens that each request takes from
+    /// the token budget. The setting of this name is not applied here.
     pub draft_slots: u32,
-    /// vLLM's `num_prefill_lookahead_tokens`: how many prompt tokens after the end of a prefill chunk the drafter
-    /// needs.
+    /// vLLM's `num_prefill_lookahead_tokens`: the number of prompt tokens behind the end of a prefill chunk that the
+    /// drafter needs.
     pub prefill_lookahead: u32,
 }
 
@@ -69,11 +70,11 @@ impl<'a> Derived<'a> {
         }
     }
 
-    /// The draft length for each number of scheduled requests, which is the index; `None` without a table, or where the
-    /// release ignores it. A number between two ranges of the table, or beyond its last range, takes the length of the
-    /// range before.
+    /// The draft length by the number of scheduled requests (the index). `None` without a table, or if the release
+    /// ignores the table. A number between two ranges, or beyond the last range, has the draft length of the range
+    /// before it. A number below the first range has length 0.
     pub fn per_batch_size(&self) -> Option<Vec<u32>> {
-        // Runner V1 of 0.33 uses the fixed length if the drafter cannot change its length.
+        // Runner V1 of 0.33 ignores the table for DSpark, which cannot change its draft length.
         let dspark = matches!(self.config.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
         let ignored = self.config.version >= Version::V0_33 && self.runner == Runner::V1 && dspark;
         if self.spec.per_batch_size.is_empty() || ignored {
@@ -92,7 +93,7 @@ fn is_block(method: DraftMethod) -> bool {
     matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn)
 }
 
-/// The model runner: the one that is set, or the one that the release takes for this drafter.
+/// The model runner: the one in the settings, or else the one that the release takes for this drafter.
 fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
     let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !is_block(c.method));
     let needs_v1 = spec.num_speculative_tokens > 0 && old;

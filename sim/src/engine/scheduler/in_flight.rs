@@ -1,5 +1,5 @@
-//! Async scheduling: a step in flight is assumed to accept all its drafts, and the counts are corrected when its output
-//! comes (vLLM's `AsyncScheduler`).
+//! Async scheduling: the scheduler assumes that a step in flight accepts all its drafts. When the step's output comes,
+//! it corrects the counts (vLLM's `AsyncScheduler`).
 
 use super::state::Scheduler;
 use super::tally::Tally;
@@ -9,7 +9,8 @@ use crate::engine::spec_decode::SpecDecode;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// vLLM's `_update_after_schedule`: advances the requests of the step as if all their drafts were accepted.
+    /// vLLM's `_update_after_schedule`: advances the counts of the step's requests as if all their drafts were
+    /// accepted.
     pub fn advance(&mut self) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let tokens = std::mem::take(&mut r.num_scheduled_tokens);
@@ -23,7 +24,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Caches verified tokens at once, because they may include the end of a prompt that others share.
+    /// Registers verified tokens in the prefix cache at once, because their blocks may include the end of a prompt that
+    /// other requests share.
     pub(super) fn cache_verified(&mut self) {
         for r in self.running.iter_mut().filter(|r| !r.prefilling) {
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);
@@ -31,13 +33,13 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Exchanges the current output (the last one decided or updated) with another one.
+    /// Exchanges the current output (of the step that was decided or updated last) with the output of another step.
     pub fn swap_output(&mut self, other: &mut Box<SchedulerOutput>) {
         std::mem::swap(&mut self.output, other);
     }
 
-    /// Whether the decode requests of the step are still the first of the running list. If not, or if the step has
-    /// prompts, notes each request's index in the running list.
+    /// Returns whether the decode requests of the step are still the first requests of the running list. If they are
+    /// not, or if the step has prompt chunks, stores each request's index in the running list.
     fn stand_as_before(&mut self) -> bool {
         let ids = self.output.batch.ids();
         let as_before = ids.len() <= self.running.len() && ids.iter().zip(&self.running).all(|(&id, r)| id == r.id);
@@ -51,13 +53,13 @@ impl Scheduler<'_> {
         as_before
     }
 
-    /// The running request with this id, found by the noted indices; `None` if it does not run.
+    /// The running request with this id, found by the stored indices; `None` if the request does not run.
     fn placed(&mut self, id: RequestId) -> Option<&mut RunningRequest> {
         let at = *self.scratch.place.get(id as usize)? as usize;
         self.running.get_mut(at).filter(|r| r.id == id)
     }
 
-    /// Applies the output of a step in flight to its decode requests.
+    /// Applies the output of a step in flight to the step's decode requests.
     pub(super) fn update_in_flight(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let as_before = self.stand_as_before();
         if as_before && !self.rules.drafter {
@@ -81,7 +83,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Applies the output of a step in flight to its prompt chunks.
+    /// Applies the output of a step in flight to the requests of its prompt chunks.
     pub(super) fn update_chunks_in_flight(&mut self, tally: &mut Tally) {
         let chunks = std::mem::take(&mut self.output.chunks);
         for chunk in &chunks {
@@ -91,7 +93,7 @@ impl Scheduler<'_> {
             };
             r.num_in_flight_tokens -= chunk.tokens;
             if chunk.last {
-                // The padding of an admitted request is not a token.
+                // Padding tokens of an admitted request do not count as computed.
                 let padding = chunk.computed + chunk.tokens - r.num_tokens;
                 r.num_computed_tokens -= padding;
                 r.num_output_placeholders -= 1 + padding;
@@ -103,7 +105,7 @@ impl Scheduler<'_> {
     }
 
     /// Applies output for a request that no longer runs. A preempted request still gets its tokens, and may end with
-    /// them; for an ended request the tokens are dropped.
+    /// them. The tokens of a request that has ended are dropped.
     #[cold]
     fn deliver_late(&mut self, id: RequestId, tokens: u32, tally: &mut Tally) {
         if !self.waiting.any_stale() {

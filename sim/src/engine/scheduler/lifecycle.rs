@@ -1,5 +1,5 @@
-//! The life of a request: it arrives, is activated when it is admitted, may be preempted and wait again, and ends
-//! finished, rejected or aborted.
+//! The life of a request. It arrives and waits. When it is admitted, it becomes a running request. It may be preempted
+//! and wait again. It ends finished, rejected or aborted.
 
 use super::rules::Rules;
 use super::state::Scheduler;
@@ -10,11 +10,11 @@ use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// Adds a request that has arrived.
+    /// Adds a request that has arrived to the waiting list.
     ///
     /// # Errors
-    /// The request could never be scheduled. A request whose output outgrows the pool is rejected later, when that
-    /// happens.
+    /// The request could never be scheduled. (A request whose output outgrows the pool is rejected later, when it
+    /// happens.)
     pub fn add_request(&mut self, id: RequestId, at: Time) -> Result<(), RejectReason> {
         if let Some(reason) = self.never(self.asked.prompt(id)) {
             return Err(reason);
@@ -23,10 +23,11 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can, and in v0, which checks later.
+    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can. Always `None` in v0, which checks
+    /// later.
     fn never(&self, prompt: u32) -> Option<RejectReason> {
         if self.rules.version == Version::V0 {
-            // v0 checks a request when it is at the head of the waiting list.
+            // v0 checks a request only when the request is at the head of the waiting list.
             return None;
         }
         if prompt >= self.rules.max_model_len {
@@ -41,7 +42,7 @@ impl Scheduler<'_> {
     }
 
     /// Removes a request that runs or waits (vLLM's `finish_requests`). Returns its number of output tokens; `None` if
-    /// it neither runs nor waits.
+    /// the request neither runs nor waits.
     pub fn abort(&mut self, id: RequestId) -> Option<u32> {
         if let Some(at) = self.running.iter().position(|r| r.id == id) {
             let mut r = self.running.remove(at);
@@ -57,7 +58,8 @@ impl Scheduler<'_> {
         waited
     }
 
-    /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
+    /// Preempts the running request at index `at`: the request loses its KV and goes to the front of the waiting list
+    /// (under priority scheduling, to the place of its priority). Its tokens are computed again later.
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
         self.scratch.leading = self.scratch.leading.min(at);
@@ -76,7 +78,8 @@ impl Scheduler<'_> {
         self.output.preempted.push(r);
     }
 
-    /// Gives back the blocks of a request. Blocks with confirmed tokens can be hit until they are handed out again.
+    /// Gives back the blocks of a request. Cached blocks with certain tokens can still be hit until the pool hands them
+    /// out.
     pub(super) fn release(&mut self, r: &mut RunningRequest) {
         self.rules.confirm(r);
         self.kv_cache_manager.cache_blocks(self.asked.workload(), r, r.num_cacheable_tokens);
@@ -90,8 +93,8 @@ impl Scheduler<'_> {
         self.output.rejected.push(Rejection { id: r.id, reason: self.outgrown(), ran: Some(r) });
     }
 
-    /// Rejects the head of the waiting list if nothing runs and this step preempted nothing: it was not admitted now
-    /// and never will be.
+    /// If nothing runs and this step preempted nothing, rejects the head of the waiting list: it was not admitted now,
+    /// and never will be. Otherwise does nothing.
     pub(super) fn reject_hopeless(&mut self) {
         if self.running.is_empty()
             && self.output.preempted.is_empty()
@@ -100,7 +103,7 @@ impl Scheduler<'_> {
             let tokens = self.asked.prompt(head.id) + head.num_output_tokens;
             let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
             let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };
-            // Tokens that the request got while it waited are not recorded yet.
+            // Tokens that a step in flight gave to the request while it waited are not recorded yet.
             let ran = (head.num_output_tokens > 0).then(|| self.asked.activate(head));
             self.output.rejected.push(Rejection { id: head.id, reason, ran });
         }
@@ -114,8 +117,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Removes the `count` requests that have emitted their whole output, gives back their blocks, and adds them to the
-    /// result. The remaining requests keep their order.
+    /// Removes the `count` running requests that have emitted their whole output, frees their blocks, and adds them to
+    /// the step's result. The other requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;
@@ -130,8 +133,8 @@ impl Scheduler<'_> {
 }
 
 impl Rules {
-    /// Marks the verified tokens of a decode request as cacheable, for releases that cache tokens when they are
-    /// verified.
+    /// Marks the verified tokens of a decode request as cacheable, in releases that cache tokens when they are verified
+    /// (0.33).
     fn confirm(&self, r: &mut RunningRequest) {
         if self.cache_when_verified && !r.prefilling {
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);

@@ -1,7 +1,7 @@
 //! The scheduler decides how many tokens of each request run in a step, and applies a step's output to the requests.
 //!
 //! It knows nothing of clocks, executors, policies and metrics (`tests/tests/whole/rooms/walls.rs` checks its imports).
-//! Its decisions are in its [`SchedulerOutput`], and what became of a step's requests in its
+//! It writes its decisions into its [`SchedulerOutput`], and what happened to a step's requests into its
 //! [`StepResult`](super::StepResult). The engine acts on both.
 
 mod asked;
@@ -35,8 +35,8 @@ use crate::config::{DraftAt, Version};
 use crate::time::Time;
 
 impl Scheduler<'_> {
-    /// Decides on a step that begins at `now`. A request gets at most `num_spec_tokens` drafts: in this step if drafts
-    /// are made at the start of a step, else at its end for the next step.
+    /// Decides which tokens run in a step that begins at `now`. Each request gets at most `num_spec_tokens` drafts: in
+    /// this step if drafts are made at the start of a step, otherwise at the end of this step for the next one.
     pub fn schedule(&mut self, now: Time, num_spec_tokens: u32) -> &SchedulerOutput {
         debug_assert!(num_spec_tokens <= self.rules.num_speculative_tokens);
         self.scratch.begin(&self.rules, num_spec_tokens);
@@ -53,9 +53,9 @@ impl Scheduler<'_> {
         &self.output
     }
 
-    /// vLLM V1 has no decoding phase and no prefill phase. Every request has computed tokens, and wants its remaining
-    /// tokens and drafts computed. Running requests come first, in order, then waiting ones. A step that preempted a
-    /// request admits none.
+    /// vLLM V1 knows no decode phase and no prefill phase. Each request has a number of computed tokens, and the
+    /// scheduler gives it its remaining tokens and drafts. Running requests come first, in order, then waiting
+    /// requests. A step that preempted a request admits none.
     fn schedule_v1(&mut self) {
         self.scratch.threshold = self.rules.threshold(self.running.len() + self.waiting.len());
         self.pace.begin(&self.rules, &self.running);

@@ -1,5 +1,5 @@
-//! `prefill_schedule_interval` = N: while requests decode, prompts are scheduled in every N-th step only, unless the
-//! last step that could admit left requests waiting.
+//! `prefill_schedule_interval` = N: while requests decode, prompts are scheduled only in every N-th step. Exception: if
+//! the last step that could admit requests left some waiting, prompts are scheduled in every step.
 
 use super::rules::Rules;
 use crate::engine::request::RunningRequest;
@@ -7,11 +7,12 @@ use crate::engine::request::RunningRequest;
 /// The state of the rule `prefill_schedule_interval`, from step to step and in the current step.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// Whether the last step that did not defer prefills left requests waiting. Then prefills are not deferred.
+    /// Whether the last step that did not defer prefills left requests waiting for lack of room. Then the next step
+    /// does not defer prefills either.
     prefill_capacity_bound: bool,
     /// Number of steps that scheduled tokens.
     num_executed_steps: i64,
-    /// The number of the last step with a prefill.
+    /// The number of the last step that scheduled a prefill, among the steps that scheduled tokens.
     last_prefill_step: i64,
     /// Whether prefills are deferred in this step.
     pub(super) defer_prefills: bool,
@@ -33,7 +34,8 @@ impl Pace {
         }
     }
 
-    /// Begins a step: decides whether prefills are deferred in it.
+    /// Begins a step: decides whether the step defers prefills. Prefills are never deferred if no running request
+    /// decodes.
     #[inline]
     pub(super) fn begin(&mut self, rules: &Rules, running: &[RunningRequest]) {
         (self.prefill_scheduled, self.prefill_admitted) = (false, false);
@@ -44,15 +46,16 @@ impl Pace {
         }
     }
 
-    /// Notes the end of admission. `left` says whether requests still wait that the scheduler has not passed over.
+    /// Called when the step has admitted what it can. `left` says whether requests still wait that the scheduler has
+    /// not passed over.
     pub(super) fn admitted(&mut self, left: bool) {
         if !self.defer_prefills {
             self.prefill_capacity_bound = left;
         }
     }
 
-    /// Ends the decisions of a step. Counts the step if `scheduled` says that any request was scheduled, and notes
-    /// whether it had a prefill.
+    /// Ends the decisions of a step. `scheduled` says whether any request was scheduled; then the step is counted. If
+    /// the step had a prefill, stores the step's number.
     #[inline]
     pub(super) fn end(&mut self, rules: &Rules, scheduled: bool) {
         self.skip(u32::from(scheduled));

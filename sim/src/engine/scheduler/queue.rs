@@ -1,4 +1,4 @@
-//! The waiting requests, in the order in which they are considered.
+//! The waiting requests, in the order in which the scheduler considers them.
 
 use crate::config::SchedulingPolicy;
 use crate::engine::request::WaitingRequest;
@@ -11,16 +11,16 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Clone, Debug)]
 pub struct RequestQueue {
     requests: Ordered,
-    /// Number of requests that the scheduler passed over (skipped in a step) since they last ran.
+    /// Number of waiting requests that the scheduler has passed over (skipped in a step) since they last ran.
     num_passed_over: u32,
-    /// Number of requests for which a step in flight still has output.
+    /// Number of waiting requests for which a step in flight still has output.
     num_stale: u32,
 }
 
 /// The waiting requests in their order.
 #[derive(Clone, Debug)]
 enum Ordered {
-    /// First come, first served; a preempted request goes to the front.
+    /// In order of arrival (first come, first served). A preempted request goes to the front.
     Fcfs(VecDeque<WaitingRequest>),
     /// The lowest priority number first, then the first to arrive.
     Priority(BinaryHeap<Reverse<Ranked>>),
@@ -66,7 +66,8 @@ impl RequestQueue {
         RequestQueue { requests, num_passed_over: 0, num_stale: 0 }
     }
 
-    /// Sorts a first-come, first-served list by priority and arrival, once.
+    /// Sorts a first-come, first-served list once by priority and arrival; later requests are not sorted in. Does
+    /// nothing to a list by priority.
     pub fn sort(&mut self) {
         if let Ordered::Fcfs(queue) = &mut self.requests {
             queue.make_contiguous().sort_by_key(|r| (r.priority, r.arrival));
@@ -82,8 +83,8 @@ impl RequestQueue {
         }
     }
 
-    /// Puts back a request that was preempted, or was put aside for this step: at the front, or by priority if the list
-    /// is sorted by priority.
+    /// Puts back a request that was preempted, or that the scheduler passed over in this step. It goes to the front of
+    /// a first-come, first-served list, and to the place of its priority in a list by priority.
     pub fn prepend(&mut self, r: WaitingRequest) {
         self.count(&r);
         match &mut self.requests {
@@ -109,7 +110,8 @@ impl RequestQueue {
         r.inspect(|r| self.discount(r))
     }
 
-    /// Calls `change` on the request `id` if it waits. The request is taken out if `change` returns false.
+    /// Calls `change` on the request `id` if the request waits. If `change` returns false, the request is removed from
+    /// the list.
     pub fn change(&mut self, id: RequestId, mut change: impl FnMut(&mut WaitingRequest) -> bool) {
         let Some(mut r) = self.iter().find(|r| r.id == id).copied() else { return };
         self.discount(&r);
@@ -166,7 +168,7 @@ impl RequestQueue {
         self.len() == 0
     }
 
-    /// Whether a request waits that was never passed over since it last ran.
+    /// Whether any waiting request was not passed over since it last ran.
     pub fn any_not_passed_over(&self) -> bool {
         self.len() as u32 > self.num_passed_over
     }

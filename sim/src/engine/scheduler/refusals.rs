@@ -1,4 +1,4 @@
-//! Refuses settings with which vLLM does not start, or with which no step could be made.
+//! Refuses settings with which vLLM does not start, or with which the scheduler could never make a step.
 
 use super::derived::Derived;
 use super::speculative_config::SpeculativeConfig;
@@ -8,7 +8,7 @@ fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
     Err(BadConfig { key, why })
 }
 
-/// Refuses the token budgets that all releases refuse.
+/// Refuses token budgets that all releases of vLLM refuse.
 fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     let budget = c.max_num_batched_tokens;
     if !c.chunked_prefill() && budget < c.max_model_len {
@@ -57,7 +57,7 @@ pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
     if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
 }
 
-/// Checks the settings for when drafts are made and steps are scheduled.
+/// Checks the settings that decide when drafts are made and when steps are scheduled.
 fn check_order(derived: &Derived) -> Result<(), BadConfig> {
     let c = derived.config;
     if c.async_scheduling == Some(true)
@@ -84,7 +84,8 @@ fn check_order(derived: &Derived) -> Result<(), BadConfig> {
 }
 
 fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
-    // 0.33 hashes tokens after a block and drops no block of a hit, so it allows any block size.
+    // 0.33 lets a block's hash cover tokens after the block, and drops no block of a cache hit. It therefore allows any
+    // block size.
     let drops = c.version == Version::V0_32;
     if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =
@@ -135,7 +136,7 @@ fn check_table(spec: &SpeculativeConfig) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// Refuses rules that the replica of vLLM's v0 engine does not have, and settings that v0 itself refuses.
+/// Refuses rules that the replica of vLLM v0 does not have, and settings that v0 itself refuses.
 pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
     let absent = [
         ("chunked_prefill", c.chunked_prefill == Some(true)),

@@ -14,24 +14,25 @@ use crate::engine::draft_passes::DraftPasses;
 /// The order of the phases of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Schedule, draft, verify, update.
+    /// The step schedules, drafts, verifies and updates the requests.
     StepStart,
-    /// Schedule, verify, draft, update; the device works through its queue without waiting for the host.
+    /// The step schedules, verifies, drafts for the next step, and updates the requests. The device works through its
+    /// queue and does not wait for the host.
     StepEnd,
-    /// As `StepEnd`, and the next step is scheduled before the update.
+    /// As `StepEnd`, but the next step is scheduled before the update of this step.
     Async,
 }
 
 /// The rules that follow from the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// The vLLM release whose rules these are.
+    /// The vLLM release whose rules the scheduler follows.
     pub version: Version,
     /// The order of the phases of steps.
     pub order: Order,
     /// When drafts are made. Not used without a drafter.
     pub draft_at: DraftAt,
-    /// When tokens leave the server, if drafts are made at the end of a step.
+    /// When clients get the tokens of a step, if drafts are made at the end of the step.
     pub deliver_at: DeliverAt,
     /// The passes that the drafter makes at the end of a step.
     pub draft_passes: DraftPasses,
@@ -39,21 +40,21 @@ pub struct Rules {
     pub parallel_drafting: bool,
     /// Whether the draft runs over prompts too.
     pub draft_prefill: bool,
-    /// How the draft catches up on tokens that it missed.
+    /// When the draft runs over tokens that it missed while the request did not draft.
     pub draft_gap: DraftGap,
-    /// Whether a decode request may have tokens that the draft has not run over. A draft that drafts at the start of
-    /// steps and has no KV never falls behind.
+    /// Whether a decode request may have tokens that the draft has not run over. A draft that drafts at the start of a
+    /// step and has no KV never misses tokens.
     pub draft_gaps: bool,
-    /// Whether token budget that selection freed goes to prompts in prefill.
+    /// Whether the token budget that was reserved for drafts, and that selection has freed, goes to prompts in prefill.
     pub tops_up_chunks: bool,
-    /// Whether stretches of steps in which nothing is decided are computed in one go.
+    /// Whether consecutive steps in which nothing is decided (a stretch) are computed in one go.
     pub skip_stretches: bool,
-    /// Whether all requests are scheduled with the same number of drafts (that of the request with the most); missing
-    /// drafts are padding. Runner V2 and async scheduling know one length for all requests.
+    /// Whether all requests of a step are scheduled with the same number of drafts: the number of the request with the
+    /// most. Missing drafts are padding. Runner V2 and async scheduling need one length for all requests.
     pub one_length: bool,
     /// The order in which requests are served.
     pub policy: SchedulingPolicy,
-    /// Whether there is a drafter (invariant 7).
+    /// Whether there is a drafter (invariant 7 of INVARIANTS.md).
     pub drafter: bool,
     /// The most draft tokens of a request in a step.
     pub num_speculative_tokens: u32,
@@ -61,15 +62,16 @@ pub struct Rules {
     pub max_num_batched_tokens: u32,
     /// Most tokens of prompt and output of a request.
     pub max_model_len: u32,
-    /// Most requests that may run.
+    /// Most requests that may run at once.
     pub max_num_active_seqs: u32,
     /// Whether a prompt may be split.
     pub chunked_prefill: bool,
-    /// Most tokens of a request's chunk; 0 for no limit.
+    /// Most prompt tokens of a request in a step; 0 for no limit.
     pub long_prefill_token_threshold: u32,
-    /// Whether the threshold is raised to an equal share of the token budget.
+    /// Whether this threshold is raised to the token budget divided by the number of running and waiting requests, if
+    /// that is larger.
     pub long_prefill_token_threshold_adaptive: bool,
-    /// Whether the threshold does not apply to a request that is alone.
+    /// Whether the threshold does not apply if at most one request runs or waits.
     pub lift_threshold_when_alone: bool,
     /// KV slots reserved behind a request's scheduled tokens.
     pub num_lookahead_tokens: u32,
@@ -81,33 +83,35 @@ pub struct Rules {
     pub num_hash_lookahead_tokens: u32,
     /// Whether the last block of a prefix-cache hit is computed again and not used.
     pub drop_last_hit: bool,
-    /// Whether a request that is left out of a step loses its drafts. The next step then verifies padding in their
-    /// place, and accepts none.
+    /// Whether a request that is left out of a step loses its drafts. Its next step then verifies padding in place of
+    /// the drafts, and accepts none.
     pub loses_drafts: bool,
-    /// Whether a request is admitted only if its whole sequence fits the free blocks.
+    /// Whether a request is admitted only if its whole sequence fits into the free blocks.
     pub reserve_full_isl: bool,
-    /// Blocks kept free on admission while other requests run; under v0 always.
+    /// Number of KV blocks that must stay free when a request is admitted while other requests run; in v0 always.
     pub watermark_blocks: u32,
-    /// N: while requests decode, prompts are scheduled in every N-th step only.
+    /// N: while requests decode, prompts are scheduled only in every N-th step.
     pub prefill_schedule_interval: u32,
-    /// Under priority scheduling: whether later requests are still scheduled after a request had to preempt itself.
+    /// Under priority scheduling: whether the scheduler goes on with the later requests of the running list after a
+    /// request had to preempt itself.
     pub goes_on_after_self_preemption: bool,
     /// Whether drafting is skipped in a step in which no request can use drafts.
     pub can_skip_drafts: bool,
-    /// Draft length of each request, by the number of scheduled requests; `None` if one length holds for all numbers.
+    /// Draft length of each request, by the number of scheduled requests (the index); `None` if the length does not
+    /// depend on this number.
     pub per_batch_size: Option<Vec<u32>>,
-    /// Number of drafts with which an admitted request with one token left is padded; 0 for no padding.
+    /// Number of padding drafts that an admitted request with one token left gets; 0 for no padding.
     pub pad_admissions: u32,
-    /// Whether the runner falls back from full CUDA graphs to piecewise ones (vLLM
+    /// Whether the runner falls back from full to piecewise CUDA graphs (vLLM
     /// `_maybe_override_dynamic_sd_cudagraph_mode`).
     pub leaves_full_graphs: bool,
-    /// Whether blocks filled by decoding are cached once their tokens are verified (0.33), not when the next tokens are
-    /// scheduled.
+    /// Whether blocks that decoding filled are cached as soon as their tokens are verified (0.33). Otherwise they are
+    /// cached when the next tokens are scheduled.
     pub cache_when_verified: bool,
-    /// Whether endless loops of vLLM are avoided. A request that the pool can never hold is rejected (vLLM does not
-    /// start with such a pool). Of two requests with equal priority and arrival time, the later one is preempted. (vLLM
-    /// takes the earlier one, so that two such requests could preempt each other without end; on its clock no two
-    /// arrival times are equal.)
+    /// Whether the scheduler avoids two endless loops of vLLM. First, it rejects a request that the pool can never hold
+    /// (vLLM does not start with such a pool). Second, of two requests with equal priority and arrival time it preempts
+    /// the one with the higher id. (vLLM preempts the first in its list, so that two such requests could preempt each
+    /// other without end; on its clock no two arrival times are equal.)
     pub guarded: bool,
 }
 
@@ -115,7 +119,7 @@ impl Rules {
     /// The rules that follow from these settings.
     ///
     /// # Errors
-    /// vLLM does not start with these settings, or no step could ever be made.
+    /// vLLM does not start with these settings, or the scheduler could never make a step with them.
     pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<Rules, BadConfig> {
         c.check()?;
         let derived = Derived::of(c, spec);
@@ -134,7 +138,7 @@ impl Rules {
     }
 }
 
-/// Rules with the sizes that the settings give, and without any rule of a release.
+/// Rules with the sizes from the settings, and with every rule of a release switched off.
 fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
     Rules {
         version: c.version,
@@ -146,7 +150,7 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         draft_prefill: c.draft_prefill,
         draft_gap: c.draft_gap,
         draft_gaps: spec.drafter && (c.draft_prefill || *draft_at == DraftAt::StepEnd),
-        // v0 splits no prompt, and its drafts charge nothing to the budget.
+        // v0 splits no prompt, and its drafts take nothing from the token budget.
         tops_up_chunks: spec.drafter && c.version != Version::V0 && c.budget_charge == BudgetCharge::Trimmed,
         skip_stretches: c.skip_stretches,
         one_length: false,

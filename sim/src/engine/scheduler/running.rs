@@ -1,24 +1,25 @@
-//! Schedules the running requests, which come first: each gets its tokens, its drafts and KV slots while the token
-//! budget lasts. Preempts the last request, or the one with the lowest priority.
+//! Schedules the running requests, before any waiting request. Each gets its tokens, its drafts and KV slots as long as
+//! the token budget lasts. If KV slots are lacking, it preempts the last running request, or the one with the lowest
+//! priority.
 
 use super::rules::{Order, Rules};
 use super::state::Scheduler;
 use crate::config::SchedulingPolicy;
 use crate::engine::request::RunningRequest;
 
-/// The result of looking for KV slots for a running request.
+/// The result of a search for KV slots for a running request.
 enum Room {
-    /// There are slots; the request is now at this index of the running list.
+    /// There are slots. The request is now at this index of the running list (preemptions before it may have moved it).
     Found(usize),
-    /// There are slots for the request's next token but not for its drafts. It is the only running request.
+    /// There are slots for one token of the request, but not for its drafts. The request is the only running one.
     ForOne,
-    /// The request itself was preempted; the next request is now at this index.
+    /// The request itself was preempted. The next request is now at this index of the running list.
     GoneItself(usize),
 }
 
 impl Scheduler<'_> {
-    /// Gives the running requests their tokens while the token budget lasts, and preempts where KV slots are lacking.
-    /// Returns how many requests are scheduled.
+    /// Gives the running requests their tokens as long as the token budget lasts. Preempts requests if KV slots are
+    /// lacking. Returns how many requests are scheduled.
     pub(super) fn schedule_running(&mut self) -> usize {
         let slots = self.rules.draft_slots;
         let (mut at, mut scheduled) = match (self.rules.drafter, self.rules.order) {
@@ -38,7 +39,7 @@ impl Scheduler<'_> {
             }
             let known = r.num_tokens + r.num_output_placeholders;
             let want = self.limited(known + self.spec_tokens_of(r) - r.num_computed_tokens);
-            // One position is left for the sampled token.
+            // The last position before `max_model_len` is kept free for the sampled token.
             let room = (self.rules.max_model_len - 1).saturating_sub(r.num_computed_tokens);
             let want = want.min(self.scratch.token_budget - slots).min(room);
             let left = r.num_tokens - r.num_computed_tokens.min(r.num_tokens);
@@ -49,7 +50,7 @@ impl Scheduler<'_> {
             }
             match self.make_room(at, new, &mut scheduled) {
                 Some(Room::Found(place)) => at = place,
-                // The request is the only running one by now, so its index is 0.
+                // By now no other request runs, so the request's index is 0.
                 Some(Room::ForOne) => (at, new) = (0, 1),
                 Some(Room::GoneItself(place)) if self.rules.goes_on_after_self_preemption => {
                     at = place;
@@ -59,7 +60,7 @@ impl Scheduler<'_> {
             }
             let r = &mut self.running[at];
             r.num_scheduled_tokens = new;
-            // Drafts that did not fit are lost.
+            // Drafts that were not scheduled are lost.
             r.num_spec_tokens = 0;
             let end = r.num_computed_tokens + new;
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(end.min(r.num_tokens));
@@ -74,8 +75,9 @@ impl Scheduler<'_> {
         scheduled
     }
 
-    /// Schedules leading decodes without a drafter, one token each, while token budget and free blocks last. Returns
-    /// how many requests it looked at, and how many it scheduled.
+    /// Without a drafter: schedules one token for each of the first running requests, up to the first request that is
+    /// in prefill or that finds no KV slot, as long as the token budget lasts. Returns how many requests it looked at,
+    /// and how many it scheduled.
     #[inline]
     fn schedule_plain_decodes(&mut self) -> (usize, usize) {
         let mut done = 0;
@@ -94,8 +96,8 @@ impl Scheduler<'_> {
         (done, done)
     }
 
-    /// [`schedule_plain_decodes`](Self::schedule_plain_decodes) with a step in flight: leaves out the requests that
-    /// this step certainly ends.
+    /// As [`schedule_plain_decodes`](Self::schedule_plain_decodes), but with a step in flight: leaves out requests that
+    /// the step in flight certainly ends.
     #[inline]
     fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
         let (mut looked, mut done) = (0, 0);
@@ -119,8 +121,9 @@ impl Scheduler<'_> {
         (looked, done)
     }
 
-    /// Schedules leading decodes, while the token budget lasts and slots can be found without preemption. Returns how
-    /// many requests it looked at, and how many it scheduled.
+    /// With a drafter: schedules the first running requests, up to the first request that is in prefill or that would
+    /// need a preemption, as long as the token budget lasts. Returns how many requests it looked at, and how many it
+    /// scheduled.
     fn schedule_leading_decodes(&mut self) -> (usize, usize) {
         if self.scratch.threshold > 0 || self.rules.decodes_finish_prompts() {
             return (0, 0);
@@ -139,15 +142,15 @@ impl Scheduler<'_> {
                 surely_ends,
                 |r| {
                     lose_drafts(r);
-                    // Drafts of a step in flight count as computed, but may be rejected.
+                    // Drafts of a step in flight count as computed, but the target may still reject them.
                     r.num_cacheable_tokens = r.num_cacheable_tokens.min(r.num_tokens);
                 },
             ),
         }
     }
 
-    /// The common case, kept fast: leading decodes that all get the same number of drafts, so that the token budget is
-    /// divided once. Returns how many requests were scheduled.
+    /// The common case, kept fast: schedules the first decode requests that all get the same number of drafts. The
+    /// token budget is divided only once. Returns how many requests were scheduled.
     #[inline]
     fn schedule_equal_decodes(&mut self) -> usize {
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, .. } = self.rules;
@@ -158,7 +161,7 @@ impl Scheduler<'_> {
         for r in &mut self.running[..most] {
             let computed = r.num_computed_tokens;
             let end = computed + slots;
-            // Near `max_model_len` there may be no room if all drafts are accepted.
+            // Near `max_model_len` there may be too few positions for all drafts.
             if r.prefilling | !r.may_draft || end >= max_model_len || !self.kv_cache_manager.allocate_slots(r, end) {
                 break;
             }
@@ -170,9 +173,9 @@ impl Scheduler<'_> {
         done
     }
 
-    /// Kept fast: [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps, after the first
-    /// `from` requests, which are scheduled already. `spec_of` gives the drafts of a request. `ends` says whether the
-    /// step in flight ends a request. `scheduled` is called for each request that is scheduled.
+    /// The loop of [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps, kept fast. The
+    /// first `from` requests are scheduled already. `spec_of` returns the number of drafts of a request. `ends` says
+    /// whether the step in flight ends a request. `scheduled` is called for each scheduled request.
     #[inline(always)]
     fn schedule_decodes_while(
         &mut self,
@@ -195,7 +198,7 @@ impl Scheduler<'_> {
             let mut new = 1 + spec_of(r);
             let mut slots = computed + new + num_lookahead_tokens;
             if slots >= max_model_len {
-                // Near `max_model_len` there may be no room if all drafts in flight are accepted.
+                // Near `max_model_len` there may be too few positions if all drafts in flight are accepted.
                 new = new.min((max_model_len - 1).saturating_sub(computed));
                 slots = (computed + new + num_lookahead_tokens).min(max_model_len);
                 if new == 0 {
@@ -216,9 +219,10 @@ impl Scheduler<'_> {
         (looked, done)
     }
 
-    /// Finds slots for `new` tokens of the running request at `at`. Preempts other requests or, last, this one; what
-    /// was scheduled for them goes back to the token budget and is taken off `scheduled`. Returns `None` if it was
-    /// alone with the whole pool and had to be rejected.
+    /// Finds KV slots for `new` tokens of the running request at index `at`. If slots are lacking, preempts other
+    /// requests or, at last, this one. The tokens that were scheduled for a preempted request go back to the token
+    /// budget, and `scheduled` is lowered by one. Returns `None` if the request was the only running one and had to be
+    /// rejected.
     fn make_room(&mut self, at: usize, new: u32, scheduled: &mut usize) -> Option<Room> {
         let mut at = at;
         loop {
@@ -244,8 +248,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// For a request that is alone with the whole pool: tries to find a slot for one token without drafts and
-    /// lookahead, else rejects the request.
+    /// For the only running request, if the whole pool has too few slots for it: tries to find a slot for one token
+    /// without drafts and lookahead. If that fails too, or if the request is in prefill, rejects the request.
     fn last_resort(&mut self) -> Option<Room> {
         let r = &mut self.running[0];
         if !r.prefilling && self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
@@ -255,8 +259,8 @@ impl Scheduler<'_> {
         None
     }
 
-    /// The index of the running request to preempt: the last one or, under priority scheduling, the one with the lowest
-    /// priority (among equal ones the last to arrive).
+    /// The index of the running request to preempt: the last of the list. Under priority scheduling it is the request
+    /// with the lowest priority (the highest number); among equal ones the last to arrive.
     fn victim(&self) -> usize {
         if self.rules.policy == SchedulingPolicy::Fcfs {
             return self.running.len() - 1;
@@ -266,18 +270,18 @@ impl Scheduler<'_> {
         (1..self.running.len()).fold(0, worse)
     }
 
-    /// `tokens`, but at most the threshold of long prefills.
+    /// `tokens`, or the step's threshold for long prefills if that is lower.
     pub(super) fn limited(&self, tokens: u32) -> u32 {
         if self.scratch.threshold > 0 { tokens.min(self.scratch.threshold) } else { tokens }
     }
 }
 
-/// Drops the drafts that a request holds, because they do not fit into the step.
+/// Drops the drafts that a request holds, because they were not scheduled in this step.
 fn lose_drafts(r: &mut RunningRequest) {
     r.num_spec_tokens = 0;
 }
 
-/// Whether the step in flight gives the request's last token even if all its drafts are rejected.
+/// Whether the step in flight gives the request its last token even if the target rejects all drafts.
 fn surely_ends(r: &RunningRequest) -> bool {
     let prompt = r.num_tokens - r.num_output_tokens;
     r.num_output_placeholders > 0
@@ -285,7 +289,8 @@ fn surely_ends(r: &RunningRequest) -> bool {
 }
 
 impl Rules {
-    /// Most tokens of a request's chunk in a step with `eligible` running and waiting requests; 0 for no limit.
+    /// Most prompt tokens of a request in a step; 0 for no limit. `eligible` is the number of running and waiting
+    /// requests.
     #[inline]
     pub(super) fn threshold(&self, eligible: usize) -> u32 {
         let threshold = self.long_prefill_token_threshold;
@@ -298,16 +303,16 @@ impl Rules {
         }
     }
 
-    /// Whether the end of a prompt is cached only when decoding has continued behind it. Else the tokens of decoding
-    /// belong to one request alone, and are cached when it gives back its blocks.
+    /// Whether the end of a prompt is cached only after decoding has continued behind it. If false, the tokens of
+    /// decoding are of no use to other requests, and are cached only when the request gives back its blocks.
     #[inline]
     pub(super) fn decodes_finish_prompts(&self) -> bool {
         self.num_prefill_lookahead_tokens > 1 && self.num_hash_lookahead_tokens == 0
     }
 
-    /// Shortens `new` of the `left` tokens of a prompt so that the chunk does not end within the prefill lookahead of
-    /// the prompt's end; 0 if nothing is left of the chunk. Only drafters with several MTP modules have a lookahead
-    /// above 1.
+    /// Returns `new`, the number of prompt tokens of the next chunk, or fewer. If fewer than the prefill lookahead of
+    /// the `left` prompt tokens would remain behind the chunk, the chunk is shortened so that as many remain. It may
+    /// become 0. Only drafters with several MTP modules have a lookahead above 1.
     pub(super) fn off_the_end(&self, left: u32, new: u32) -> u32 {
         let remaining = left.saturating_sub(new);
         if 0 < remaining && remaining < self.num_prefill_lookahead_tokens {

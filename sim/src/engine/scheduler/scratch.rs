@@ -1,26 +1,27 @@
-//! What the scheduler remembers while it decides a step, and the buffers that it reuses. No value outlives the step.
+//! What the scheduler keeps while it decides a step, and the buffers that it reuses. No value is valid beyond the step.
 
 use super::rules::Rules;
 use crate::engine::request::WaitingRequest;
 
-/// What the scheduler remembers of the current step, and its buffers.
+/// The values and buffers that the scheduler uses during one step.
 #[derive(Debug, Default)]
 pub(super) struct StepScratch {
-    /// Tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for inputs. Both
-    /// are charged with the drafter's extra slots, and the second is never the larger one.
+    /// Tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for the inputs of
+    /// a pass. Both are reduced by the drafter's extra slots, and the budget for inputs is never the larger one.
     pub(super) token_budget: u32,
-    /// Most tokens of a request's chunk in this step; 0 for no limit.
+    /// Most prompt tokens of a request in this step; 0 for no limit.
     pub(super) threshold: u32,
     /// Most drafts of a request in this step.
     pub(super) num_spec_tokens: u32,
-    /// How many running requests, from the first, are known to decode in this step.
+    /// Number of requests at the front of the running list that are known to be decode requests in this step.
     pub(super) leading: usize,
-    /// Whether a request that could use drafts was scheduled and then preempted. It counts as if it still ran.
+    /// Whether a request that could use drafts was scheduled in this step and then preempted. The request counts as if
+    /// it still ran.
     pub(super) drafts_needed: bool,
-    /// Waiting requests that were passed over in this step; empty between steps.
+    /// Waiting requests that the scheduler passed over in this step. Empty between steps.
     pub(super) aside: Vec<WaitingRequest>,
-    /// Index of each request in the running list, by id. Valid only if the list has the request there, because requests
-    /// move while a step is in flight.
+    /// Index of each request in the running list, by request id. Requests move while a step is in flight, so an index
+    /// is valid only if the list still has the request there.
     pub(super) place: Vec<u32>,
 }
 

@@ -27,9 +27,9 @@ pub struct Scheduler<'a> {
     pub(super) pace: Pace,
     /// Index of the next step that runs.
     pub(super) current_step: u64,
-    /// What was decided for the current step.
+    /// What the scheduler decided for the current step.
     pub(super) output: Box<SchedulerOutput>,
-    /// What became of the requests of the step whose output was applied last.
+    /// What happened to the requests of the step whose output was applied last.
     pub(super) result: StepResult,
     pub(super) scratch: StepScratch,
 }
@@ -45,7 +45,8 @@ impl<'a> Scheduler<'a> {
         addressed: bool,
     ) -> Scheduler<'a> {
         Scheduler {
-            // v0 sorts its deque only when it looks for lower priorities.
+            // v0 has a first-come, first-served list, and sorts it only when it looks for requests with a lower
+            // priority.
             waiting: RequestQueue::new(match rules.version {
                 Version::V0 => SchedulingPolicy::Fcfs,
                 _ => rules.policy,
@@ -62,7 +63,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Drafts that a running request holds or may get in this step.
+    /// Number of drafts of a running request in this step: the drafts that it holds, or the most that may be made for
+    /// it.
     #[inline]
     pub(super) fn spec_tokens_of(&self, r: &RunningRequest) -> u32 {
         match self.rules.draft_at {
@@ -72,8 +74,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Splits the scheduled requests into decode requests and prompt chunks. Call it once it is known which requests
-    /// may draft. Counts the step if it runs anything.
+    /// Splits the scheduled requests into decode requests and prompt chunks. Counts the step if it runs anything. Call
+    /// it only when it is known which requests may draft.
     #[inline]
     pub fn prepare_inputs(&mut self) {
         let (columns, draft_prefill) = (self.columns(), self.rules.drafter && self.rules.draft_prefill);
@@ -88,20 +90,21 @@ impl<'a> Scheduler<'a> {
         Columns { limit: self.rules.drafter, gap: self.rules.draft_gaps, own_slos, slo_tpot_s }
     }
 
-    /// Marks the `index`-th request admitted in this step as never to be drafted for.
+    /// Marks the request that this step admitted at position `index` of its list: no drafts are ever made for it.
     pub fn never_draft_for(&mut self, index: usize) {
         let at = self.running.len() - self.output.admitted.len() + index;
         self.running[at].may_draft = false;
     }
 
-    /// Fills `next` with the requests that sample in the step and may use drafts afterwards, at most `k` each.
+    /// Fills `next` with the requests that sample a token in this step and can use drafts afterwards, at most `k`
+    /// drafts each.
     pub fn gather_next(&self, k: u32, next: &mut NextBatch) {
         next.fill(&self.running, k, RunningRequest::can_use_drafts);
     }
 
-    /// Sets how many drafts each scheduled request holds from now on. A request of `next` holds the number that
-    /// `drafts` has to verify for it. Every other request (every request, without `drafts`) holds `others` if it
-    /// samples in the step and may draft, else 0.
+    /// Sets the number of drafts that each scheduled request holds from now on. If `drafts` is given, each request of
+    /// `next` holds the number of its drafts to verify. All other requests hold `others` if they sample a token in the
+    /// step and may draft, and 0 if not.
     pub fn hold_drafts(&mut self, next: &NextBatch, drafts: Option<&Drafts>, others: u32) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;
@@ -114,13 +117,13 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// The longest context of the step's requests if all their drafts are accepted.
+    /// The longest context, in tokens, of any scheduled request if all its drafts are accepted.
     pub fn longest(&self) -> u32 {
         let scheduled = self.running.iter().filter(|r| r.num_scheduled_tokens > 0);
         scheduled.map(|r| r.num_computed_tokens + r.num_scheduled_tokens).max().unwrap_or(0)
     }
 
-    /// Ids, emitted tokens and draft limits of the step's decode requests; the limits may be lowered.
+    /// Ids, emitted tokens and draft limits of the step's decode requests. The caller may lower the limits.
     pub fn draft_limits(&mut self) -> (&[RequestId], &[u32], &mut [u32]) {
         self.output.batch.limits()
     }
@@ -130,13 +133,13 @@ impl<'a> Scheduler<'a> {
         self.output.batch.keep_first(n, &mut self.running);
     }
 
-    /// All requests, including requests that have not arrived yet.
+    /// All requests of the run, including requests that have not arrived yet.
     #[inline]
     pub fn workload(&self) -> &Workload {
         self.asked.workload()
     }
 
-    /// Adds a request to the workload that was not known before. Returns its id.
+    /// Adds a request that was not known before to the workload, and returns the request's id.
     pub fn extend_workload(&mut self, request: Request) -> RequestId {
         let id = self.asked.add(request);
         self.kv_cache_manager.make_room(id as usize + 1);
@@ -168,12 +171,12 @@ impl<'a> Scheduler<'a> {
         self.asked.max_tokens(id)
     }
 
-    /// The scheduler's current output: the last step decided or updated.
+    /// The scheduler's current output: of the step that was decided or updated last.
     pub fn output(&self) -> &SchedulerOutput {
         &self.output
     }
 
-    /// What became of the requests of the step whose output was applied last.
+    /// What happened to the requests of the step whose output was applied last.
     pub fn result(&self) -> &StepResult {
         &self.result
     }

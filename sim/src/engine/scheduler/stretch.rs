@@ -1,9 +1,11 @@
-//! The scheduler's part of a [skipped stretch](crate::engine::Engine): how long it may be, and its effect on requests.
+//! The scheduler's part of a stretch, a series of steps that are [computed in one go](crate::engine::Engine): how many
+//! steps it may have, and its effect on the requests.
 
 use super::state::Scheduler;
 use crate::config::Version;
 
-/// Steps in which every running request gets one token and nothing is decided, until the next request arrives.
+/// A stretch: consecutive steps in which every running request gets one token and nothing is decided. It ends when a
+/// request ends or when the next request arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     /// Number of steps until the first request ends.
@@ -15,10 +17,12 @@ pub struct Stretch {
 }
 
 impl Scheduler<'_> {
-    /// The stretch that begins with the next step; `None` if that step is no part of one.
+    /// The stretch (steps that are computed in one go) that begins with the next step. `None` if the next step needs a
+    /// decision: there is a drafter, a request waits or is in prefill, prefixes are shared, or the token budget or the
+    /// free blocks do not suffice.
     pub fn stretch(&self) -> Option<Stretch> {
-        // Without shared prefixes only a preempted request can hit the cache. How many of its blocks are left then
-        // depends on how many blocks were taken, not on which request took them.
+        // Without shared prefixes only a preempted request can hit the cache. The number of its blocks that are still
+        // cached then depends on how many blocks were taken, not on which request took them.
         let kv = &self.kv_cache_manager;
         let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
         let plain = !self.rules.drafter && self.waiting.is_empty() && !self.running.is_empty();
@@ -35,7 +39,7 @@ impl Scheduler<'_> {
         }
         if !kv.surely_holds(self.running.len(), steps) {
             let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
-            // v0 needs one free block more than it uses.
+            // v0 needs one free block more than it will use.
             let spare = u32::from(self.rules.version == Version::V0);
             if blocks + spare > kv.num_free_blocks() {
                 return None;
@@ -44,8 +48,8 @@ impl Scheduler<'_> {
         Some(Stretch { steps, requests: self.running.len() as u32, context })
     }
 
-    /// Advances every request to the end of a stretch of `done` steps. Returns how many requests have emitted their
-    /// whole output.
+    /// Advances every running request by the `done` steps of a stretch (steps that are computed in one go). Returns how
+    /// many requests have now emitted their whole output.
     pub fn catch_up(&mut self, done: u32) -> u32 {
         self.output.clear();
         self.result.clear();
@@ -55,9 +59,9 @@ impl Scheduler<'_> {
         for r in &mut self.running {
             let fits = self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + done);
             assert!(fits, "the stretch was cut to what the pool holds");
-            // The newest token has no KV.
+            // All tokens but the newest have KV, before the stretch and behind it.
             debug_assert_eq!(r.num_cacheable_tokens, r.num_tokens - 1);
-            // Fields that lie side by side: the compiler adds to all four at once.
+            // These four fields lie side by side in the record, so that the compiler adds to all of them at once.
             r.num_computed_tokens += done;
             r.num_tokens += done;
             r.num_output_tokens += done;

@@ -1,8 +1,8 @@
-//! Appends the tokens that requests emit at the end of a step, and sums over the step's requests.
+//! Appends the tokens that requests emit at the end of a step, and counts them.
 
 use crate::engine::request::RunningRequest;
 
-/// Counts over the requests of a step: their output tokens, and how many of them ended.
+/// Counts over the requests of a step: their output tokens, and the requests that ended.
 #[derive(Default)]
 pub(super) struct Tally {
     /// Number of output tokens.
@@ -12,8 +12,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Appends `tokens` tokens to the output of a decode request, or fewer if it ends before. Then no tokens of the
-    /// request are scheduled any more.
+    /// Appends `tokens` tokens to the output of a decode request. If fewer are left until the request's end, appends
+    /// only these and counts the request as ended. Resets the request's number of scheduled tokens.
     #[inline(always)]
     pub(super) fn append(&mut self, r: &mut RunningRequest, tokens: u32) {
         let left = r.max_tokens - r.num_output_tokens;
@@ -26,7 +26,7 @@ impl Tally {
         self.ended += u32::from(ends);
     }
 
-    /// Appends the one token that each of `requests` emits without drafts, and calls `advance` on each.
+    /// For steps without drafts: appends one token to the output of each of `requests`, and calls `advance` on each.
     #[inline(always)]
     pub(super) fn append_one(&mut self, requests: &mut [RunningRequest], advance: impl Fn(&mut RunningRequest)) {
         for r in requests.iter_mut() {
@@ -40,7 +40,7 @@ impl Tally {
         self.emitted += requests.len() as u32;
     }
 
-    /// Appends the one token that a request emits at the end of its prompt, or at the end of recomputation.
+    /// Appends the token that a request emits when its prompt, or its recomputation after a preemption, is complete.
     pub(super) fn append_first(&mut self, r: &mut RunningRequest) {
         r.num_output_tokens += 1;
         r.num_tokens += 1;

@@ -1,4 +1,4 @@
-//! After the target pass: appends tokens, rolls back rejected drafts, advances prompts, ends requests.
+//! After the target pass: appends tokens, rolls back rejected drafts, advances prompts, and ends requests.
 
 use super::rules::Order;
 use super::state::Scheduler;
@@ -9,15 +9,15 @@ use crate::engine::spec_decode::SpecDecode;
 use crate::engine::step_result::StepResult;
 
 impl Scheduler<'_> {
-    /// vLLM's `update_draft_token_ids`: `drafts` returns how many drafts each running request that is not in prefill
-    /// holds from now on.
+    /// vLLM's `update_draft_token_ids`: sets the number of drafts that each running request holds, except requests in
+    /// prefill. `drafts` returns this number for a request.
     pub fn update_draft_tokens(&mut self, mut drafts: impl FnMut(&RunningRequest) -> u32) {
         for r in self.running.iter_mut().filter(|r| !r.prefilling) {
             r.num_spec_tokens = drafts(r);
         }
     }
 
-    /// Applies the output of a step to its requests. Returns what became of them.
+    /// Applies the output of a step to the step's requests. Returns what happened to them.
     pub fn update_from_output(&mut self, spec: &SpecDecode) -> &StepResult {
         self.result.clear();
         let mut tally = Tally::default();
@@ -56,7 +56,8 @@ impl Scheduler<'_> {
     /// Gives every decode request its accepted drafts and one more token.
     fn update_drafted(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let n = self.output.batch.len();
-        // With drafts at the end of a step the draft runs over all tokens of the step, so its KV has no gaps.
+        // If drafts are made at the end of a step, the draft runs over all tokens of the step, so it never misses
+        // tokens.
         let keeps_kv = self.rules.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
         if self.output.batch.leads() && !keeps_kv {
             let gaps = self.rules.draft_gaps;
@@ -73,22 +74,23 @@ impl Scheduler<'_> {
         for (i, &at) in self.output.batch.at().iter().enumerate() {
             let r = &mut self.running[at as usize];
             draft_ran(r, spec, i, gap);
-            // Rollback: of verified + 1 scheduled tokens accepted + 1 stay; the blocks are kept and overwritten.
+            // Rollback: the step computed KV for 1 + verified tokens, and 1 + accepted of them stay. The blocks are
+            // kept, and the KV of rejected drafts is overwritten.
             r.num_computed_tokens += 1 + spec.accepted[i];
             tally.append(r, 1 + spec.accepted[i]);
         }
     }
 
-    /// Advances the prompts; a prompt that ends emits a token.
+    /// Advances the prompts of the step's chunks. A prompt that ends emits a token.
     fn update_chunks(&mut self, tally: &mut Tally) {
         let draft_keeps_up =
             !(self.rules.drafter && self.rules.draft_prefill && self.rules.draft_at == DraftAt::StepStart);
         for r in self.running.iter_mut().filter(|r| r.prefilling) {
-            // The padding of an admitted request is not a token.
+            // The padding tokens of an admitted request do not count as computed.
             let computed = r.num_computed_tokens + std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens = computed.min(r.num_tokens);
             if draft_keeps_up {
-                // A draft without KV, or with drafts at the end of a step, has no gaps.
+                // A draft without KV, or a draft at the end of a step, misses no tokens.
                 r.num_draft_computed_tokens = r.num_computed_tokens;
             }
             if r.num_computed_tokens == r.num_tokens {
@@ -99,11 +101,13 @@ impl Scheduler<'_> {
     }
 }
 
-/// Updates how many tokens of the `i`-th decode request are in the draft's own KV after a step; `r` is still in the
-/// state before the step. The KV has the new token and the drafts that the draft ran over: all but the last in a chain,
-/// the accepted nodes that were expanded in a tree, and none if one pass gave all. Rejected tokens are overwritten. If
-/// nothing was drafted, `gap` says whether the tokens stay missed for now, are caught up on, or end drafting for the
-/// request. If `gap` is `None` the draft has no KV or drafts at the end of a step, and never falls behind.
+/// After a step: updates how many tokens of the `i`-th decode request the draft has run over. `r` still has the counts
+/// from before the step.
+///
+/// The draft has run over the new token and over drafts: over all but the last of a chain, over the accepted nodes of a
+/// tree that were expanded, and over none if one pass gave all drafts. Rejected tokens are overwritten. If nothing was
+/// drafted, `gap` says whether the draft misses the tokens for now, has run over them, or never drafts for the request
+/// again. `gap` is `None` if the draft has no KV or drafts at the end of a step; it then never misses tokens.
 #[inline]
 fn draft_ran(r: &mut RunningRequest, spec: &SpecDecode, i: usize, gap: Option<DraftGap>) {
     let (computed, drafted, accepted) = (r.num_computed_tokens, spec.drafts.draft_len[i], spec.accepted[i]);

@@ -1,6 +1,6 @@
 //! The scheduler of vLLM v0, which the papers used (docs/model.md 14; vLLM 0.6.3, `core/scheduler.py`). A step is a
-//! prefill step (whole waiting prompts, without speculation) or, if no prompt can start, a decode step of all running
-//! requests. Drafts are not charged to the token budget.
+//! prefill step or a decode step. A prefill step runs whole prompts of waiting requests, without speculation. If no
+//! prompt can start, the step is a decode step of all running requests. Drafts are not charged to the token budget.
 
 use super::state::Scheduler;
 use crate::config::SchedulingPolicy;
@@ -18,8 +18,8 @@ impl Scheduler<'_> {
         self.schedule_decodes();
     }
 
-    /// Admits whole waiting requests, preempted ones too, until one does not fit. Rejects those that never can. Returns
-    /// whether it admitted any.
+    /// Admits waiting requests (new or preempted) with all their tokens, up to the first that does not fit. Rejects
+    /// requests that can never fit. Returns whether it admitted any.
     fn schedule_prefills(&mut self) -> bool {
         while let Some(head) = self.waiting.peek() {
             let r = self.asked.activate(head);
@@ -38,7 +38,7 @@ impl Scheduler<'_> {
         !self.output.admitted.is_empty()
     }
 
-    /// Why a request of `tokens` tokens (prompt and output) can never be admitted; `None` if it can.
+    /// Why a request with `tokens` tokens (prompt and output so far) can never be admitted; `None` if it can.
     pub(super) fn never_v0(&self, tokens: u32) -> Option<RejectReason> {
         if tokens > self.rules.max_model_len {
             return Some(RejectReason::PromptOverModelLen);
@@ -53,8 +53,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Preempts requests with a lower priority than the head of the waiting list until the head fits; then sorts both
-    /// lists.
+    /// Preempts running requests with a lower priority than the head of the waiting list until the head fits. Sorts the
+    /// running list before and the waiting list afterwards by priority and arrival.
     fn preempt_lower_priorities(&mut self) {
         self.running.sort_by_key(|r| (r.priority, r.arrival));
         if let Some(head) = self.waiting.pop() {
@@ -69,25 +69,25 @@ impl Scheduler<'_> {
         self.waiting.sort();
     }
 
-    /// Whether the request could be admitted now.
+    /// Whether the scheduler could admit the request now.
     fn fits_v0(&self, r: &RunningRequest) -> bool {
         self.never_v0(r.num_tokens).is_none()
             && self.kv_cache_manager.could_admit(r.num_tokens)
             && self.running.len() < self.rules.max_num_active_seqs as usize
     }
 
-    /// Gives every running request its next token, drafts and lookahead slots. If blocks are lacking it preempts from
-    /// the back of the running list, at last the request itself.
+    /// Gives every running request its next token, drafts and lookahead slots. If blocks are lacking, preempts the last
+    /// request of the running list, and at last the request itself.
     fn schedule_decodes(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
             let r = &mut self.running[at];
             let tokens = r.num_tokens + self.rules.num_lookahead_tokens;
-            // The blocks of the tokens that the request had when it was last scheduled are not new.
+            // The blocks of tokens that the request had when it was last scheduled do not count as new.
             if self.kv_cache_manager.can_append(r.num_cacheable_tokens, tokens) {
                 let fits = self.kv_cache_manager.allocate_slots(r, tokens);
                 debug_assert!(fits, "no more blocks are new than are touched");
-                // Either all drafts or none (`Top1Proposer`).
+                // The request gets either all drafts or none (vLLM's `Top1Proposer`).
                 let drafts = if r.may_draft { self.scratch.num_spec_tokens } else { 0 };
                 let drafts = if r.num_tokens + drafts < self.rules.max_model_len { drafts } else { 0 };
                 r.num_scheduled_tokens = 1 + drafts;

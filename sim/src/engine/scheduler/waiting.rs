@@ -1,5 +1,5 @@
-//! Admits waiting requests in order, after the running requests were scheduled, while token budget, sequences and
-//! blocks last.
+//! Admits waiting requests in order, after the running requests were scheduled, as long as token budget, `max_num_seqs`
+//! and KV blocks last.
 
 use super::state::Scheduler;
 use crate::config::Version;
@@ -9,11 +9,11 @@ use crate::engine::scheduler_output::Admission;
 
 /// The decision about the head of the waiting list.
 enum Admit {
-    /// The head is admitted with this many tokens.
+    /// The head of the waiting list is admitted, and this number of its tokens is scheduled.
     Tokens(u32),
-    /// The head waits, and so do all requests behind it.
+    /// The head of the waiting list stays there, and no request behind it is considered in this step.
     Stop,
-    /// The head waits; the next request is considered.
+    /// The head of the waiting list is passed over in this step, and the next request is considered.
     PassOver,
 }
 
@@ -25,7 +25,8 @@ impl Scheduler<'_> {
         {
             let Some(head) = self.waiting.peek() else { break };
             if head.stale {
-                // Tokens that are still to come from a step in flight would be sampled a second time.
+                // A step in flight still has tokens for this request. If the request were scheduled now, they would be
+                // sampled a second time.
                 self.pass_over();
                 continue;
             }
@@ -48,14 +49,15 @@ impl Scheduler<'_> {
         self.pace.admitted(self.waiting.any_not_passed_over());
     }
 
-    /// Puts the head of the waiting list aside until this step is decided.
+    /// Takes the head out of the waiting list until this step is decided.
     fn pass_over(&mut self) {
         if let Some(head) = self.waiting.pop() {
             self.scratch.aside.push(WaitingRequest { passed_over: true, ..head });
         }
     }
 
-    /// Decides how many tokens of a request with `computed` cached tokens are scheduled.
+    /// Decides how many tokens to schedule for the waiting request `r`, of which `computed` tokens are in the prefix
+    /// cache. `running` is the number of running requests that are scheduled.
     fn tokens_to_admit(&self, r: &RunningRequest, computed: u32, running: usize) -> Admit {
         let left = r.num_tokens - computed;
         if self.pace.defer_prefills && left > 1 {
@@ -77,8 +79,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Number of padding drafts: a request with one token left, admitted beside decodes, gets the length of a decode
-    /// request.
+    /// Number of padding drafts for a request with `left` tokens to compute. With one token left, beside decode
+    /// requests and no prefill, it is padded to the length of a decode request with drafts. Otherwise 0.
     fn padding(&self, computed: u32, left: u32, running: usize) -> u32 {
         let padding = self.rules.pad_admissions;
         let decodes_only = !self.pace.prefill_scheduled && (running > 0 || computed > 0);
@@ -86,8 +88,8 @@ impl Scheduler<'_> {
         if left == 1 && decodes_only && fits_model { padding } else { 0 }
     }
 
-    /// Moves the head of the waiting list to the running list, with `new` tokens scheduled and slots for `tokens`
-    /// tokens in total. Returns false, and changes nothing, if the pools have too few blocks.
+    /// Moves the head of the waiting list to the running list. `new` of its tokens are scheduled, and it gets KV slots
+    /// for `tokens` tokens in total. Returns false, and changes nothing, if too few blocks are free.
     pub(super) fn admit(
         &mut self,
         head: WaitingRequest,
@@ -105,7 +107,7 @@ impl Scheduler<'_> {
         self.kv_cache_manager.cache_blocks(self.asked.workload(), &r, r.num_cacheable_tokens);
         self.waiting.pop();
         r.num_computed_tokens = computed;
-        // The cache holds the draft's KV too, except for the gaps that the draft had.
+        // Cached blocks hold the draft's KV too, except for tokens that the draft had missed.
         let prompt = r.num_tokens - r.num_output_tokens;
         r.num_draft_computed_tokens = computed.min(head.num_draft_computed_tokens.max(prompt));
         r.num_scheduled_tokens = new;

@@ -1,4 +1,4 @@
-//! Tests when a policy learns that a request has ended.
+//! Tests when the engine reports the end of a request to a policy.
 
 use super::fixture::{Erratic, Fixture};
 use super::invariants::{arrivals, cases, configs, workloads};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// The requests that calls to a policy named, and the requests whose end the policy learnt.
+/// The requests that calls to a policy have named, and the requests whose end was reported to the policy.
 #[derive(Default)]
 struct Calls {
     seen: BTreeSet<RequestId>,
@@ -23,7 +23,7 @@ impl Calls {
     }
 }
 
-/// Checks that no call names a request whose end the wrapped policy learnt.
+/// Checks that no call names a request after the request's end was reported to the wrapped policy.
 struct Checked {
     policy: Erratic,
     calls: Arc<Mutex<Calls>>,
@@ -53,7 +53,7 @@ impl Around for Checked {
     }
 }
 
-/// A policy learns the end of every request that it saw, once, after the request's last outcome.
+/// The end of every request that a policy saw is reported to the policy once, after the request's last outcome.
 #[test]
 fn a_request_ends_behind_its_last_outcome() {
     proptest!(cases(), |(w in workloads(), config in configs(), arrivals in arrivals(), limit in 0u32..6)| {

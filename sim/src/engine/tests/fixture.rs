@@ -11,7 +11,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An event clock for which the engine skips no stretch and gives blocks ids, as for an executor with real memory.
+/// An event clock with which the engine computes no steps in one go, and gives ids to blocks, as for an executor with
+/// real memory.
 struct Addressed<'a>(EventClock<'a>);
 
 impl<'a> AroundExecutor for Addressed<'a> {
@@ -72,17 +73,17 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// Most tokens of a tree of a wild [`Erratic`].
+/// Most tokens of a tree of an [`Erratic`] policy in its wild form.
 pub const WILD_TREE: u32 = 30;
 
-/// Drafts, stops and trims at random (keyed by step), within its limit. A wild one also drafts trees, leaves requests
-/// out, proposes more than allowed, and does not draft for some requests.
+/// A policy that drafts, stops and trims at random (keyed by the step), within its limit. A wild one also drafts trees,
+/// leaves requests out of steps, proposes more than is allowed, and refuses to draft for some requests.
 pub struct Erratic {
     pub limit: u32,
     pub seed: u64,
     pub step: u64,
     pub wild: bool,
-    /// Buffer for selection.
+    /// Buffer for the selection.
     pub order: Vec<u32>,
 }
 
@@ -161,7 +162,7 @@ impl SpecPolicy for Erratic {
 
     fn observe(&mut self, o: &StepOutcome) {
         for i in 0..o.ids.len() {
-            // A tree's limit is in tokens; its depth is limited by the engine's `max_draft_len`.
+            // The limit of a tree counts tokens. The depth of a tree is limited by the engine's `max_draft_len`.
             let longest = if o.drafts.in_trees() { 8 } else { self.limit };
             assert!(o.accepted[i] <= o.verified[i] && o.verified[i] <= o.drafted[i] && o.drafted[i] <= longest);
         }
@@ -169,7 +170,7 @@ impl SpecPolicy for Erratic {
     }
 }
 
-/// Prompt lookups with this share of matches. Tabulating their confidences takes a while, so build them once.
+/// A prompt lookup with match rate `match_rate`. The tables of its confidences take a while, so build it once.
 pub fn lookups(match_rate: f64) -> Arc<dyn AcceptanceSource> {
     let source = Rates::PromptLookup(PromptLookup { match_rate, ..PromptLookup::default() });
     let spec = AcceptanceSpec { source, ..AcceptanceSpec::default() };
@@ -185,7 +186,7 @@ pub struct Fixture {
     pub draft: Coefficients,
     pub rate: f64,
     pub drafting: Drafting,
-    /// If set, drafts are looked up in the text so far, and `rate` is not used.
+    /// If set, the drafts come from a prompt lookup, and `rate` is not used.
     pub lookup: Option<Arc<dyn AcceptanceSource>>,
     pub keep_steps: bool,
 }
@@ -239,12 +240,12 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, false)))))
     }
 
-    /// Runs the wild form of [`Erratic`] with this limit.
+    /// Runs the wild form of [`Erratic`], which also drafts trees and breaks limits, with this limit.
     pub fn wild(&self, limit: u32) -> Run {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
-    /// The rules for an erratic policy with this limit; without a drafter if `limit` is `None`.
+    /// The rules of the engine with an erratic policy of this limit; without a drafter if `limit` is `None`.
     fn rules(&self, limit: Option<u32>, wild: bool) -> Rules {
         let (parallel, most) = (self.drafting == Drafting::Parallel, self.config.max_draft_len);
         let speculation = limit.map_or_else(SpeculativeConfig::default, |limit| {
@@ -253,7 +254,7 @@ impl Fixture {
         Rules::of(&self.config, &speculation).unwrap()
     }
 
-    /// The order of steps for an erratic policy with this limit; without a drafter if `limit` is `None`.
+    /// The order of a step's phases with an erratic policy of this limit; without a drafter if `limit` is `None`.
     pub fn order(&self, limit: Option<u32>, wild: bool) -> Order {
         self.rules(limit, wild).order
     }
@@ -279,7 +280,7 @@ impl Fixture {
         }
     }
 
-    /// The erratic run on an executor that needs the ids of blocks, as one with real memory does.
+    /// Runs the erratic policy on an executor that needs the ids of blocks, as an executor with real memory does.
     pub fn erratic_addressed(&self, limit: u32) -> Run {
         let (draft, target, acceptance) = (Linear::new(self.draft), Linear::new(self.target), self.acceptance());
         let world = self.world((&draft, &target, &*acceptance), self.order(Some(limit), false));
@@ -322,7 +323,8 @@ impl Fixture {
     }
 }
 
-/// A law of host time in which every part takes time: about `s` seconds a step, and less for each request and token.
+/// A law of host time in which every part takes time: about `s` seconds for a step, and less for each request and
+/// token.
 pub fn host_law(s: f64) -> HostLaw {
     HostLaw {
         request_s: s / 8.0,

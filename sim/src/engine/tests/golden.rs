@@ -40,7 +40,8 @@ fn the_token_budget_splits_a_prompt_after_the_decodes() {
     let mut f = Fixture::new(requests(&[(0.0, 100, 9), (0.001, 250, 1)]));
     f.config.max_num_batched_tokens = 101;
     let chunks: Vec<_> = f.plain().steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
-    // The decode step leaves 100 tokens of the budget, three times.
+    // In the second, third and fourth step one token goes to the decode request, and 100 tokens of the budget are left
+    // for the prompt.
     assert_eq!(chunks[..4], [(0, 100), (1, 100), (1, 100), (1, 50)]);
 }
 
@@ -51,8 +52,8 @@ fn without_chunking_a_prompt_waits_for_a_whole_budget() {
     f.config.max_model_len = 110;
     f.config.chunked_prefill = Some(false);
     let run = f.plain();
-    // Head-of-line blocking: the short prompt waits behind the one of 109 tokens, which does not fit beside two
-    // decodes.
+    // Head-of-line blocking: the prompt of 109 tokens does not fit beside two decode requests, and the short prompt
+    // waits behind it.
     let chunks: Vec<_> = run.steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
     assert_eq!(chunks, [(0, 100), (2, 0), (2, 0), (2, 0), (0, 109), (0, 10)]);
     assert_eq!(run.records.outcome[4], Outcome::Rejected);
@@ -72,7 +73,8 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 8)]));
     f.rate = 1.0;
     let run = fixed(&f, 3);
-    // Token 0 from the prefill; then 4 and 3 (one token is cut off, but its draft counts as accepted).
+    // The prefill emits one token. The two rounds emit 4 and 3 tokens: the output ends before the last token of the
+    // second round, but all drafts of the round count as accepted.
     let rows: Vec<_> = run.steps.iter().map(|s| (s.drafted, s.accepted, s.emitted, s.draft_passes)).collect();
     assert_eq!(rows, [(0, 0, 1, 1), (3, 3, 4, 3), (3, 3, 3, 3)]);
     let draft = Linear::new(f.draft);
@@ -80,7 +82,7 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     assert_eq!(run.steps[0].draft_time, shape(0, 10));
     assert_eq!(run.steps[1].draft_time, shape(10, 1) + shape(11, 1) + shape(12, 1));
     assert_eq!(run.steps[1].verify_time, pass(10, 4));
-    // After a fully accepted draft the next first pass also runs over the last draft token.
+    // After a round whose drafts were all accepted, the next first draft pass also runs over the last of these drafts.
     assert_eq!(run.steps[2].draft_time, shape(14, 2) + shape(15, 1) + shape(16, 1));
 }
 
@@ -102,7 +104,8 @@ fn the_model_length_caps_drafts_and_outputs() {
     let run = fixed(&f, 8);
     assert_eq!(run.records.emitted[..3], [10, 0, 1]);
     assert_eq!(run.records.outcome[1], Outcome::Rejected);
-    // Context 10: positions up to 18 may be verified, so 8 drafts; then one position is left.
+    // With 10 tokens of context, positions up to 18 may be verified, so the request gets 8 drafts. After this round
+    // there is room for one more token.
     let drafted: Vec<_> = run.steps.iter().map(|s| s.drafted).collect();
     assert_eq!(drafted, [0, 8]);
 }
@@ -110,18 +113,19 @@ fn the_model_length_caps_drafts_and_outputs() {
 #[test]
 fn the_pool_preempts_from_the_back_and_recomputes() {
     let mut f = Fixture::new(requests(&[(0.0, 32, 20), (0.0, 32, 20)]));
-    // 2 + 2 blocks for the prompts and one to spare: the second request must be preempted.
+    // 2 + 2 blocks for the prompts, one spare block, and the null block: the second request must be preempted.
     f.config.num_gpu_blocks = 6;
     f.config.prefix_caching = false;
     let run = f.plain();
     assert_eq!(run.records.preemptions, [0, 1]);
     assert_eq!(run.records.emitted, [20, 20]);
     assert!(run.records.finish[0] < run.records.finish[1]);
-    // The second request's 32-token prompt and the tokens that it had are computed a second time.
+    // The 32-token prompt of the second request, and the tokens that it had emitted, are computed a second time.
     assert!(run.totals.prefill_tokens > 64);
     let preempting = run.steps.iter().find(|s| s.preempted > 0).unwrap();
     assert_eq!((preempting.chunks, preempting.batch_size), (0, 1));
-    // With the prefix cache the second request hits its first block; the other block was given to the first request.
+    // With the prefix cache the second request finds its first block; its other block was handed out to the first
+    // request.
     f.config.prefix_caching = true;
     assert_eq!(f.plain().totals.prefill_tokens, run.totals.prefill_tokens - 16);
 }
@@ -158,7 +162,7 @@ fn a_closed_loop_keeps_its_clients_busy() {
 
 #[test]
 fn trimming_frees_budget_for_prompts() {
-    /// Drafts 7 tokens, verifies none.
+    /// A policy that drafts 7 tokens and verifies none.
     struct Trims;
     impl SpecPolicy for Trims {
         fn limits(&self) -> DraftLimits<'_> {
@@ -185,7 +189,7 @@ fn trimming_frees_budget_for_prompts() {
 
 #[test]
 fn draft_gaps_cost_what_they_say() {
-    /// Drafts 2 tokens in every third decode step only.
+    /// A policy that drafts 2 tokens, but only in every third decode step.
     struct Sometimes(u64);
     impl SpecPolicy for Sometimes {
         fn limits(&self) -> DraftLimits<'_> {
@@ -233,12 +237,13 @@ fn a_v0_decode_step_is_of_all_running_requests_and_charges_no_drafts() {
     f.config.max_draft_len = 20;
     let run = fixed(&f, 20);
     assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 800));
-    // Drafts above the budget free nothing for prompts.
+    // Drafts beyond the token budget free no tokens for prompts.
     f.config.budget_charge = BudgetCharge::Trimmed;
     assert_eq!(fixed(&f, 20).steps, run.steps);
 }
 
-/// v0's stop checker ends a request whose length is above `max_model_len`; its proposer drafts all or nothing below it.
+/// v0 ends a request when its length is above `max_model_len`. Its proposer drafts only if all drafts stay below that
+/// length.
 #[test]
 fn a_v0_request_ends_one_token_beyond_the_models_length() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 1000)]));
@@ -262,7 +267,7 @@ fn a_v0_request_that_outgrew_the_pool_is_rejected_alone() {
     assert_eq!(f.plain().records.outcome, [Outcome::Rejected, Outcome::Finished]);
 }
 
-/// vLLM's v0 counts every block that a token touches as a new one.
+/// v0 counts every block that a token touches as a new block, so it preempts earlier than needed.
 #[test]
 fn v0_preempts_where_the_next_token_would_still_fit_a_block() {
     let mut f = Fixture::new(requests(&[(0.0, 20, 9), (0.0, 20, 9)]));
@@ -272,7 +277,7 @@ fn v0_preempts_where_the_next_token_would_still_fit_a_block() {
     f.config.max_model_len = 2048;
     let preemptions = |f: &Fixture| f.plain().records.preemptions;
     assert_eq!(preemptions(&f), [0, 8], "in each of the first one's decode steps, and admitted again in between");
-    // V1 has one block more, because one is the null block.
+    // V1 needs one block more in the pool, because one is the null block.
     (f.config.version, f.config.num_gpu_blocks) = (Version::V0_33, 5);
     assert_eq!(preemptions(&f), [0, 0]);
 }
@@ -333,7 +338,7 @@ fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
     assert_eq!(chunks(&f), [50, 40, 20], "the other one is there for two steps");
     f.workload = requests(&[(0.0, 100, 1)]);
     assert_eq!(chunks(&f), [100]);
-    // The adaptive form raises the threshold to an equal share of the budget.
+    // The adaptive threshold is raised to an equal share of the token budget.
     f.workload = requests(&[(0.0, 100, 1), (0.0, 10, 2)]);
     f.config.max_num_batched_tokens = 128;
     f.config.long_prefill_token_threshold_adaptive = true;
@@ -342,7 +347,8 @@ fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
 
 #[test]
 fn admission_may_reserve_the_whole_sequence() {
-    // Nine blocks: the first prompt takes five; a chunk of the second prompt would fit, the whole prompt would not.
+    // The pool has nine blocks, and the first prompt takes five. A chunk of the second prompt would fit into the other
+    // four, the whole prompt would not.
     let mut f = Fixture::new(requests(&[(0.0, 80, 3), (0.0, 90, 1)]));
     f.config.num_gpu_blocks = 10;
     f.config.max_num_batched_tokens = 110;
@@ -362,7 +368,7 @@ fn a_watermark_holds_blocks_back_while_something_runs() {
     assert_eq!(f.plain().steps[0].chunks, 2, "five blocks and four fit into nine");
     f.config.watermark = Some(0.1);
     assert_eq!(f.plain().steps[0].chunks, 1, "but not with one kept free");
-    // If nothing runs the watermark does not apply: the whole pool may be used.
+    // The watermark does not apply if nothing runs: the only request may use the whole pool.
     let mut alone = Fixture::new(requests(&[(0.0, 144, 1)]));
     alone.config = f.config;
     assert_eq!(alone.plain().records.outcome, [Outcome::Finished]);
@@ -373,6 +379,7 @@ fn an_equal_split_gives_the_draft_its_share_of_the_blocks() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 2)]));
     f.config.num_gpu_blocks = 301;
     f.config.draft_kv = DraftKv::EqualSplit { ratio: 0.5 };
-    // 301 / 1.5 = 200 blocks for each model, one of them the null block; without a drafter all but the null block.
+    // 301 / 1.5 = 200 blocks for each model; one of them is the null block. Without a drafter the target has all 301
+    // blocks, one of them the null block.
     assert_eq!((fixed(&f, 1).usable_blocks, f.plain().usable_blocks), (199, 300));
 }

@@ -1,11 +1,12 @@
-//! The law of host time, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts a round that
-//! are always accepted. The prompt's step emits one token, and two steps of 4 tokens emit the other 7.
+//! The law of host time, computed by hand to the picosecond. One request: 10 prompt tokens, 8 output tokens, 3 drafts a
+//! round that are always accepted. The prompt's step emits one token, and two steps of 4 tokens emit the other 7.
 
 use super::fixture::{Fixture, Steady};
 use crate::host::{SpeculatingSeconds, WithoutGraph};
 use crate::*;
 
-/// Host time of a step, seconds: for each request, for each token, more if drafts are verified, and for launches.
+/// Host time of a step, seconds: for each request, for each token, in addition if drafts are verified, and for
+/// launches.
 const REQUEST: f64 = 1e-5;
 const TOKEN: f64 = 2e-6;
 const MORE: SpeculatingSeconds = SpeculatingSeconds { step_s: 1e-4, request_s: 3e-5, token_s: 5e-6 };
@@ -23,7 +24,7 @@ fn law(above: u32) -> HostLaw {
     HostLaw { request_s: REQUEST, token_s: TOKEN, speculating: MORE, without_graph }
 }
 
-/// How much later the request ends, with drafts and without, because of the law.
+/// How much later the request ends because of the law of host time: with drafts, and without.
 fn later(mut f: Fixture, law: HostLaw) -> (Time, Time) {
     let both = |f: &Fixture| {
         let drafting = f.with(|s| s.run(Speculation::Policy(Box::new(Steady(3)))));
@@ -52,11 +53,11 @@ fn nothing_overlaps_where_steps_follow_each_other() {
     let f = || alone((Some(DraftAt::StepStart), Some(false)));
     let (work, steps) = (prompt() + verifying() * 2, prompt() + plain() * 7);
     assert_eq!(later(f(), law(1)), (work, steps));
-    // The prompt's step has no decode request, so it is never above the largest captured graph.
+    // The prompt's step has no decode request, so it never exceeds the largest captured graph.
     assert_eq!(later(f(), law(0)), (work + Time::from_s(LAUNCH) * 2, steps + Time::from_s(1e-3) * 7));
 }
 
-/// The host's work of all steps but the last one is hidden; the device waits for launches all the same.
+/// The host's work is hidden behind the device in all steps but the last. The device waits for launches in every step.
 #[test]
 fn a_step_in_flight_hides_the_work_and_not_the_launches() {
     let f = || alone((None, None));
@@ -64,7 +65,7 @@ fn a_step_in_flight_hides_the_work_and_not_the_launches() {
     assert_eq!(later(f(), law(0)), (verifying() + Time::from_s(LAUNCH) * 2, plain() + Time::from_s(1e-3) * 7));
 }
 
-/// Host time is not device time: it is the host's part of a request's latency.
+/// Host time is not device time: it counts as the host's part of a request's latency.
 #[test]
 fn the_whole_law_is_the_hosts_time() {
     let mut f = alone((Some(DraftAt::StepStart), Some(false)));

@@ -1,4 +1,4 @@
-//! The invariants of INVARIANTS.md as properties of small random simulations. The types guarantee invariant 8.
+//! The invariants of INVARIANTS.md, tested as properties of small random simulations. The types guarantee invariant 8.
 
 use super::fixture::{Erratic, Fixture, WILD_TREE, host_law, lookups};
 use crate::engine::Order;
@@ -47,14 +47,14 @@ pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
                 version,
                 method,
                 runner: runner.filter(|_| !v0),
-                // Async scheduling, where the other settings allow it.
+                // Async scheduling is on wherever the other settings allow it.
                 async_scheduling: (order != Order::Async).then_some(false),
                 draft_at: (order == Order::StepStart && !v0).then_some(DraftAt::StepStart),
                 scheduling_policy: if flag.1 { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
                 max_num_seqs: size.0,
                 max_num_batched_tokens: if whole { size.1.max(size.4) } else { size.1 },
                 block_size: size.2,
-                // Large enough for a wild tree and its lookahead slots.
+                // The pool must hold one tree of up to [`WILD_TREE`] tokens and its lookahead slots.
                 num_gpu_blocks: if size.2 == 4 { size.3 + 30 } else { size.3 },
                 max_model_len: size.4,
                 chunked_prefill: Some(!whole),
@@ -73,7 +73,7 @@ pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
     )
 }
 
-/// The settings with drafts at the start of a step.
+/// The settings, changed so that drafts are made at the start of a step.
 fn drafting_first(config: EngineConfig) -> EngineConfig {
     EngineConfig { draft_at: Some(DraftAt::StepStart), async_scheduling: None, ..config }
 }
@@ -82,12 +82,13 @@ pub(super) fn arrivals() -> impl Strategy<Value = Arrivals> {
     prop_oneof![Just(Arrivals::Open), (1u32..5).prop_map(|clients| Arrivals::Closed { clients })]
 }
 
-/// Checks the invariants of a run. `lookahead`: most draft tokens of a request. `order`: the order of the run's steps.
+/// Checks the invariants of a run. `lookahead` is the most draft tokens of a request. `order` is the order of the
+/// phases of the run's steps.
 fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), TestCaseError> {
     let r = &run.records;
-    // 1: every arrived request has ended with a recorded outcome. (The end of the loop proves 2: no livelock.)
+    // Invariant 1: every arrived request has ended with a recorded outcome. (Invariant 2, no livelock: the run ended.)
     prop_assert!(r.outcome.iter().all(|&o| o != Outcome::InFlight));
-    // 2: the clock never goes back.
+    // Invariant 2: the clock never goes back.
     for pair in run.steps.windows(2) {
         prop_assert!(pair[0].end <= pair[1].start && pair[0].start < pair[0].end);
     }
@@ -95,7 +96,7 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     for i in 0..r.len() {
         emitted += u64::from(r.emitted[i]);
         if r.finished(i) {
-            // 4: the whole output is emitted and no more, up to the model's length.
+            // Invariant 4: a finished request has emitted its whole output and no more, up to the model's length.
             let (prompt, output) = (f.workload.prompt_len[i], f.workload.output_len[i]);
             let longest = f.config.max_model_len + u32::from(f.config.version == Version::V0);
             prop_assert_eq!(r.emitted[i], output.min(longest - prompt));
@@ -108,7 +109,7 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     prop_assert_eq!(run.totals.accepted(), r.accepted.iter().map(|&x| u64::from(x)).sum::<u64>());
     prop_assert_eq!(run.totals.drafted, r.drafted.iter().map(|&x| u64::from(x)).sum::<u64>());
     for s in &run.steps {
-        // 5: limits hold in every step.
+        // Invariant 5: no step exceeds `max_num_seqs` and the token budget.
         prop_assert!(s.batch_size + s.chunks <= f.config.max_num_seqs);
         // v0 charges no drafts.
         let drafts = if f.config.version == Version::V0 { 0 } else { s.verified };
@@ -117,20 +118,20 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
         held_blocks(f, run, s, lookahead, order == Order::Async)?;
     }
     if order == Order::Async {
-        // With async scheduling requests come and go between the scheduler call and the time of the step.
+        // With async scheduling, requests come and go between the scheduler call and the start of the step.
         return Ok(());
     }
     run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
 }
 
-/// 3: the blocks in use belong to the requests in flight. They hold at least the tokens of the step, and at most the
-/// requests' whole texts with `lookahead` draft tokens and `lookahead` slots behind them.
+/// Invariant 3: the blocks in use belong to the requests in flight. These blocks hold at least the tokens of the step.
+/// They hold at most the requests' whole texts, with `lookahead` draft tokens and `lookahead` slots behind each.
 fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bool) -> Result<(), TestCaseError> {
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
     let r = &run.records;
-    // With async scheduling a request stays until the output of the step before is taken, and counts as if all its
-    // drafts were accepted.
+    // With async scheduling a request counts until the output of the step before is taken, and it holds blocks as if
+    // all its drafts were accepted.
     let there = |i: usize| r.finish[i] > s.start || (ahead && r.finish[i] == s.start);
     let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && there(i));
     let beyond = 2 * lookahead + if ahead { 1 + lookahead } else { 0 };
@@ -149,8 +150,8 @@ fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bo
 /// Number of steps with a preemption for which [`no_admission_beside_a_preemption`] was checked.
 static PREEMPTING: AtomicU64 = AtomicU64::new(0);
 
-/// V1 admits no request in a step that preempted: the requests that run after scheduling are those that ran before,
-/// without the ended and the preempted ones.
+/// vLLM V1 admits no request in a step that preempts one. So the requests that run after scheduling are the requests
+/// that ran before it, without those that ended or were preempted.
 fn no_admission_beside_a_preemption(
     f: &Fixture,
     run: &Run,
@@ -159,7 +160,8 @@ fn no_admission_beside_a_preemption(
 ) -> Result<(), TestCaseError> {
     let r = &run.records;
     let up_to = |times: &[Time], at: Time| times.iter().filter(|&&t| t <= at).count() as u32;
-    // A client whose request is rejected during scheduling sends its next request in the middle of the step.
+    // A request may be rejected during scheduling. Its client (closed loop) then sends the next request in the middle
+    // of the step.
     let rejects = (0..r.len()).any(|i| r.outcome[i] == Outcome::Rejected && r.finish[i] == s.start);
     if s.preempted == 0 || f.config.version == Version::V0 || rejects {
         return Ok(());
@@ -172,10 +174,10 @@ fn no_admission_beside_a_preemption(
     Ok(())
 }
 
-/// The truth that a policy's drafts revealed: by (request, output position), whether the draft token was right.
+/// What a policy's drafts revealed of the truth: for (request, output position), whether the draft token was right.
 type Revealed = BTreeMap<(RequestId, u32), bool>;
 
-/// Records the truth that the chains of the wrapped policy reveal.
+/// A wrapper that records the truth which the chains of the wrapped policy reveal.
 struct Reveals {
     policy: Erratic,
     emitted: Vec<u32>,
@@ -199,7 +201,7 @@ impl Around for Reveals {
     fn around_observe(&mut self, o: &StepOutcome) {
         let mut revealed = self.revealed.lock().unwrap();
         for i in (0..o.ids.len()).filter(|_| !o.drafts.in_trees()) {
-            // All accepted drafts, and the rejected one behind them.
+            // A chain reveals all accepted drafts and the first rejected one.
             for depth in 0..o.verified[i].min(o.accepted[i] + 1) {
                 let (place, right) = ((o.ids[i], self.emitted[i] + depth), depth < o.accepted[i]);
                 assert_eq!(*revealed.entry(place).or_insert(right), right, "{place:?} was drafted for again");
@@ -242,7 +244,7 @@ fn invariants_1_to_5() {
         check(&f, &f.plain(), 0, f.order(None, false))?;
         check(&f, &f.erratic(limit), limit, f.order(Some(limit), false))?;
         check(&f, &f.wild(limit), WILD_TREE, f.order(Some(limit), true))?;
-        // 3: both pools are empty at the end.
+        // Invariant 3: both pools have no used blocks at the end.
         prop_assert_eq!(f.memory_after(true), (0, 0));
         prop_assert_eq!(f.memory_after(false), (0, 0));
     });
@@ -272,7 +274,7 @@ fn the_luck_is_one() {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Skipping stretches changes no byte.
+    /// The results are the same byte for byte with and without computing stretches in one go.
     #[test]
     fn skipping_changes_nothing(
         w in workloads(),
@@ -299,7 +301,7 @@ proptest! {
         prop_assert_eq!(format!("{:?}", skipped.totals), format!("{:?}", stepped.totals));
     }
 
-    /// Counted blocks give the same run as blocks with ids.
+    /// A pool that only counts its blocks gives the same run as a pool whose blocks have ids.
     #[test]
     fn counting_blocks_changes_nothing(w in workloads(), config in configs(), limit in 0u32..6) {
         let mut f = Fixture::new(w);
@@ -309,8 +311,8 @@ proptest! {
         prop_assert_eq!(counted.steps, named.steps);
     }
 
-    /// 7: a drafter that may never draft gives the same bytes as the plain engine, if it has the whole pool and no
-    /// prefill.
+    /// 7: a drafter that may never draft gives the same bytes as the engine without a drafter, if the draft takes no
+    /// blocks and runs over no prompts.
     #[test]
     fn invariant_7(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);
@@ -322,12 +324,13 @@ proptest! {
         prop_assert_eq!(plain.steps, zero.steps);
     }
 
-    /// 9: scaling every time by a power of two scales the whole run exactly.
+    /// Invariant 9: if every time is multiplied by a power of two, the whole run scales exactly by it.
     #[test]
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
         let mut f = Fixture::new(w);
-        // Drafts at the start of a step, because the sleep of vLLM's loop in the other orders does not scale.
+        // Drafts at the start of a step, because vLLM's loop in the other orders sleeps for a fixed time, which does
+        // not scale.
         f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();
@@ -347,7 +350,7 @@ proptest! {
         }
     }
 
-    /// 6: equal inputs give equal runs.
+    /// Invariant 6: equal inputs give equal runs.
     #[test]
     fn invariant_6_in_one_thread(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);

@@ -10,7 +10,7 @@ fn pass(context: u64, batched: u64) -> u128 {
     u128::from(Linear::new(YARDSTICK).pass(PassShape { requests: 1, batched, context, pairs: 0 }).0)
 }
 
-/// Runs with noise, so that times of passes differ from the model's.
+/// Runs with random noise on the pass times, so that the times differ from the latency model's.
 fn noisy(f: &Fixture, speculation: Speculation) -> Run {
     f.with(|s| Simulation { noise_cv: 0.1, ..s }.run(speculation))
 }
@@ -25,8 +25,8 @@ fn check(run: &Run, drafts: bool) -> Result<(), TestCaseError> {
     let whole: u128 = done.iter().map(|&i| u128::from((r.finish[i] - r.arrival[i]).0)).sum();
     let waiting: u128 = done.iter().map(|&i| u128::from((r.first_scheduled[i] - r.arrival[i]).0)).sum();
     prop_assert_eq!((lives.requests, lives.whole, lives.waiting), (done.len() as u64, whole, waiting));
-    // The host's part is what the other parts leave of the latency. Six parts of two passes are rounded for each
-    // request and preemption.
+    // The host's part is the latency minus all other parts. For each request and each preemption, six parts of two
+    // passes are rounded.
     let readings = 2 * (done.len() as i128 + r.preemptions.iter().map(|&n| i128::from(n)).sum::<i128>());
     prop_assert!(lives.host() >= -6 * readings, "{} ps", lives.host());
     if r.preemptions.iter().all(|&n| n == 0) {
@@ -45,8 +45,8 @@ fn check(run: &Run, drafts: bool) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// The parts sum to the end-to-end latency for every policy, order of drafts, arrival and release, with preemptions
-    /// and with noise.
+    /// The parts sum to the end-to-end latency for every policy, order of steps, arrival process and release, with
+    /// preemptions and with noise.
     #[test]
     fn the_parts_of_a_life_are_its_whole(
         w in workloads(),
@@ -63,7 +63,7 @@ proptest! {
         check(&noisy(&f, Speculation::Off), false)?;
         check(&noisy(&f, Speculation::Policy(Box::new(Steady(limit)))), true)?;
         check(&f.wild(limit), true)?;
-        // Without noise, and with a policy whose proposals take time.
+        // Without noise; the proposals of the policy take time.
         f.config.decision_s.propose = 1e-4;
         check(&f.erratic(limit), true)?;
     }
@@ -95,7 +95,7 @@ fn one_request_by_hand() {
     let drafting = |context| u128::from(draft.pass(PassShape { requests: 1, batched: 1, context, pairs: 0 }).0);
     assert_eq!(right.drafting, drafting(100) + drafting(101));
 
-    // No draft is right: every step verifies two drafts for nothing.
+    // No draft is right: every step verifies two drafts and accepts none.
     f.rate = 0.0;
     let wrong = run(&f);
     let extra: u128 = (100..103).map(|c| pass(c, 3) - pass(c, 1)).sum();

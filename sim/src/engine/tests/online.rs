@@ -1,5 +1,5 @@
-//! Tests the engine as a server, whose requests come while it runs: results equal the results of a run that knows all
-//! requests, and aborts leave nothing behind.
+//! Tests the engine in a server, to which requests come while it runs. Its results equal the results of a run that
+//! knows all requests before, and aborted requests leave nothing behind.
 
 use super::fixture::{Erratic, Fixture};
 use super::invariants::{configs, workloads};
@@ -13,7 +13,7 @@ fn speculation(limit: Option<u32>, wild: bool) -> Speculation {
     limit.map_or(Speculation::Off, |limit| Speculation::Policy(Box::new(Erratic::new(limit, wild))))
 }
 
-/// Gives the engine each request at its arrival time, and runs to the end.
+/// Gives each request to the engine at the request's arrival time, and runs to the end.
 fn serve(engine: &mut dyn Online, workload: &Workload) -> GivenOut {
     let mut out = GivenOut::default();
     for id in 0..workload.len() as RequestId {
@@ -26,8 +26,9 @@ fn serve(engine: &mut dyn Online, workload: &Workload) -> GivenOut {
 }
 
 proptest! {
-    /// Requests that come while the engine runs get the times and tokens that they get in a run of the whole workload,
-    /// for every policy, order of steps and release. The records have the same tokens that were given out.
+    /// Requests that come while the engine runs get the same times and tokens as in a run that knows the whole
+    /// workload, for every policy, order of steps and release. The records have the same tokens that were sent to
+    /// clients.
     #[test]
     fn unknown_requests_fare_as_known_ones(
         w in workloads(),
@@ -44,7 +45,7 @@ proptest! {
             (engine.records().clone(), out)
         });
         let expected = RequestRecords {
-            // The counts of speculation are written into the records at the end of a run.
+            // These counts are written into the records only at the end of a run.
             rounds: records.rounds.clone(),
             drafted: records.drafted.clone(),
             verified: records.verified.clone(),
@@ -66,7 +67,7 @@ proptest! {
         }
     }
 
-    /// Aborted requests get no more tokens and hold no KV. The other requests end.
+    /// Aborted requests get no further tokens and hold no KV. All other requests run to their end.
     #[test]
     fn aborts_leave_nothing_behind(
         w in workloads(),

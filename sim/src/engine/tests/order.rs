@@ -1,5 +1,5 @@
-//! The orders of the phases of a step, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts a
-//! round that are always accepted.
+//! The orders of the phases of a step, computed by hand to the picosecond. One request: 10 prompt tokens, 8 output
+//! tokens, 3 drafts a round that are always accepted.
 
 use super::fixture::{Fixture, Steady, YARDSTICK};
 use crate::acceptance::{AcceptanceSpec, LookupBesideModel, PromptLookup, Rates};
@@ -20,20 +20,21 @@ fn target(context: u64, batched: u64) -> Time {
     Linear::new(YARDSTICK).pass(PassShape { requests: 1, context, batched, pairs: 0 })
 }
 
-/// Time of three draft passes: the first over `batched` tokens at `context` tokens of KV, the second and third over one
-/// token each at `from` + 1 and `from` + 2 tokens of KV.
+/// Time of three draft passes. The first runs over `batched` tokens with `context` tokens of KV. The second and third
+/// run over one token each, with `from` + 1 and `from` + 2 tokens of KV.
 fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
     let draft = Linear::new(f.draft);
     let pass = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
     pass(context, batched) + pass(from + 1, 1) + pass(from + 2, 1)
 }
 
-/// Runner V2: the first token leaves when it is sampled, and the next target pass waits for the drafts.
+/// Runner V2: clients get the first token as soon as it is sampled. The next target pass waits for the drafts.
 #[test]
 fn drafts_delay_the_next_step_and_not_the_token() {
     let f = alone((None, Some(false), None));
     let run = fixed(&f);
-    // The first pass runs over the prompt and a slot of the draft model; later over 4 scheduled tokens and a slot.
+    // The first draft pass runs over the prompt and one extra slot of the draft model. Later ones run over the 4
+    // scheduled tokens and one extra slot.
     let (first, second) = (drafts(&f, 0, 11, 10), drafts(&f, 10, 5, 14));
     let sampled = target(0, 10);
     let verified = sampled + first + target(10, 4);
@@ -45,7 +46,7 @@ fn drafts_delay_the_next_step_and_not_the_token() {
     assert_eq!((run.steps[0].draft_time, run.steps[1].draft_time), (first, second));
 }
 
-/// Runner V1: tokens leave when the next drafts are made.
+/// Runner V1: clients get tokens only after the next drafts are made.
 #[test]
 fn runner_v1_delivers_after_drafting() {
     let f = alone((None, Some(false), Some(Runner::V1)));
@@ -56,8 +57,8 @@ fn runner_v1_delivers_after_drafting() {
     assert_eq!(run.records.finish[0], end);
 }
 
-/// Async scheduling: the device continues at once and the host's time is hidden. One needless step is run, because the
-/// host does not know the output when it schedules.
+/// Async scheduling: the device goes on at once, and the host's time is hidden. One needless step is run at the end,
+/// because the host does not know the output when it schedules.
 #[test]
 fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     let mut f = alone((None, None, None));
@@ -66,21 +67,21 @@ fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     assert_eq!(run.records.finish, sync.records.finish);
     let emitted: Vec<_> = run.steps.iter().map(|s| s.emitted).collect();
     assert_eq!(emitted, [1, 4, 3, 0]);
-    // Only drafts that the request used count as drafted and verified.
+    // Only drafts of steps that still had the request count as drafted and verified.
     assert_eq!((run.records.drafted[0], run.records.accepted[0]), (6, 6));
 
     f.config.step_overhead_s = 1e-3;
     let host = Time::from_s(1e-3);
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.async_scheduling = Some(false);
-    // Of three steps two wait for the host, except while the device drafts.
+    // Two of the three steps wait for the host, except while the device drafts.
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.step_overhead_s = 10e-3;
     let drafting = sync.steps[0].draft_time + sync.steps[1].draft_time;
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + Time::from_s(30e-3) - drafting);
 }
 
-/// Without a drafter there is no order of drafting; only the host's time differs.
+/// Without a drafter the orders differ only in the host's time: with a step in flight it is hidden.
 #[test]
 fn plain_decoding_has_two_orders() {
     let mut f = alone((None, None, None));
@@ -94,8 +95,8 @@ fn plain_decoding_has_two_orders() {
     assert_eq!(f.plain().steps, sync.steps);
 }
 
-/// vLLM's loop sleeps if it ran nothing. Behind a step in flight that certainly ends the only request nothing can be
-/// scheduled, so the waiting request starts a millisecond late.
+/// vLLM's loop sleeps if it ran nothing. Behind a step in flight that certainly ends the only request, nothing can be
+/// scheduled. So the waiting request starts a millisecond late.
 #[test]
 fn an_empty_step_costs_a_millisecond() {
     let requests = [Request::new(Time::ZERO, 10, 2), Request::new(Time::ZERO, 10, 2)];
@@ -110,7 +111,7 @@ fn an_empty_step_costs_a_millisecond() {
     assert_eq!(f.plain().records.first_scheduled[1], both);
 }
 
-/// A request of one token has its first token when it ends, so that its TTFT can be judged then.
+/// A request with one output token has its first token when it ends, so that its TTFT can be judged at its end.
 #[test]
 fn a_request_of_one_token_meets_its_bound() {
     let mut f = alone((None, None, None));
@@ -131,8 +132,8 @@ fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
         f.config.draft_device = DraftDevice::Own;
         let own = fixed(&f);
         let (mut last, mut hidden) = (Time::ZERO, Time::ZERO);
-        // Drafts at the start of a step are made beside the target pass of the step before. Drafts behind the last step
-        // delay nothing.
+        // With drafts at the start of a step, draft passes run at the same time as the target pass of the step before.
+        // Drafts behind the last step delay nothing.
         let steps = own.steps.len() - usize::from(draft_at.is_none());
         for (one, two) in own.steps.iter().zip(&shared.steps).take(steps) {
             let covered = two.draft_time.min(if draft_at.is_some() { last } else { two.verify_time });
@@ -145,7 +146,7 @@ fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
     }
 }
 
-/// A policy with a fixed length, which it states as vLLM's table by batch size.
+/// A policy with a fixed length, which it gives to the engine in the form of vLLM's table by batch size.
 struct Tabled;
 
 impl SpecPolicy for Tabled {
@@ -173,7 +174,7 @@ fn a_table_on_runner_v1_pays_for_piecewise_graphs() {
     assert_eq!(finish(Runner::V2, 1e-3, true), finish(Runner::V2, 0.0, true));
 }
 
-/// A round that starts at a match is copied, at no cost; any other round takes at most the model's passes.
+/// A round that starts at a match copies its drafts at no cost. Any other round takes at most the draft model's passes.
 #[test]
 fn a_lookup_beside_a_model_spares_its_passes() {
     let lookup = PromptLookup { match_rate: 0.5, precision: 0.9, mean_run: 12.0 };
@@ -189,8 +190,8 @@ fn a_lookup_beside_a_model_spares_its_passes() {
     assert!(drawn.iter().all(|s| s.drafted <= 2) && copied.iter().filter(|s| s.drafted > 2).count() > 20);
 }
 
-/// After a wrong guess of a round's outcome no draft of the next round is accepted. The share of right guesses is the
-/// setting `outcomes_guessed`.
+/// After a wrong guess of a round's outcome, no draft of the next round is accepted. The share of correct guesses is
+/// the setting `outcomes_guessed`.
 #[test]
 fn a_wrong_guess_of_the_outcome_loses_the_drafts() {
     let accepted = |outcomes_guessed: f64| {
@@ -202,6 +203,6 @@ fn a_wrong_guess_of_the_outcome_loses_the_drafts() {
         rounds.iter().filter(|&&a| a == 3).count() as f64 / rounds.len() as f64
     };
     assert_eq!(accepted(1.0), 1.0);
-    // Some 1,300 rounds: five standard errors of a share of 0.7 are 0.064.
+    // There are some 1,300 rounds. Five standard errors of a share of 0.7 are 0.064.
     assert!((accepted(0.7) - 0.7).abs() < 0.064, "{}", accepted(0.7));
 }

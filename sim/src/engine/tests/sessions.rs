@@ -1,4 +1,4 @@
-//! Sessions: turns follow each other, and a turn finds what was said before in the prefix cache.
+//! Sessions: turns follow each other, and a turn finds the text of the turns before it in the prefix cache.
 
 use super::fixture::Fixture;
 use super::invariants::configs;
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 const BLOCK: u32 = 16;
 
-/// Sessions with `turns[s]` turns each, which start a second apart. Each turn has `new` tokens of new text and `answer`
-/// tokens of answer.
+/// Sessions that start a second apart. Session s has `turns[s]` turns. Each turn has `new` tokens of new prompt text
+/// and `answer` tokens of output.
 fn sessions(turns: &[u32], new: u32, answer: u32, gap: Time) -> Workload {
     let mut order: Vec<(u32, u32)> = (0u32..).zip(turns).flat_map(|(s, &n)| (0..n).map(move |t| (t, s))).collect();
     order.sort_unstable();
@@ -34,8 +34,8 @@ fn fixture(w: Workload) -> Fixture {
     f
 }
 
-/// vLLM computes the last token of an answer only when it is part of the next prompt. A turn therefore finds in the
-/// cache the full blocks of all earlier tokens but the last.
+/// vLLM computes the last token of an answer only when it is part of the next prompt. A turn therefore finds the full
+/// blocks of all earlier tokens, except the last token, in the cache.
 #[test]
 fn a_turn_computes_only_what_is_new() {
     for (new, answer) in [(100, 40), (64, 32), (33, 1), (48, 17)] {
@@ -66,8 +66,8 @@ fn without_prefix_caching_a_turn_computes_all() {
 }
 
 proptest! {
-    /// For each order of steps and release, with preemptions: every turn ends once. It is sent exactly its gap after
-    /// the turn before it ended, or at its session's start.
+    /// For each order of steps and release, with preemptions: every turn ends once. A first turn is sent at its
+    /// session's start. A later turn is sent exactly its gap after the turn before it ended.
     #[test]
     fn every_turn_is_sent_a_gap_after_the_last_one_ended(
         turns in prop::collection::vec(1u32..5, 1..8),

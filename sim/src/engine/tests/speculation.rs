@@ -9,7 +9,8 @@ fn requests(list: &[(f64, u32, u32)]) -> Workload {
     list.iter().map(|&(at, p, o)| Request::new(Time::from_s(at), p, o)).collect()
 }
 
-/// Drafts the same length, or the same tree without selection, in every step; the first `first` requests take part.
+/// A policy that drafts the same length, or the same tree without selection, in every step. The first `first` requests
+/// take part.
 #[derive(Clone)]
 struct Same {
     depth: u32,
@@ -45,7 +46,8 @@ fn run(f: &Fixture, policy: impl SpecPolicy + 'static) -> Run {
     f.with(|s| s.run(Speculation::Policy(Box::new(policy))))
 }
 
-/// Only verified tokens are charged, so that budget reserved for drafts that were not proposed goes to prompts.
+/// Only verified tokens are charged, so token budget that was reserved for drafts, but that no draft was proposed for,
+/// goes to prompts.
 #[test]
 fn trimming_frees_what_was_reserved_for_a_lookup_without_a_match() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
@@ -74,7 +76,7 @@ fn trimming_frees_what_was_reserved_for_requests_left_out() {
     assert_eq!((steps[1].batch_size, steps[1].verified, steps[1].chunk_tokens), (1, 3, 16));
 }
 
-/// The draft has not run over the tokens that came out of one pass, so it must catch up on the accepted ones.
+/// After parallel drafting the draft has not run over its own drafts, so it must catch up on the accepted ones.
 #[test]
 fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -86,13 +88,13 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let steps = run(&f, Same::chain(3)).steps;
     assert_eq!(steps.iter().map(|s| s.draft_passes).collect::<Vec<_>>(), [1, 1, 1]);
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(14, 3 + 3)]);
-    // Heads give a tree in one pass, a token a depth; the catch-up is the same.
+    // Several heads give a tree in one pass, one token a depth. The draft must catch up in the same way.
     let steps = run(&f, two.clone()).steps;
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 2), shape(13, 2 + 2)]);
     f.rate = 0.0;
     let steps = run(&f, Same::chain(3)).steps;
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(11, 3)]);
-    // A draft without KV has nothing to catch up on.
+    // A draft without KV has no missed tokens to catch up on.
     f.rate = 1.0;
     f.config.draft_prefill = false;
     assert_eq!(run(&f, two).steps[2].draft_time, shape(13, 2));
@@ -104,8 +106,8 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
 fn an_accepted_node_that_was_not_expanded_is_caught_up() {
     let mut tree = DraftTree::default();
     let growth = Growth::Beam { topk: 2 };
-    // Confidences .9 and .1: the frontier of level 2 is 1-1 (.81), then 1-2 or 2-1 (.09 both), of which the earlier is
-    // taken.
+    // Each first guess has confidence .9, each second guess .1. The frontier of level 2 is node 1-1 (score .81) and one
+    // of the nodes 1-2 and 2-1, which both have score .09. The earlier of the two is taken.
     let guess = |_: Option<&Node>, rank: u32| (if rank == 1 { 0.9 } else { 0.1 }, 0);
     (0..3).for_each(|_| tree.grow(&growth, guess));
     let mut fed = |ranks: [u32; 3]| (tree.accepted(|d| ranks[d as usize - 1]), tree.fed());
@@ -119,8 +121,8 @@ fn an_accepted_node_that_was_not_expanded_is_caught_up() {
 
 #[test]
 fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
-    /// Drafts a beam of two with three levels. Checks that the draft gap is at most one token, and that the draft has
-    /// run over all accepted tokens but at most one.
+    /// A policy that drafts a beam of two with three levels. It checks that the draft has run over all tokens of a
+    /// request but at most one.
     struct Beam;
     impl SpecPolicy for Beam {
         fn limits(&self) -> DraftLimits<'_> {
@@ -154,10 +156,10 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     assert!(gaps(2) > 0 && gaps(3) > 0);
 }
 
-/// A length that is fixed beforehand is one decision a step: the host does not wait for the device between passes.
+/// A length that is fixed before drafting is one decision a step: the host does not wait for the device between passes.
 #[test]
 fn only_decisions_that_are_made_cost_time() {
-    /// Decides after every pass, and selects.
+    /// A policy that decides after every pass, and selects.
     struct Looks;
     impl SpecPolicy for Looks {
         fn limits(&self) -> DraftLimits<'_> {
@@ -178,14 +180,14 @@ fn only_decisions_that_are_made_cost_time() {
     let (prompt, us) = (run(&f, Looks).steps[0].draft_time, |us: u64| Time(us * 1_000_000));
     assert_eq!(cost(run(&f, Looks)), (us(1 + 30 + 100), prompt));
     assert_eq!(cost(run(&f, Same::chain(3))), (us(1), prompt));
-    // One pass gives all drafts of a round, and the host waits for it once.
+    // One pass gives all drafts of a round, so the host waits for the device only once in a round.
     f.drafting = Drafting::Parallel;
     let looks = run(&f, Looks).steps[1].draft_time;
     f.config.decision_s = DecisionSeconds::default();
     assert_eq!(looks - run(&f, Looks).steps[1].draft_time, us(1 + 10 + 100));
 }
 
-/// Lookups have no KV. An engine that prefills a draft for them charges costs that do not exist, and must warn.
+/// Prompt lookup has no KV. An engine with `draft_prefill` on charges costs that do not exist, and must warn.
 #[test]
 fn a_lookup_with_a_draft_prefill_gives_a_warning() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -197,8 +199,8 @@ fn a_lookup_with_a_draft_prefill_gives_a_warning() {
     assert!(!warns(&f));
 }
 
-/// A draft that runs over no prompts has no prefill to skip: `drafts_for_next` is not called, and every request may
-/// draft.
+/// If the draft does not run over prompts, there is no draft prefill to skip: `drafts_for_next` is not called, and
+/// drafts may be made for every request.
 #[test]
 fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     struct Never;
@@ -219,8 +221,8 @@ fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     assert!(run(&f, Never).totals.drafted > 0);
 }
 
-/// Which drafts are right is known up to `max_draft_len` tokens beyond an output's end and no further. A tree's limit
-/// is in tokens, so the engine must cut its depth.
+/// Which drafts are right is known up to `max_draft_len` tokens beyond an output's end and no further. The limit of a
+/// tree counts tokens, so the engine must limit the tree's depth.
 #[test]
 fn no_tree_is_deeper_than_the_longest_draft() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 100)]));

@@ -1,22 +1,23 @@
-//! Finds which file depends on which: every name that a file mentions leads to the file that defines it.
+//! Finds out which file of a crate depends on which. Every name that a file mentions is followed to the file that
+//! defines it.
 
 use super::mentions::{How, Mention};
 use super::source::{Name, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The target of a path.
+/// The thing that a path in the source leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// An item that this file defines.
+    /// An item. The number is the index of the file that defines it.
     Item(usize),
-    /// A module itself.
+    /// A module itself. The number is the module's index.
     Module(usize),
 }
 
-/// Longest chain of `pub use` that is followed. No crate has a longer one, so a longer chain is a circle.
+/// Longest chain of `pub use` that is followed. Real crates have shorter chains, so a longer chain is a circle.
 const DEPTH: u32 = 16;
 
-/// For each file: the other files it depends on, with the names.
+/// For each file: the other files that it depends on, each with the names that cause the dependency.
 pub type Arrows = Vec<BTreeMap<usize, BTreeSet<String>>>;
 
 /// Finds the dependencies between a crate's files.
@@ -39,7 +40,8 @@ pub fn arrows(source: &Source) -> Arrows {
 }
 
 impl Source {
-    /// The file that a mention in `module` depends on; `None` if it depends on no other item of the crate.
+    /// The file that a mention in module `module` depends on. `None` if the mention leads to no item of the crate, or
+    /// to the same file.
     fn leads(&self, module: usize, mention: &Mention) -> Option<usize> {
         let path = &mention.path;
         let target = match mention.how {
@@ -47,14 +49,15 @@ impl Source {
             _ => self.resolve(module, path, DEPTH)?,
         };
         match target {
-            // A mention of a module alone is no dependency: the items that are used are mentioned by their own names.
+            // A module that is mentioned alone is no dependency, because the items that are used from it are mentioned
+            // by their own names.
             Target::Module(_) => None,
             Target::Item(file) if mention.how == How::Export && self.is_below(file, module) => None,
             Target::Item(file) => Some(file),
         }
     }
 
-    /// True if the file is the module's own or below it.
+    /// True if `file` is the file of `module`, or the file of a module below it.
     fn is_below(&self, file: usize, module: usize) -> bool {
         let mut at = self.modules.iter().position(|m| m.file == file);
         while let Some(m) = at {
@@ -66,7 +69,7 @@ impl Source {
         false
     }
 
-    /// The target of a path, as seen from a module. `None` if it leads out of the crate or to a local name.
+    /// The target of `path`, as seen from `module`. `None` if the path leads out of the crate or to a local name.
     fn resolve(&self, module: usize, path: &[String], depth: u32) -> Option<Target> {
         let depth = depth.checked_sub(1)?;
         let mut at = match path[0].as_str() {
@@ -79,7 +82,7 @@ impl Source {
             let Target::Module(inner) = at else { return Some(at) };
             at = match name.as_str() {
                 "super" => Target::Module(self.modules[inner].parent?),
-                // The item is made by a macro, so no definition with its name is found.
+                // No definition with this name is found, so a macro makes the item.
                 name => match self.look_up(inner, name, i + 1 == path.len(), depth) {
                     Some(found) => found,
                     None => return Some(Target::Item(self.only(inner, name))),
@@ -89,8 +92,8 @@ impl Source {
         Some(at)
     }
 
-    /// The target of a name in a module. A module and another item may have the same name: the last word of a path
-    /// (`last`) means the item, an earlier word the module.
+    /// The target of `name` in `module`. A module and another item may have the same name. As the last word of a path
+    /// (`last`), the name means the item; as an earlier word, it means the module.
     fn look_up(&self, module: usize, name: &str, last: bool, depth: u32) -> Option<Target> {
         let depth = depth.checked_sub(1)?;
         let here = &self.modules[module];
@@ -102,7 +105,7 @@ impl Source {
             .filter_map(|what| match what {
                 Name::Item => Some(Target::Item(here.file)),
                 Name::Module(inner) => Some(Target::Module(*inner)),
-                // `use name::name` begins with the module of that name.
+                // In `use name::name`, the first `name` is the module.
                 Name::Use(path) => self.resolve(module, path, depth),
             })
             .collect();
@@ -115,8 +118,8 @@ impl Source {
         })
     }
 
-    /// The file that is assumed to define a name that was not found in the module: the only file of the crate that
-    /// defines the name, else the module's own file.
+    /// The file that is assumed to define a name that was not found in `module`: if only one file of the crate defines
+    /// the name, this file; otherwise the file of `module`.
     fn only(&self, module: usize, name: &str) -> usize {
         let defines = |n: &Name| matches!(n, Name::Item);
         let mut defining = self.modules.iter().filter(|m| m.names.get(name).is_some_and(|n| n.iter().any(defines)));
@@ -126,7 +129,8 @@ impl Source {
         }
     }
 
-    /// The definition of a macro that is called by its name alone: in this module, or in one around it.
+    /// The definition of a macro that is called by its name alone. It is searched in `module` and then in the modules
+    /// around it.
     fn textual(&self, module: usize, name: &str) -> Option<Target> {
         let mut at = Some(module);
         while let Some(m) = at {
@@ -138,8 +142,8 @@ impl Source {
         None
     }
 
-    /// Dependencies through `self`: a type whose methods are in several files ties them, because one calls another's as
-    /// `self.name()` without naming its file. Returns (calling file, file with the method, name).
+    /// Dependencies through `self`. If the methods of a type are in several files, one method calls another as
+    /// `self.name()` without naming the file. Returns (calling file, file with the method, name).
     fn calls_on_self(&self) -> Vec<(usize, usize, String)> {
         let home = |module: usize, of: &[String]| match self.resolve(module, of, DEPTH) {
             Some(Target::Item(file)) => of.last().map(|name| (file, name.clone())),

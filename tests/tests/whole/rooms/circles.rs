@@ -1,4 +1,4 @@
-//! Circles in a graph of files, and the edges whose reversal would remove them.
+//! Finds circles in a graph of files, and the edges of a circle that would have to be removed.
 
 use super::arrows::Arrows;
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Visits a node for the first time (depth-first search). `count` is the number of nodes visited before; returns
-    /// the new number.
+    /// Visits a node for the first time, in depth-first search. `count` is the number of nodes that were visited
+    /// before. Returns this number after the visit.
     fn visit(&mut self, node: usize, count: usize) -> usize {
         (self.seen[node], self.low[node]) = (Some(count), count);
         self.stack.push(node);
@@ -59,8 +59,8 @@ impl Search<'_> {
     }
 }
 
-/// The edges of a circle that point upward when its files are in the best order found, by the heuristic of Eades, Lin
-/// and Smyth (1993) for the least feedback arc set. Empty if and only if the files make no circle.
+/// Orders the files of a circle so that few edges point upward, and returns these edges. Empty if and only if the files
+/// make no circle. The heuristic is that of Eades, Lin and Smyth (1993) for the least feedback arc set.
 pub fn upward(circle: &[usize], arrows: &Arrows) -> Vec<(usize, usize)> {
     let mut left: BTreeSet<usize> = circle.iter().copied().collect();
     let (mut head, mut tail) = (Vec::new(), Vec::new());

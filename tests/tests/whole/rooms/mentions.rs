@@ -1,9 +1,10 @@
-//! The names that a piece of source mentions. Macros' arguments are included: they are read as tokens.
+//! The names that a part of the source mentions. The arguments of macro calls are read as tokens, so their names are
+//! included.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use syn::{Attribute, ItemUse, UseTree, Visibility};
 
-/// A path in the source.
+/// A path that the source mentions.
 pub struct Mention {
     pub path: Vec<String>,
     pub how: How,
@@ -12,11 +13,11 @@ pub struct Mention {
 /// The way in which a path is mentioned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// In a `use`, for the file itself.
+    /// In a `use`, which the file itself needs.
     Import,
-    /// In a `pub use`, for other files.
+    /// In a `pub use`, which makes the name available to other files.
     Export,
-    /// As the name of a called macro.
+    /// As the name of a macro that is called.
     Macro,
     /// In any other place.
     Plain,
@@ -26,7 +27,8 @@ pub enum How {
 #[derive(Default)]
 pub struct Mentions {
     pub found: Vec<Mention>,
-    /// What `use` binds: a name, or everything (`None`), with its path.
+    /// The names that `use` lines bring into the module, with their paths. `None` stands for all names of the path
+    /// (`*`).
     pub bound: Vec<(Option<String>, Vec<String>)>,
     /// Methods called as `self.name(` or `Self::name`.
     pub on_self: Vec<String>,
@@ -39,7 +41,7 @@ pub fn is_test(attributes: &[Attribute]) -> bool {
         .any(|a| a.path().is_ident("cfg") && a.meta.require_list().is_ok_and(|l| says_test(l.tokens.clone())))
 }
 
-/// True for the conditions `test` and `all(test, ..)` of a `#[cfg]`.
+/// True for the conditions `test` and `all(test, ..)` in a `#[cfg]`.
 fn says_test(condition: TokenStream) -> bool {
     let mut tokens = condition.into_iter();
     match (tokens.next(), tokens.next()) {
@@ -62,7 +64,7 @@ impl Mentions {
             Visibility::Inherited => How::Import,
             _ => How::Export,
         };
-        // A glob mentions nothing by itself; the names that are found through it do.
+        // A glob import alone mentions no name. Names that are found through it are mentioned where they are used.
         let named = self.bound[from..].iter().filter(|(name, _)| name.is_some());
         self.found.extend(named.map(|(_, path)| Mention { path: path.clone(), how }));
     }
@@ -86,7 +88,7 @@ impl Mentions {
         }
     }
 
-    /// A `use` in the body of a function is bound for the whole module, which is slightly more than its scope.
+    /// A `use` in the body of a function counts for the whole module, which is slightly more than its real scope.
     fn of_inner_use(&mut self, tokens: &[TokenTree], at: usize) -> usize {
         let Some(end) = (at..tokens.len()).find(|&i| is_punct(tokens.get(i), ';')) else { return at + 1 };
         if let Ok(item) = syn::parse2(tokens[at..=end].iter().cloned().collect()) {
@@ -146,7 +148,7 @@ fn test_attribute(token: Option<&TokenTree>) -> bool {
     }
 }
 
-/// Index of the first token after the item that begins at `from`.
+/// Index of the first token after the item that begins at token `from`.
 fn after_item(tokens: &[TokenTree], from: usize) -> usize {
     let ends = |t: &TokenTree| match t {
         TokenTree::Group(g) => g.delimiter() == Delimiter::Brace,
@@ -155,7 +157,7 @@ fn after_item(tokens: &[TokenTree], from: usize) -> usize {
     (from..tokens.len()).find(|&i| ends(&tokens[i])).map_or(tokens.len(), |i| i + 1)
 }
 
-/// The names and paths in a tree of `use`.
+/// Adds the names and paths of a `use` tree to `bound`. `path` is the path before the tree.
 fn flatten(tree: &UseTree, path: &mut Vec<String>, bound: &mut Vec<(Option<String>, Vec<String>)>) {
     let with = |path: &[String], last: &dyn ToString| [path, &[last.to_string()]].concat();
     match tree {
@@ -164,7 +166,7 @@ fn flatten(tree: &UseTree, path: &mut Vec<String>, bound: &mut Vec<(Option<Strin
             flatten(&p.tree, path, bound);
             path.pop();
         }
-        // `use a::b::{self}` is `use a::b`.
+        // `use a::b::{self}` means `use a::b`.
         UseTree::Name(n) if n.ident == "self" => bound.push((path.last().cloned(), path.clone())),
         UseTree::Name(n) => bound.push((Some(n.ident.to_string()), with(path, &n.ident))),
         UseTree::Rename(r) if r.ident == "self" => bound.push((Some(r.rename.to_string()), path.clone())),

@@ -1,4 +1,4 @@
-//! A crate's source: its modules, and for each the names it has and the names it mentions.
+//! The source of a crate: its modules, the names that each module has, and the names that each module mentions.
 
 use super::mentions::{Mention, Mentions, is_test};
 use quote::ToTokens;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use syn::spanned::Spanned;
 use syn::{Item, ItemImpl, ItemMod, Type};
 
-/// A file, without its tests.
+/// A file of the source. Code that is compiled for tests only is left out.
 pub struct File {
     /// The file's path below `src`.
     pub name: String,
@@ -18,31 +18,31 @@ pub struct File {
 pub struct Module {
     pub file: usize,
     pub parent: Option<usize>,
-    /// The names in the module. A module and a function, for example, can have the same name.
+    /// The names in the module, each with its meanings. A module and a function, for example, can have the same name.
     pub names: BTreeMap<String, Vec<Name>>,
     /// Paths of `use path::*`.
     pub globs: Vec<Vec<String>>,
     pub mentions: Vec<Mention>,
 }
 
-/// The meaning of a name in its module.
+/// One meaning of a name in its module.
 #[derive(Clone)]
 pub enum Name {
     /// An item that is defined in the module.
     Item,
     Module(usize),
-    /// A name that a `use` brings in, with the path as written.
+    /// A name that a `use` brings into the module, with the path as the source has it.
     Use(Vec<String>),
 }
 
-/// Methods of a type, by the module that has the `impl` block.
+/// The methods of a type in one `impl` block, with the module that has the block.
 pub struct Methods {
     pub module: usize,
     pub of: Vec<String>,
     pub names: Vec<String>,
-    /// Methods called on `self` or `Self` in the block.
+    /// Methods that the block calls on `self` or `Self`.
     pub called: Vec<String>,
-    /// True for the type's own `impl`, false for a trait's.
+    /// True if the block is the type's own `impl`, false if it implements a trait.
     pub inherent: bool,
 }
 
@@ -55,8 +55,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads files, given as (path below `src`, text). A file is the module of its path, whether a `mod` or a macro
-    /// names it. Files that a `#[cfg(test)] mod` names, or that have a test's name, are left out.
+    /// Reads files, given as (path below `src`, text). A file is the module of its path; the `mod` line may also come
+    /// from a macro. Files that a `#[cfg(test)] mod` names, or that have a test's name, are left out.
     pub fn read(texts: &[(String, String)]) -> Source {
         let parsed: Vec<(Vec<String>, &str, &str, syn::File)> = texts
             .iter()
@@ -73,7 +73,7 @@ impl Source {
             .into_iter()
             .filter(|(path, ..)| !tests.iter().any(|t| path.starts_with(t)) && !path.iter().any(|p| named_as_test(p)))
             .collect();
-        // Parents come before their children, the root first.
+        // In this order, a module comes after its parent, and the root comes first.
         kept.sort_by(|a, b| a.0.cmp(&b.0));
         assert!(kept.first().is_some_and(|(path, ..)| path.is_empty()), "a crate has a lib.rs or a main.rs");
 
@@ -117,7 +117,7 @@ impl Source {
     fn item(&mut self, module: usize, item: Item) {
         let mut mentions = Mentions::default();
         match item {
-            // `mod name;` defines nothing here: the module is added when its own file is read.
+            // A line `mod name;` defines nothing here. The module is added when its own file is read.
             Item::Mod(ItemMod { content: None, .. }) => return,
             Item::Mod(ItemMod { ident, content: Some((_, items)), .. }) => {
                 let inner = self.module(self.modules[module].file, Some(module));
@@ -160,13 +160,13 @@ fn named_as_test(name: &str) -> bool {
     name == "tests" || name.ends_with("_tests")
 }
 
-/// The module path of a file that is compiled for tests only.
+/// If `item` is a `mod` that is compiled for tests only: the module path of its file.
 fn test_module(parent: &[String], item: &Item) -> Option<Vec<String>> {
     let Item::Mod(item) = item else { return None };
     if item.content.is_some() || !is_test(&item.attrs) {
         return None;
     }
-    // `#[path]` names a file beside the present one.
+    // `#[path]` names a file in the folder of the present file.
     let file = item.attrs.iter().filter(|a| a.path().is_ident("path")).find_map(|a| {
         match &a.meta.require_name_value().ok()?.value {
             syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) => Some(path.value()),
@@ -202,11 +202,11 @@ fn attributes(item: &Item) -> Option<&[syn::Attribute]> {
     })
 }
 
-/// The name that an item defines in its module.
+/// The name that an item gives to its module; `None` if it gives none.
 fn defined(item: &Item) -> Option<String> {
     Some(
         match item {
-            // The name of a macro is stored with `!`, because macros and other items may have the same name.
+            // The name of a macro is stored with a `!`, because a macro and another item may have the same name.
             Item::Macro(i) => return i.ident.as_ref().map(|name| format!("{name}!")),
             Item::Const(i) => &i.ident,
             Item::Enum(i) => &i.ident,

@@ -1,5 +1,5 @@
-//! Tests the statements of ARCHITECTURE.md and of file headers about what a part of the code must not use, as far as
-//! the compiler does not enforce them.
+//! Tests what ARCHITECTURE.md and file headers say that a part of the code must not use, as far as the compiler does
+//! not enforce it.
 
 use super::{Source, arrows, members, texts};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ fn source(name: &str) -> Source {
     Source::read(&texts(&src))
 }
 
-/// "from needs to for names", for each file below `from` that needs a file below one of `to`.
+/// A text "from needs to for names" for each file below `from` that depends on a file below one of `to`.
 fn needs(source: &Source, from: &str, to: &[&str]) -> Vec<String> {
     let arrows = arrows(source);
     let below = |file: usize, folders: &[&str]| folders.iter().any(|f| source.files[file].name.starts_with(f));
@@ -23,7 +23,7 @@ fn needs(source: &Source, from: &str, to: &[&str]) -> Vec<String> {
     found
 }
 
-/// "file mentions path", for each path that a file below `from` mentions and for which `forbidden` is true.
+/// A text "file mentions path" for each path for which `forbidden` is true and that a file below `from` mentions.
 fn mentions(source: &Source, from: &str, forbidden: impl Fn(&[&str]) -> bool) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for module in &source.modules {
@@ -38,7 +38,7 @@ fn mentions(source: &Source, from: &str, forbidden: impl Fn(&[&str]) -> bool) ->
     found
 }
 
-/// The header of `scheduler/mod.rs`: it knows nothing of clocks, executors, policies and metrics.
+/// The header of `scheduler/mod.rs` says: the scheduler knows nothing of clocks, executors, policies and metrics.
 #[test]
 fn the_scheduler_knows_no_clock_executor_policy_or_metric() {
     let sim = source("sim");
@@ -65,8 +65,8 @@ fn the_scheduler_knows_no_clock_executor_policy_or_metric() {
     );
 }
 
-/// One engine loop serves runs with and without a drafter. Without one, the methods of [`NoDraft`] do nothing, so the
-/// loop must not ask which kind of run it is.
+/// One engine loop serves runs with and without a drafter. Without a drafter, the methods of [`NoDraft`] do nothing. So
+/// the loop must not ask whether there is a drafter.
 ///
 /// [`NoDraft`]: foretoken_sim::engine::NoDraft
 #[test]
@@ -80,7 +80,7 @@ fn the_loop_never_asks_whether_there_is_a_drafter() {
     assert!(!mentions(&sim, "serving.rs", asks).is_empty(), "a run makes `NoDraft`: the check sees nothing");
 }
 
-/// The header of `registry.rs`: it must hold no policy's logic.
+/// The header of `registry.rs` says: the table of policies has no policy's logic.
 #[test]
 fn the_table_of_policies_knows_no_policy() {
     let policies = source("policies");
@@ -107,8 +107,8 @@ fn the_engine_and_policies_read_no_clock() {
     assert!(!mentions(&source("kernels"), "", reads).is_empty(), "a device has a clock: the check sees nothing");
 }
 
-/// ARCHITECTURE.md: `sim/` has no global random generator. Of `rand` it takes the trait that keyed draws implement, and
-/// `rand_distr`'s distributions are given keyed draws.
+/// ARCHITECTURE.md: `sim/` has no global random generator. From `rand` it uses only the trait that keyed draws
+/// implement. The distributions of `rand_distr` get keyed draws.
 #[test]
 fn the_simulator_has_no_random_generator() {
     let generators = ["rand", "getrandom", "fastrand", "oorandom", "rand_core", "rand_chacha"];
@@ -116,7 +116,7 @@ fn the_simulator_has_no_random_generator() {
     assert_eq!(from_rand, ["draws.rs mentions rand::TryRng".to_owned()].into());
 }
 
-/// ARCHITECTURE.md: the inner loop hashes nothing. Only the prefix cache has a hash map, and decoding looks up nothing.
+/// ARCHITECTURE.md: the inner loop uses no hash map. Only the prefix cache has one, and decoding does not use it.
 #[test]
 fn the_engine_hashes_in_its_prefix_cache_alone() {
     let hashes =
@@ -127,8 +127,9 @@ fn the_engine_hashes_in_its_prefix_cache_alone() {
     assert_eq!(engine, BTreeSet::new());
 }
 
-/// ARCHITECTURE.md: the command line words and prints. It names nothing that runs a model, a step or a policy, makes
-/// threads or reads a clock for times: that work is in libraries, which other programs can call.
+/// ARCHITECTURE.md: the command line only reads arguments and prints. It names nothing that runs a model, a step or a
+/// policy, that makes threads, or that reads a clock for times. That work is in libraries, which other programs can
+/// call.
 #[test]
 fn the_command_line_words_and_prints() {
     // Of the crates that do this work, the command line may name only results and limits.
@@ -174,14 +175,14 @@ fn says_unsafe(tokens: proc_macro2::TokenStream) -> bool {
     })
 }
 
-/// Libraries keep no state of the process that can change: what a caller shares with its work is passed
-/// (`foretoken_run::work`). The exceptions, with their reasons, are listed here. The program and the Python module own
-/// theirs.
+/// Libraries have no static that can change. What a caller shares with a library is passed as an argument
+/// (`foretoken_run::work`). The list below has the exceptions, with their reasons. The program and the Python module
+/// may have statics of their own.
 #[test]
 fn libraries_have_no_changing_statics() {
-    // In this order: scratch memory of a thread; the memory that a thread's arrays share; policies that a program adds;
-    // half-written files, which a signal removes; the memory limit, read once from the environment; pipes, which are
-    // read once.
+    // The exceptions, in this order: scratch memory of a thread; the memory that a thread's arrays share; policies that
+    // a program adds; half-written files, which a signal removes; the memory limit, which is read once from the
+    // environment; pipes, which are read once.
     let exceptions = [
         "kernels/cpu/attention.rs SCRATCH",
         "kernels/cpu/pages.rs OPEN",
