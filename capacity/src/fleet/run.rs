@@ -133,11 +133,11 @@ impl Searcher<'_> {
     fn fleet(&self, variant: usize, policy: usize) -> Result<PolicyFleet> {
         let plan = self.plan();
         let mut seeds: Vec<SeedResult> = Vec::new();
-        let mut tokens = 0.0;
+        let mut tok_s = 0.0;
         for seed in 0..plan.seeds.len() {
-            let (found, output_tokens) = self.search(SearchId { variant, policy, seed })?;
+            let (found, seed_tok_s) = self.search(SearchId { variant, policy, seed })?;
             seeds.push(found);
-            tokens = output_tokens;
+            tok_s += seed_tok_s / plan.seeds.len() as f64;
             self.bar.inc(1);
         }
         let (entrant, of_variant) = (&plan.policies[policy], &plan.variants[variant]);
@@ -147,7 +147,6 @@ impl Searcher<'_> {
         let price_gpu_hour = self.question.price_gpu_hour(variant);
         let gpus = replicas.map(|replicas| replicas * of_variant.gpus_of_one());
         let cost_hour = gpus.map(|gpus| f64::from(gpus) * price_gpu_hour);
-        let rate = self.prepare(variant, 0)?.load.own_rate();
         Ok(PolicyFleet {
             policy: entrant.spec.label(),
             baseline: policy == plan.baseline,
@@ -160,13 +159,13 @@ impl Searcher<'_> {
             over_seeds: numbers.and_then(|n| Interval::of(&n)),
             gpus,
             cost_hour,
-            cost_mtok: cost_hour.map(|cost| cost / (3600.0 * rate * tokens) * 1e6),
+            cost_mtok: cost_hour.map(|cost| cost / (3600.0 * tok_s) * 1e6),
             seeds,
         })
     }
 
-    /// Searches the fewest replicas for one policy with one seed, and stores each probe. Also returns the mean number
-    /// of output tokens of a counted request.
+    /// Searches the fewest replicas for one policy with one seed, and stores each probe. Also returns the load of
+    /// this seed in output tokens per second.
     fn search(&self, id: SearchId) -> Result<(SeedResult, f64)> {
         let (plan, variant) = (self.plan(), &self.plan().variants[id.variant]);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
@@ -195,7 +194,10 @@ impl Searcher<'_> {
         stored.probes.sort_by_key(|p| p.replicas);
         let replicas = if let Next::Found(n) = end { Some(n) } else { None };
         let seed = plan.seeds[id.seed];
-        Ok((SeedResult { seed, replicas, slo, one_req_s, perfect, probes: stored.probes }, load.output_tokens))
+        Ok((
+            SeedResult { seed, replicas, slo, one_req_s, perfect, probes: stored.probes },
+            load.own_rate() * load.output_tokens,
+        ))
     }
 
     /// Finds the largest tried fleet that does not carry the load. If its probe was stopped early, repeats the probe
