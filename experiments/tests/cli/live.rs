@@ -111,6 +111,21 @@ fn more_arrivals_than_the_device_serves_are_called_overload() {
     assert!(found["offered_req_s"].as_f64() > found["completed_req_s"].as_f64(), "{found}");
 }
 
+/// The models are loaded once, with room for the largest values of a sweep. Every value is checked before that.
+#[test]
+fn a_sweep_may_grow_what_the_device_holds() {
+    let place = Place::holding(LIVE);
+    let grow = ["--no-figures", "--set", "engine.num_gpu_blocks={ sweep = [32, 96] }", "--set", "workload.requests=4"];
+    live(&place, &grow);
+    assert_eq!(json(&place, "out/live.json")["cells"].as_array().unwrap().len(), 6);
+    let bad = ["live", "x.toml", "-o", "bad", "--set", "engine.block_size={ sweep = [16, 32] }"];
+    let output = place.foretoken().args(bad).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("engine.block_size") && error.contains("32 is not 16"), "{error}");
+    assert!(!place.path("bad").exists(), "nothing ran");
+}
+
 #[test]
 fn a_prompt_too_long_is_rejected_and_counted() {
     let place = Place::holding(LIVE);

@@ -1,5 +1,5 @@
-//! Checks whether the settings and each policy of a plan can run on a device. It runs before the models are loaded. An
-//! error names the setting or the policy.
+//! Checks, before the models are loaded, whether the settings and each policy of a plan can run on a device, and
+//! computes the memory that they need. An error names the setting or the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;
@@ -12,7 +12,22 @@ use foretoken_spec::document::Path;
 use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 
-/// Computes the capacity with which the models must be loaded so that all policies of the plan can run.
+/// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the settings
+/// of every variant (combination of swept values).
+///
+/// # Errors
+/// A policy or a setting cannot run live, or a file of a variant cannot be read. The error names it.
+pub fn check_all(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<Capacity> {
+    let mut room: Option<Capacity> = None;
+    for variant in &plan.variants {
+        let needed = check(plan, variant, &Setting::new(variant, plan.seeds[0])?, live, models)?;
+        room = Some(room.map_or(needed, |room| room.or(&needed)));
+    }
+    Ok(room.expect("a plan has a variant"))
+}
+
+/// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the settings
+/// of one variant.
 ///
 /// # Errors
 /// A policy or a setting cannot run live. The error names it.

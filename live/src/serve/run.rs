@@ -66,9 +66,8 @@ pub struct Ran {
 /// # Errors
 /// The plan cannot run live, the device cannot be opened or warmed up, or a file cannot be written.
 pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &AtomicBool) -> Result<Ran> {
-    let variant = &plan.variants[0];
     let models = Models::find(live)?;
-    let room = refuse::check(plan, variant, &Setting::new(variant, plan.seeds[0])?, live, &models)?;
+    let room = refuse::check_all(plan, live, &models)?;
     let mut machine = open(live, &models, room)?;
     run_on(plan, live, folder, interrupt, &models, &mut *machine)
 }
