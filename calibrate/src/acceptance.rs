@@ -46,8 +46,9 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
-    /// Collects the acceptance of observed runs and of other tools' files. `None` if no round with drafts counts; the
-    /// last round of an answer never counts.
+    /// Collects the acceptance of observed runs and of other tools' files. The last round of an observed answer does
+    /// not count. If no answer of a run reports rounds, the counts come from the server's metrics. `None` if no round
+    /// drafted.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
@@ -133,7 +134,8 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
         // If every draft of the round was accepted, the token after these drafts was not drafted.
         bits.push((accepted < drafted).then_some(false));
     }
-    // If the answer ended within its last round, a draft that seems wrong at the last token may have been right.
+    // If the answer ended within its last round, right drafts may have been cut off. So a wrong draft at the last token
+    // counts as unknown.
     let over = bits.len() > tokens;
     bits.resize(tokens, None);
     if over

@@ -47,7 +47,7 @@ mod tests {
     use crate::synthetic::LAW;
 
     /// The synthetic server sends its answer when it writes the step's log line, one host time after the pass. It adds
-    /// no delay.
+    /// no delay. So with `host_s` = 0 the delay found is the host's time, and with the true `host_s` it is 0.
     #[test]
     fn the_delay_is_read_from_first_tokens_of_an_idle_server() {
         let dir = tempfile::tempdir().unwrap();

@@ -140,7 +140,7 @@ impl Calibration {
         priorities
     }
 
-    /// True if a run's experiment states priorities, and none of the run's requests has one of the categories.
+    /// True if a run's experiment states priorities, and no request of the run has one of the stated categories.
     pub fn loses_priorities(&self) -> bool {
         let lost = |source: &Source| {
             let asked = categories(&source.run.workload);
@@ -323,7 +323,7 @@ fn tell_apart(loads: &mut [ObservedLoad]) {
     }
 }
 
-/// The categories of the requests of `w`, in the order in which they first occur; `all` for a request without one.
+/// The categories of the requests of `w`, in the order in which they first occur; `all` for a request without category.
 fn categories(w: &Workload) -> Vec<String> {
     let mut seen: Vec<String> = Vec::new();
     for i in 0..w.len() {
