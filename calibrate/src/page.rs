@@ -29,7 +29,8 @@ pub fn page(c: &Calibration) -> Page {
 }
 
 /// A sentence on the errors on runs that were left out of the fit. It names the runs with the largest and the smallest
-/// error. Without such runs, it gives the error on the second halves of runs.
+/// error. If no run could be left out, it gives the error on the second halves of runs; without costs, it says that the
+/// costs are not known.
 fn headline(c: &Calibration) -> String {
     if c.cost.is_none() {
         return "What steps cost is not known.".to_owned();

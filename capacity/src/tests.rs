@@ -113,8 +113,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     };
     let (alone, words) = found(&plan(&steady, &[]));
     assert!(!words.contains("changes in time"), "{words}");
-    // The log has the arrivals of the steady load, but the gaps between the first 1,500 and between the last requests
-    // are four times as long.
+    // The log has the arrivals of the steady load. But the gaps between the first 1,500 requests, and between the
+    // requests after number 5,500, are four times as long.
     let arrivals = Setting::new(&plan(&steady, &[]).variants[0], 7).unwrap().workload.arrival;
     let mut at = 0.0;
     let mut trace = "t_s,input_tokens,output_tokens\n".to_owned();

@@ -69,7 +69,8 @@ pub fn complete(
 /// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
-    // Builds every load once before anything runs, so that a wrong load is an error at the start.
+    // Builds the load of every variant once, with the first seed, before anything runs. So a wrong load is an error at
+    // the start.
     for variant in &plan.variants {
         Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
     }

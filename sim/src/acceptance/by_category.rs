@@ -144,7 +144,8 @@ impl Bits for Laws {
         self.laws.iter().any(|law| law.may_lack_proposals())
     }
 
-    /// False if a category uses prompt lookup: whether a lookup matches changes the odds in that category only.
+    /// False if a category uses prompt lookup. A [`Law`](super::Law) has one probability of a match for all requests
+    /// (`proposes_if_wrong`), but with other laws than prompt lookup a draft always has a proposal.
     fn has_law(&self) -> bool {
         self.laws.iter().all(|law| law.has_law() && !law.may_lack_proposals())
     }
