@@ -1,5 +1,5 @@
-//! Acceptance sources decide which drafts are right. The truth of a request is fixed before any policy acts
-//! (docs/model.md 13).
+//! Acceptance sources decide which drafts are right. The truth of a request (which of its drafts are right) is fixed
+//! before any policy acts (docs/model.md 13).
 
 mod beside_model;
 mod by_category;
@@ -33,18 +33,18 @@ pub use spec::{AcceptanceSpec, Beyond, Rates, TableSource};
 pub use suffix::Suffix;
 pub use truths::Truths;
 
-/// Which drafts of a running request are right, hidden from policies. There is one bitmap over output positions for
-/// each draft depth whose bits differ.
+/// Which drafts of a running request are right, hidden from policies: one or more rows of bits over output positions.
 ///
-/// Bit n of depth row j says whether the draft's first choice at output position n is right when n is the (j+1)-th
-/// position drafted since the last verification. If the truth does not depend on the depth, one row holds for all
-/// depths.
+/// Bit n of row j says whether the draft's first guess at output position n is right if n is the (j+1)-th position
+/// drafted since the last verification (depth j). Depths beyond the last row use the last row, so one row is enough if
+/// the truth does not depend on the depth.
 #[derive(Clone, Debug, Default)]
 pub struct TruthRow {
     words: Vec<u64>,
     words_per_depth: usize,
     depths: usize,
-    /// Bitmap of the positions where a prompt lookup finds a match; empty if the draft always has a proposal.
+    /// Bitmap of the positions where the draft has a proposal, such as the match of a prompt lookup. Empty if the draft
+    /// always has a proposal.
     matched: Vec<u64>,
     /// The most tokens that a round may propose, by the output position where the round starts. Empty if the proposals
     /// have no such limits.
