@@ -1,7 +1,8 @@
 //! Measures the host work of a live step at batch 32: the work of the engine and the executor before, between and after
 //! the device's passes. Nearly all of a step is host work here: the models are as small as possible, and the
 //! simulator's default acceptance source decides which drafts are accepted, not the models' tokens. The bench prints
-//! four times: scheduler and policy (between passes), executor (during passes), device, and recording.
+//! how many microseconds of a step four parts take: scheduler and policy (between passes), executor (during passes),
+//! device, and recording.
 
 #![allow(missing_docs)]
 

@@ -215,9 +215,10 @@ impl Bench {
         (format!("attention of {rows} at {CONTEXT}"), seconds, roof)
     }
 
-    /// Measures the summed bandwidth of `threads` threads that read equal parts of `bytes` bytes, and the bandwidth of
-    /// one thread that reads all of them. Returns "ratio: GB/s of all threads". If `bytes` is larger than the last
-    /// cache, each thread reads `bytes` bytes, because a part might fit into a cache.
+    /// Compares `threads` threads at the same time with one thread that runs alone. Each of the `threads` threads uses
+    /// its own array of `bytes / threads` bytes, and the single thread uses one array of `bytes` bytes. If `bytes` is
+    /// larger than the last cache, every array has `bytes` bytes, because a part might fit into a cache. A bandwidth is
+    /// the best of reading, copying and triad. Returns "(all threads) / (one thread): GB/s of all threads".
     fn bandwidth_of(&self, threads: usize, bytes: usize) -> String {
         let level = self.level;
         let part = if processor().caches.last().is_some_and(|last| bytes > *last) { bytes } else { bytes / threads };

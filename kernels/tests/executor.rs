@@ -1,5 +1,6 @@
-//! The engine on the CPU device. With speculation it must emit the tokens of plain decoding. With declared acceptance
-//! it must have the steps of a simulation. Runs that cannot be served must be refused.
+//! The engine on the CPU device. With speculation it must emit the tokens of plain decoding. If an acceptance source of
+//! the simulator decides which drafts are accepted (`Acceptance::Declared`), it must have the steps of a simulation.
+//! Runs that cannot be served must be refused.
 
 mod common;
 mod serving;

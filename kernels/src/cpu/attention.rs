@@ -201,8 +201,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
     }
 }
 
-/// How many blocks of keys, and how many queries, are multiplied at a time. The number is small enough that all their
-/// sums fit in registers.
+/// Most blocks of keys that are multiplied at a time, and also most queries. The number is small enough that all sums
+/// of these blocks and queries fit in registers.
 #[inline(always)]
 fn tile_of<L: Lanes>() -> usize {
     if L::WIDE { 4 } else { 2 }

@@ -37,8 +37,8 @@ unsafe impl Send for Gpu {}
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Gpu {}
 
-/// Page-locked host memory, through which all copies to and from the GPU pass. During a copy to the GPU, the host goes
-/// on.
+/// Page-locked host memory, through which all copies to and from the GPU pass. The host does not wait until a copy to
+/// the GPU is done.
 struct Staging {
     at: *mut u8,
     /// For each half of the memory: the event that the stream reaches after the last copy from this half.

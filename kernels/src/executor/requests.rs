@@ -29,8 +29,9 @@ pub(super) struct Slot {
     /// The entropy in nats of the draft's distribution at each drafted token of a chain. Empty if the policy does not
     /// want entropies. With declared acceptance the entropy comes from the acceptance source.
     pub(super) entropy: Vec<f64>,
-    /// KL(target ‖ draft) in nats at each verified token of a chain up to the first rejected token. Empty if the policy
-    /// does not want divergences.
+    /// KL(target ‖ draft) in nats at each verified token of a chain up to and including the first rejected token. Empty
+    /// if the policy does not want divergences. With declared acceptance the divergence comes from the acceptance
+    /// source.
     pub(super) divergence: Vec<f64>,
     /// For each node of the tree: the context index at which the draft's KV of the node is stored, or [`NOT_RUN`].
     pub(super) ran_at: Vec<u32>,

@@ -112,8 +112,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 
     /// Verifies the drafts by the models' outputs. There is one result for each request for which the pass samples a
-    /// token. With declared acceptance, only the next token of each result is used. If the policy wants divergences,
-    /// also computes the divergences of chains.
+    /// token. With declared acceptance, only the next token of each result is used. If the models decide and the policy
+    /// wants divergences, also computes the divergences of chains.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();

@@ -1,5 +1,6 @@
-//! Checks whether the settings and each policy of a plan can run on a device. It runs before the models are loaded. An
-//! error names the setting or the policy.
+//! Checks, before the models are loaded, whether each policy of a plan can run on a device with the settings of one
+//! variant, and computes the memory sizes that all policies need together. The caller passes the plan's first variant,
+//! so the settings of the other variants are not checked. An error names the setting or the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;

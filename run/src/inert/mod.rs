@@ -101,8 +101,9 @@ fn look_at(
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];
     let document = first.document();
-    // In the experiment of a calibration, these tables describe a server and its requests. Of their settings, only the
-    // ones that the user changed are tried.
+    // An experiment with a calibrated profile describes a server and its requests in these tables. Their values are
+    // facts and not choices. `Check::Auto` therefore tries only the values of these tables that the user replaced with
+    // `--set`.
     let described = |path: &Path| {
         let in_tables = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
         check == Check::Auto && first.filled.calibrated && in_tables && !document.is_overridden(path)
