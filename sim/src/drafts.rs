@@ -180,8 +180,8 @@ impl Drafts {
         self.common = None;
     }
 
-    /// Before verification: lowers the number of drafts to verify to each request's limit, and drops the drafts beyond
-    /// the limit.
+    /// Before verification: lowers the number of drafts to verify to each request's limit. In a tree the nodes beyond
+    /// the limit, in drafting order, are not verified.
     pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
         self.common = None;
         if self.in_trees {
@@ -236,8 +236,8 @@ impl Drafts {
         self.entropy[i * self.stride + j] = nats;
     }
 
-    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`. Known only after
-    /// verification, and only for j up to the number of accepted tokens.
+    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`. For chains only.
+    /// Known only after verification, and only for j up to the number of accepted tokens.
     #[inline]
     pub fn divergence(&self, i: usize, j: usize) -> f64 {
         self.divergence[i * self.stride + j]
@@ -333,14 +333,15 @@ impl Drafts {
         }
     }
 
-    /// The number of tokens that every request drafted, and the number that every request verifies; `None` if requests
-    /// differ, or if there are none.
+    /// The number of tokens that every request drafted, and the number that every request verifies (in trees: numbers
+    /// of levels). `None` if requests differ, or if there are none.
     #[inline]
     pub(crate) fn common_lens(&self) -> Option<(u32, u32)> {
         self.common.or_else(|| common(&self.draft_len).zip(common(&self.verify_len)))
     }
 
-    /// The number of tokens that every request verifies; `None` if requests differ, or if there are none.
+    /// The number of tokens that every request verifies (in trees: of levels); `None` if requests differ, or if there
+    /// are none.
     #[inline]
     pub(crate) fn common_verify_len(&self) -> Option<u32> {
         self.common.map(|(_, verified)| verified).or_else(|| common(&self.verify_len))

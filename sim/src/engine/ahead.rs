@@ -46,7 +46,7 @@ impl Ahead {
         self.sampled.resize(requests, 0);
     }
 
-    /// Moves the drafts of a batch's requests to `drafts`, and stores the requests' token counts on the device.
+    /// Moves the drafts of a batch's requests to `drafts`, and stores how many tokens of each request the device has.
     pub(super) fn take(&mut self, batch: &BatchView, workload: &Workload, drafts: &mut Drafts) -> Verifies {
         self.held.take(batch, drafts);
         self.device.fill(batch.ids, &workload.prompt_len, &self.sampled);

@@ -47,8 +47,8 @@ pub struct DraftPasses {
 }
 
 /// Number of draft passes that a server makes at the end of a step to draft `k` tokens for each request. The draft
-/// length is set by a table by batch size, and `most` is the largest length in the table. For a drafter that gives all
-/// drafts in one pass the number is `k`.
+/// length is set by a table by batch size, and `most` is the largest length in the table. If the drafter gives all
+/// drafts in one pass, this returns `k` instead.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
     let passes = DraftPasses::of(&Derived::of(c, &spec));
@@ -168,8 +168,8 @@ mod tests {
         (1..=passes.number(k)).map(|pass| passes.shape(&ran, k, pass).batched).collect()
     }
 
-    /// How many tokens each draft pass had in `tests/vllm/runners.py`, which runs the released runners and drafters,
-    /// after a step with 11 tokens of 3 requests, with K = 4.
+    /// Compares the number of tokens of each draft pass with `tests/vllm/runners.py`, which runs the released runners
+    /// and drafters, after a step with 11 tokens of 3 requests, with K = 4.
     #[test]
     fn passes_are_those_of_the_released_runners() {
         let v1 = |method| EngineConfig { method, runner: Some(Runner::V1), ..EngineConfig::default() };
