@@ -349,7 +349,7 @@ fn a_small_address_space_suffices_and_gives_a_warning() {
     }
 }
 
-/// 65,535 threads would need 128 GiB of addresses. The run has six comparisons, so it needs no more than six threads.
+/// 65,535 threads would need 128 GiB of addresses. The run has 20 cells, so it needs no more than 20 threads.
 #[test]
 fn there_are_no_more_threads_than_cells() {
     let place = Place::new();
