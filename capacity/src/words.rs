@@ -170,8 +170,8 @@ impl Capacity {
         }
     }
 
-    /// The sort key: the capacity, requests per second. Infinite if every tried rate is carried; negative if no rate is
-    /// carried with some seed.
+    /// The sort key: the mean capacity over seeds, requests per second. If no rate is carried with some seeds: minus
+    /// the number of these seeds. Otherwise, if every tried rate is carried with some seed: infinity.
     fn rank(&self) -> f64 {
         match self.req_s {
             Some(i) => i.mean,

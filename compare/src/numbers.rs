@@ -176,7 +176,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The error of `value` against `reference`. A relative error is `None` if the reference is not above 0.
+    /// The error of `value` against `reference`. A relative error is `None` if the reference is not above 0, or if the
+    /// value is not finite.
     pub fn error(self, value: f64, reference: f64) -> Option<f64> {
         match self {
             Unit::Share => Some(value - reference),

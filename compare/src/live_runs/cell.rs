@@ -19,7 +19,7 @@ use serde::Serialize;
 pub struct Records {
     /// One record per request.
     pub requests: RequestRecords,
-    /// One record per step. Its numbers of used KV blocks are missing, because executors do not see KV blocks.
+    /// One record per step. The numbers of used KV blocks are missing, because executors do not see KV blocks.
     pub steps: Vec<StepRecord>,
 }
 
