@@ -31,8 +31,8 @@ pub struct Verifies {
     pub drafting: Time,
     /// Whether the drafter selected which drafts are verified.
     pub trimmed: bool,
-    /// Whether the target pass runs over all scheduled tokens of each request: its drafts, or padding in place of
-    /// missing drafts.
+    /// Whether the target pass has all scheduled tokens of each request: its drafts, or padding in place of missing
+    /// drafts.
     pub padded: bool,
 }
 

@@ -195,8 +195,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The shape of draft pass `pass`. `shape` counts one token for each request; this adds the further nodes that the
-    /// pass runs over in each request's tree.
+    /// The shape of draft pass `pass`. `shape` counts one token for each request; this adds the further nodes of each
+    /// request's tree in the pass.
     fn widened(&self, mut shape: PassShape, pass: u32) -> PassShape {
         for (i, tree) in self.drafts.trees.iter().enumerate().take(self.step.batch.len()) {
             if self.plan.draft_len[i] >= pass {

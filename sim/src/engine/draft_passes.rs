@@ -14,13 +14,13 @@ enum Kind {
     /// request.
     #[default]
     Sequential,
-    /// Several MTP modules: every pass, not only the first, runs over the step's tokens.
+    /// Several MTP modules: every pass, not only the first, has the step's tokens.
     Modules,
     /// One pass gives all drafts.
     Parallel,
     /// A first pass writes the context of the step's tokens, a second gives all drafts.
     Block,
-    /// Drafts are looked up; no pass runs over tokens.
+    /// Drafts are looked up; no pass has tokens.
     Lookup,
 }
 
@@ -55,7 +55,7 @@ pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
-/// What a step ran over. The shapes of the draft passes at its end follow from this.
+/// The tokens of a step. The shapes of the draft passes at its end follow from this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// The tokens of the step's target pass.
