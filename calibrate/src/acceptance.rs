@@ -35,13 +35,13 @@ pub struct Position {
 pub struct Acceptance {
     /// Acceptance at positions 1, 2, … of a round.
     pub positions: Vec<Position>,
-    /// Which drafts of each answer were right, as a truth table. It has the answers whose rounds are all known; `None`
-    /// if there is no such answer.
+    /// Of each answer whose rounds are all known: which drafts were right, as a truth table. `None` if there is no such
+    /// answer.
     pub table: Option<TruthTable>,
     /// Number of answers with drafts whose rounds are all known.
     pub whole: usize,
-    /// Number of answers with drafts that have steps without drafts too. The output positions of their rounds are not
-    /// known, so `table` does not have these answers.
+    /// Number of answers that have both steps with drafts and steps without drafts. The output positions at which their
+    /// rounds began are not known, so `table` leaves these answers out.
     pub broken: usize,
 }
 

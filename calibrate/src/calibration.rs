@@ -170,8 +170,9 @@ impl Calibration {
         all
     }
 
-    /// A warning if the server schedules asynchronously; else `None`. The steps of such a server overlap, and the
-    /// logged time of a step is only the time for which the host still had to wait for the step's output.
+    /// A warning if the server schedules asynchronously; else `None`. The steps of such a server overlap. The logged
+    /// time of a step is then not the step's time, but only the time for which the host still had to wait for the
+    /// step's output.
     pub(crate) fn asynchronous(&self) -> Option<String> {
         let (mut inside, mut outside) = (0.0, 0.0);
         for row in &self.rows {
@@ -257,8 +258,8 @@ fn engine(sources: &[Source]) -> EngineConfig {
     engine
 }
 
-/// A warning if the server fell behind the arrivals of the run; else `None`. Such a run shows the server's queue, not
-/// its speed. A closed loop never falls behind.
+/// A warning if the server fell behind the arrivals of the run; else `None`. The latencies of such a run measure the
+/// server's growing queue and not its speed. A closed loop never falls behind.
 fn backlog(source: &Source) -> Option<String> {
     if source.recording.head.clients.is_some() {
         return None;

@@ -60,8 +60,8 @@ pub struct Found<'a> {
     pub verdict: Option<&'a Verdict>,
     /// Acceptance by position in a round.
     pub acceptance: &'a [Position],
-    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty if only the
-    /// error between runs is known.
+    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty unless the
+    /// calibration was made from a table; other calibrations know only the error between runs.
     #[serde(skip_serializing_if = "<[CostFactors]>::is_empty")]
     pub costs: &'a [CostFactors],
     /// Limits of the data, for the user.
@@ -329,8 +329,8 @@ pub struct Known {
     /// Number of requests of all runs and of other tools' files. Each run counts with the number of requests of the
     /// first run of its load.
     pub requests: usize,
-    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty if only the
-    /// error between runs is known.
+    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty unless the
+    /// calibration was made from a table; other calibrations know only the error between runs.
     pub costs: Vec<CostFactors>,
 }
 

@@ -127,9 +127,9 @@ impl Calibration {
         WorkloadSpec { priorities: self.priorities(seen), ..workload }
     }
 
-    /// The priorities that the run's experiment states, for the categories that its requests have. If the engine
-    /// schedules by priority and none is stated, the first category gets priority 0, because such an engine needs a
-    /// priority.
+    /// The priorities that the run's experiment states, for the categories that the run's requests have. If the engine
+    /// schedules by priority and none of these categories has a stated priority, the first category gets priority 0,
+    /// because such an engine needs a priority.
     fn priorities(&self, source: &Source) -> BTreeMap<String, i32> {
         let asked = categories(&source.run.workload);
         let stated = source.stated.as_ref().map(|e| e.workload.priorities.clone()).unwrap_or_default();

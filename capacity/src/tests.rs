@@ -327,8 +327,8 @@ fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     assert!(capacity.notes()[0].contains("raise capacity.requests"), "{:?}", capacity.notes());
 }
 
-/// For the first seed, the figure's shares of requests within their bounds equal those in ordinary runs to the end. For
-/// the second seed, probes may be stopped early.
+/// For the first seed, the figure's shares of requests within their bounds equal the shares that this test counts in
+/// ordinary runs to the end. The second seed is not in the figure, so its probes may be stopped early.
 #[test]
 fn shown_rates_are_of_whole_runs() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");

@@ -44,7 +44,7 @@ pub struct RunRecords<'a> {
     pub steps: &'a [StepRecord],
     /// The SLO bounds of all requests.
     pub slo: Slo,
-    /// The TPOT bound of each request that has its own, seconds, by request id; empty if there is none.
+    /// `[i]`: request i's own TPOT bound, seconds; infinity if it has none. Empty if no request has one.
     pub own_tpot_s: &'a [f64],
 }
 

@@ -256,8 +256,9 @@ impl Searcher<'_> {
     }
 
     /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth. Compares three
-    /// fleets: its fleet, the same number of replicas without drafts, and one more replica without drafts. Also finds
-    /// the rate at which drafts begin or cease to pay. Compares nothing if no drafting policy has a fleet.
+    /// fleets: the fleet with this policy, the same number of replicas without drafts, and one more replica without
+    /// drafts. Also finds the rate at which drafts begin or cease to pay. Compares nothing if no drafting policy has a
+    /// fleet.
     fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
         let fleets = &fleets[variant * policies..(variant + 1) * policies];

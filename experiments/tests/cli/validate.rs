@@ -29,8 +29,8 @@ fn experiment() -> String {
     LIVE.replace("requests = 12", "requests = 2000") + VALIDATE
 }
 
-/// Asserts what must be exact in every run. The replay with the recorded times must equal the run, and rounds that the
-/// live run and the simulation drafted alike must have equal acceptance.
+/// Asserts what must be exact in every run. The replay with the recorded times must equal the run. If the live run and
+/// the simulation made the same decision for a round, both must have accepted the same number of tokens.
 fn exact(validation: &Value) {
     for cell in validation["cells"].as_array().unwrap() {
         let (name, flow) = (format!("{}, {}", cell["policy"], cell["load"]), &cell["flow"]);
