@@ -269,8 +269,8 @@ impl<D: Device> Passes for PairPasses<'_, D> {
                 let own = self.pass(role, shape)?.as_secs_f64();
                 Ok(Duration::from_secs_f64((own + self.aftermath_s(role, shape)?).max(own / 2.0)))
             }
-            // The first draft pass of a round runs over a draft gap, and only this pass. It is therefore timed once and
-            // not repeated.
+            // Only the first draft pass of a round runs over a draft gap. A pass over a draft gap is therefore timed
+            // once. Other draft passes are timed [`DRAFTED`] times in a row.
             (Role::Target, _) | (Role::Draft, Kind::Verify) => self.pass(role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;

@@ -63,8 +63,8 @@ impl Setting {
         let mut notes = built.notes;
         notes.extend(content::note(e, variant.filled.calibrated));
         let overridden = e.engine.overridden();
-        // The experiment of a calibration sets the engine's rules as on the observed server. Then the note names only
-        // settings that the user changed.
+        // An experiment with a calibrated profile sets the engine's rules as on the observed server. Then the note
+        // names only settings that the user replaced with `--set`.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)

@@ -23,7 +23,8 @@ impl Weights for RandomWeights {
         if name.ends_with("norm.weight") {
             return TensorData::Ones;
         }
-        // The random sequence of a tensor depends only on the seed and its name, not on the other tensors of the model.
+        // The random sequence of a tensor depends only on the seed and the tensor's name, not on the other tensors of
+        // the model.
         let luck = name.bytes().fold(Luck::new(self.seed, Stream::Weights, 0), |l, byte| l.narrow(byte.into()));
         TensorData::Random { luck, scale: SCALE, dtype: self.dtype }
     }

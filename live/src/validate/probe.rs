@@ -32,9 +32,10 @@ pub struct Probe {
 
 /// Number of probes in a piece: before, between and after its live runs.
 pub const PROBES: usize = 3;
-/// How long a probe times each pass, if it already has the fewest samples. The time includes the passes before the
-/// samples, which are not counted. If other virtual machines share a cache, the median over 20 ms of passes differs by
-/// 6 % from the median over the seconds around it. The median over a quarter of a second differs by 4 %.
+/// How long a probe times each pass. It goes on longer while the pass has less than the fewest samples ([`TIMES`]). The
+/// time includes the passes before the samples, which are not counted. If other virtual machines share a cache, the
+/// median over 20 ms of passes differs by 6 % from the median over the seconds around it. The median over a quarter of
+/// a second differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
 /// (fewest, most) samples of each pass in a probe. With fewer samples, interrupted samples cannot be recognised.
 const TIMES: (usize, usize) = (5, 400);

@@ -49,7 +49,7 @@ pub struct RunFacts {
 }
 
 /// Name of the file in the page's folder that tells how long the run took. Two runs of one experiment give the same
-/// page, but another file.
+/// page and different files of this name.
 pub const TIMING: &str = "timing.js";
 
 /// Makes the page of a run.

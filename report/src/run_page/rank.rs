@@ -27,7 +27,7 @@ pub struct Behind<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// At most [`AS_GOOD`] slower than the fastest policy, and the interval of the difference holds 0.
+    /// At most [`AS_GOOD`] slower than the fastest policy on average, and the interval of the difference holds 0.
     Tied,
     /// Slower than the fastest policy, in one of three cases: the interval of the difference does not hold 0; the
     /// policy is more than [`AS_GOOD`] slower on average and slower in every seed; or there is only one seed.

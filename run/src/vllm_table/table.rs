@@ -229,8 +229,8 @@ pub fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
     PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: table })
 }
 
-/// The (batch size, length) of each row that is in the table. A row is not in the table if its steps schedule no more
-/// requests than the steps of an earlier row; `not_reached` then says why.
+/// The (batch size, length) of each row that is in the table. A row is not in the table if no loop was run for it, or
+/// if its steps schedule no more requests than the steps of an earlier row; `not_reached` then says why.
 fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for row in rows {

@@ -29,7 +29,7 @@ pub struct Passes {
     /// The target pass.
     pub target: Pass,
     /// Time between passes, without waits for arrivals and without recording: the work of the scheduler and the policy,
-    /// and the work that ends the step before.
+    /// and the work at the end of the step before.
     pub host: Time,
 }
 
