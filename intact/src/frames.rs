@@ -208,7 +208,7 @@ pub enum FrameError {
 
 impl<R: Read> Reader<R> {
     /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file is shorter than eight
-    /// bytes and its bytes are right as far as they go.
+    /// bytes and has the first of these bytes.
     ///
     /// # Errors
     /// The file is of another kind or version, or cannot be read.

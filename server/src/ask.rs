@@ -58,7 +58,7 @@ pub struct Limits {
     pub model: String,
     /// Most tokens of prompt and output together.
     pub max_model_len: u32,
-    /// How prompts are split into tokens and blocks, for requests whose prompts are texts.
+    /// How prompts are split into tokens and blocks.
     pub reading: Reading,
 }
 

@@ -67,8 +67,8 @@ pub struct Drafts {
     stride: usize,
     in_trees: bool,
     undecided: bool,
-    /// Number of drafted and number of verified tokens of every request. `None` unless
-    /// [`note_common`](Drafts::note_common) found that all requests have the same numbers.
+    /// The number of drafted tokens and the number of verified tokens that all requests have (in trees: numbers of
+    /// levels). `None` unless [`note_common`](Drafts::note_common) found that all requests have the same numbers.
     common: Option<(u32, u32)>,
     /// For each tree: number of drafted tokens, and number of tokens to verify.
     tree_tokens: Vec<(u32, u32)>,
@@ -209,7 +209,8 @@ impl Drafts {
         }
     }
 
-    /// The confidence in the (j+1)-th draft token of the request at batch index `i`.
+    /// The confidence in the (j+1)-th draft token of the request at batch index `i`. For chains only: in a tree each
+    /// node has its confidence.
     ///
     /// Only filled if the policy [wants](crate::SpecPolicy::wants) it.
     #[inline]
@@ -224,7 +225,7 @@ impl Drafts {
     }
 
     /// The entropy, in nats, of the distribution from which the (j+1)-th draft token of the request at batch index `i`
-    /// was drafted.
+    /// was drafted. For chains only, and only filled if the policy wants it.
     #[inline]
     pub fn entropy(&self, i: usize, j: usize) -> f64 {
         self.entropy[i * self.stride + j]

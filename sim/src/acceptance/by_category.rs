@@ -1,4 +1,5 @@
-//! `by-category`: the requests of each category (chat, code, documents, random text) have their own law of acceptance.
+//! `by-category`: the requests of each category (chat, code, documents, random text) have their own law of acceptance,
+//! which says how probable it is that a draft is right.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;

@@ -29,8 +29,8 @@ pub trait Law: Send + Sync {
     /// and the token's bit is not known.
     fn evidence_spread(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> (f64, f64);
 
-    /// The rate for which the confidence at this position and depth is drawn: the probability that the token is right,
-    /// averaged over the rounds that reach this depth.
+    /// The rate for which the confidence at this position and depth is drawn, if `hypothesis` is true: the probability
+    /// that the token is right, averaged over the rounds that reach this depth.
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64;
 
     /// The request's own rate, which no server knows: the probability that the draft at output position `position` and

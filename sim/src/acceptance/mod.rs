@@ -122,8 +122,8 @@ impl TruthRow {
         self.proposed = proposed;
     }
 
-    /// The most tokens that a round may propose if it starts at output position `n`. 0 without a match; `u32::MAX` if
-    /// there is no limit.
+    /// The most tokens that the lookup may propose if a round starts at output position `n`. 0 without a match, also if
+    /// a draft model then drafts in its place; `u32::MAX` if there is no limit.
     #[inline]
     pub fn proposed(&self, n: u32) -> u32 {
         let limit = self.proposed.get(n as usize).map_or(u32::MAX, |&tokens| tokens.into());
@@ -191,8 +191,8 @@ pub trait AcceptanceSource: Send + Sync {
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow);
 
     /// The confidence (0, 1] that a policy sees for the draft token at `depth` (from 0) of the round that starts at
-    /// output position `round_start`. It is called only when a policy reads confidences. It must be a pure function of
-    /// its arguments.
+    /// output position `round_start`. It must be a pure function of its arguments. For chains it is called only if the
+    /// policy reads values of its drafts, or if a bound asks.
     ///
     /// `right` is the token's truth bit if every earlier token of the round was right. Otherwise `right` is `None`, and
     /// `path` distinguishes the branches of a tree (0 along first guesses).
@@ -237,7 +237,7 @@ pub trait AcceptanceSource: Send + Sync {
     }
 
     /// The most tokens that the draft model beside the lookup drafts in a round without a match; 0 if there is no such
-    /// model. A round with a match takes no pass of the draft model.
+    /// model. If all rounds of a batch have a match, the draft model runs no pass.
     fn drafts_without_match(&self) -> u32 {
         0
     }

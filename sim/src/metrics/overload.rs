@@ -123,8 +123,8 @@ mod tests {
         assert!(overload(&r).is_some());
     }
 
-    /// The arrival rate rises and falls so that the queue never empties. The queue is shorter at the end than at three
-    /// quarters.
+    /// The arrival rate rises and falls so that the queue never empties. This is overload, although the queue is
+    /// shorter at the end than at three quarters.
     #[test]
     fn a_queue_that_is_never_worked_off_is_overload() {
         let mut r = queue(200, 0.5);

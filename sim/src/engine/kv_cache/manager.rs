@@ -128,8 +128,8 @@ impl KvCacheManager {
         self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
     }
 
-    /// v0's `can_append_slots`: whether the free blocks suffice to grow to `tokens` tokens, if only the blocks that the
-    /// first `seen` tokens fill completely are not counted as new.
+    /// v0's `can_append_slots`: whether the free blocks suffice to grow to `tokens` tokens. All blocks count as new,
+    /// except the blocks that the first `seen` tokens fill completely.
     pub fn can_append(&self, seen: u32, tokens: u32) -> bool {
         let begun = seen / self.block_size;
         self.blocks_for(tokens) - begun <= self.num_free_blocks()
