@@ -131,7 +131,8 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let tokens = answer.tokens() as usize;
     for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
         bits.extend(std::iter::repeat_n(Some(true), accepted as usize));
-        // If every draft of the round was accepted, the token after these drafts was not drafted.
+        // The token after the right drafts was drafted wrongly, or, if every draft of the round was right, was not
+        // drafted.
         bits.push((accepted < drafted).then_some(false));
     }
     // If the answer ended within its last round, right drafts may have been cut off. So a wrong draft at the last token

@@ -11,7 +11,8 @@ use foretoken_traces::truth::TruthTable;
 /// Makes the page of a calibration.
 pub fn page(c: &Calibration) -> Page {
     let mut lead = vec![Part::Headline(headline(c))];
-    // The verdict comes second, because it is about sums of steps, in which errors of single steps cancel.
+    // The headline has the errors of single steps. The verdict comes after the headline, because the verdict is about
+    // sums of steps, in which the errors of single steps cancel.
     lead.extend(
         c.verdict
             .as_ref()
