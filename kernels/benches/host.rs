@@ -18,8 +18,8 @@ use std::sync::atomic::AtomicBool;
 
 const BATCH: u32 = 32;
 
-/// Microseconds of each part of a step. A list has one entry for each step with rounds of all [`BATCH`] requests and
-/// without prompt chunks.
+/// Microseconds of each part of a step. Only steps in which all [`BATCH`] requests decode and no prompt is computed
+/// count; a list has one entry for each of them.
 #[derive(Default)]
 struct Parts {
     last_end: Time,

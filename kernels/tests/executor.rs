@@ -106,9 +106,9 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
     }
 }
 
-/// A live run with declared acceptance has the same steps as a simulation: each step has equal numbers of requests,
-/// prompt tokens, drafts, accepted drafts and preemptions. All requests arrive at once, so that the schedule does not
-/// depend on pass times.
+/// A live run in which an acceptance source decides (`Acceptance::Declared`) has the same steps as a simulation: each
+/// step has equal numbers of requests, prompt tokens, drafts, accepted drafts and preemptions. All requests arrive at
+/// once, so that the schedule does not depend on pass times.
 #[test]
 fn declared_acceptance_is_the_simulators() {
     let scenario = Scenario::new();

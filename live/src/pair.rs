@@ -10,7 +10,8 @@
 //!
 //! A prefill pass of the target takes so long that the models' weights and KV are evicted from a cache that other cores
 //! share. The next passes of both models are then slower. This delay counts as a part of a prefill pass's time: the
-//! prefill pass of each model gets the delay of that model's next passes, measured with decode passes of one batch.
+//! prefill pass of each model gets the delay of that model's next passes, measured with decode passes of one batch. The
+//! time of a prefill pass with its delay (which may be negative) is at least half of its time without the delay.
 
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
@@ -26,7 +27,8 @@ use std::time::{Duration, Instant};
 /// timed passes of the other model.
 const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
 /// A model with more bytes of weights than this fits into no cache. One pass over one request of such a model evicts
-/// the other model from the caches, so it runs over no more requests. The model's own delay after a prompt counts as 0.
+/// the other model from the caches, so the pass before a timed pass has only one request. The delay of such a model's
+/// passes after a prompt counts as 0.
 const NO_CACHE_HOLDS: u64 = 1 << 30;
 /// A sample of a draft pass is the mean of this number of draft passes in a row, as in a round of drafts. The first
 /// pass finds the target's weights in the caches, the others find the draft's.

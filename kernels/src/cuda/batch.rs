@@ -113,8 +113,8 @@ impl Sent {
         }
     }
 
-    /// Returns the tiles for the KV `kv`, which depend on its number of queries per key-value head. The first call for
-    /// such a number adds the tiles to the arena.
+    /// Returns the tiles for the KV `kv`. They depend only on the KV's number of queries per key-value head. The first
+    /// call for a number adds the tiles to the arena.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;

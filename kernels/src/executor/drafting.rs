@@ -253,8 +253,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Extends the trees by the guesses, and writes to `out` the confidences and entropies that the policy wants. With
-    /// declared acceptance, the trees and confidences come from the acceptance source and not from the model.
+    /// Extends the trees by the guesses, and writes to `out` the confidences and entropies that the policy wants. If an
+    /// acceptance source decides (`Acceptance::Declared`), the trees, confidences and entropies come from the source
+    /// and not from the model.
     fn reveal(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) {
         if pass.pass == 0 {
             return;

@@ -1,5 +1,5 @@
 //! Probes: timings of a few passes of fixed shapes of both models, made before, between and after the live runs of a
-//! piece. Only probes decide whether the machine kept its speed during the piece.
+//! piece (a live run and its repeat). Only probes decide whether the machine kept its speed during the piece.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, uninterrupted_mean};
@@ -49,10 +49,10 @@ const VERIFIED: u32 = 4;
 
 /// Chooses the passes to probe. Each is the shape of the profile's grid that is nearest to one of these five:
 /// - the target's decode pass over one request with `context` tokens;
-/// - the target's decode pass over `requests` such requests;
-/// - the target's verification pass over `requests` such requests;
+/// - the target's decode pass over `requests` requests with `context` tokens each;
+/// - the target's verification pass over `requests` requests with `context` tokens each;
 /// - the target's prefill pass over a prompt of `prompt` tokens;
-/// - the draft's decode pass over `requests` requests.
+/// - the draft's decode pass over `requests` requests with `context` tokens each.
 ///
 /// A prefill pass is included because prompts may take most of the time of a run. Other users of the machine slow down
 /// prefill passes differently from decode passes.

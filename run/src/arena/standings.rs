@@ -1,11 +1,10 @@
-//! The standings, which are the arena's table over all scenarios: losses against each scenario's reference, scores, and
-//! ranks with intervals.
+//! The standings, which are the arena's table over all scenarios: losses against each scenario's reference (its best
+//! oracle), scores, and ranks with intervals.
 //!
 //! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. The score
-//! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. In a
-//! scenario in which even the reference is overloaded, the latency depends on the length of the run. For such a
-//! scenario the ranks use ln(the best reference's / the policy's output tokens per second of time in steps) as the
-//! loss.
+//! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
+//! reference is overloaded in a scenario, latencies there depend on the length of the run. For this scenario the ranks
+//! use another loss: ln(the best reference's / the policy's output tokens per second of time in steps).
 use super::rank::{CAP, Rank, ranks};
 use super::scenario::{Numbers, Part, Ran, Scenario};
 use foretoken_sim::metrics::Interval;

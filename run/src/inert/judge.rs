@@ -20,7 +20,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Each setting is tried first on this number of requests, from the start of the run.
 const START: usize = 64;
-/// The cost of building a run before it starts, in request-steps: (for the run, for each of its requests).
+/// The cost of building a run before it starts, in request-steps (decode requests summed over steps, the unit of
+/// [`Judge::budget`]): (for the run, for each of its requests).
 const BUILD: (u64, u64) = (50_000, 20);
 
 /// Repeats a plan with changed settings and compares the numbers.

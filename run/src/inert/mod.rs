@@ -31,7 +31,7 @@ use trial::Trials;
 /// Which settings are changed on trial after a run, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// The settings that can be tried with a quarter of the run's work, or within a few seconds if that is more.
+    /// The settings whose trials together take at most a quarter of the run's work, or a few seconds if that is more.
     #[default]
     Auto,
     /// All settings, on the whole run.
@@ -54,7 +54,7 @@ pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBo
     look_at(plan, numbers, check, interrupt, |_| true)
 }
 
-/// As [`look`], but of the keys that the experiment gives, tries only those for which `wanted` is true.
+/// Does the work of [`look`]. Of the keys that the experiment gives, tries only those for which `wanted` is true.
 fn look_at(
     plan: &Plan,
     numbers: &[Numbers],

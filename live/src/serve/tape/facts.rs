@@ -12,7 +12,7 @@ pub fn span(step: &StepTrace) -> Option<(Time, Time)> {
     Some((start.map_or(verify.begin, |m| m.begin), verify.end))
 }
 
-/// A forward pass of either model.
+/// A forward pass of the target or the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The shape of the pass.
