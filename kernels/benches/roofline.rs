@@ -5,10 +5,11 @@
 //!
 //!     cargo bench -p foretoken-kernels --bench roofline -- [--level avx2] [--shape pair|100m|1b] [--fma-units 2]
 //!
-//! The peak arithmetic rate is the best of six kernels. It must be at least 90 % of 2 × lanes × FMA units × clock;
-//! otherwise the bench fails and says why. The clock is measured in the same run. The number of FMA units (multiply-add
-//! units of a core) follows from the processor's design, or `--fma-units` gives it. A share of bandwidth refers to the
-//! best of reading, copying and triad (a + b · c) over as many bytes as the operation reads.
+//! The peak arithmetic rate is the best of six kernels. With vector instructions and a known clock, it must be at least
+//! 90 % of 2 × lanes × FMA units × clock; otherwise the bench fails and says why. The clock is measured in the same
+//! run. The number of FMA units (multiply-add units of a core) follows from the processor's design, or `--fma-units`
+//! gives it. A share of bandwidth refers to the best of reading, copying and triad (a + b · c) over as many bytes as
+//! the operation reads.
 
 #![allow(missing_docs)]
 

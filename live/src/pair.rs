@@ -169,8 +169,8 @@ impl<D: Device> PairPasses<'_, D> {
         if !self.timer.alternates[Role::Target as usize] || own.weight_bytes() >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(0.0);
         }
-        // In a real step, the target's pass over the prompt follows the draft's prefill pass and evicts the caches. It
-        // therefore runs here too.
+        // In a real step, the target's pass over the prompt follows the draft's prefill pass and evicts the caches. If
+        // the draft's delay is measured, the target's pass therefore runs here too.
         let its = self.room_for(Role::Target, prompt);
         if role == Role::Draft && its.requests > 0 {
             self.pass(Role::Target, &its)?;

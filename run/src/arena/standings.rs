@@ -75,16 +75,17 @@ pub struct Standing {
     pub behind_fixed: Vec<String>,
     /// The policy's greatest loss against the best fixed length, and the name of the scenario with this loss.
     pub worst_behind_fixed: (f64, String),
-    /// Output tokens per second of time in steps / the reference's, geometric mean over the scenarios in which the
-    /// policy ran.
+    /// Ratio of the policy's output tokens per second of time in steps to the reference's, as the geometric mean over
+    /// the scenarios in which the policy ran. The reference is the scenario's best oracle.
     pub busy_tok: f64,
-    /// Mean TTFT / the reference's, geometric mean over the scenarios in which the policy ran.
+    /// Ratio of the policy's mean TTFT to the reference's, as the geometric mean over the scenarios in which the policy
+    /// ran.
     pub ttft: f64,
-    /// p99 TPOT / the reference's, geometric mean over the scenarios in which the policy ran; absent if one of them has
-    /// no TPOT.
+    /// Ratio of the policy's p99 TPOT to the reference's, as the geometric mean over the scenarios in which the policy
+    /// ran; absent if no TPOT exists in one of these scenarios.
     pub tpot_p99: Option<f64>,
     /// Share of requests that met every bound of `[slo]`, mean over the scenarios in which the policy ran; absent if
-    /// one of them has no bound.
+    /// one of these scenarios has no bound.
     pub slo: Option<f64>,
     /// The policy's numbers in each scenario, in the order of [`Standings::scenarios`]; `None` if the policy did not
     /// run there.

@@ -247,8 +247,8 @@ impl Folder {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
     }
 
-    /// Writes a value as a JSON file. The JSON goes to the file piece by piece, so that the text of a large comparison
-    /// is never in memory.
+    /// Writes a value as a JSON file. The JSON goes to the file piece by piece, so that the whole text of a large
+    /// comparison is never in memory.
     ///
     /// # Errors
     /// The value cannot be written as JSON, or the file cannot be written.
