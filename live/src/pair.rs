@@ -33,8 +33,9 @@ const NO_CACHE_HOLDS: u64 = 1 << 30;
 /// A sample of a draft pass is the mean of this number of draft passes in a row, as in a round of drafts. The first
 /// pass finds the target's weights in the caches, the others find the draft's.
 const DRAFTED: u32 = 3;
-/// Number of passes after a prompt that may be slower, because the prompt's pass evicted the caches. They are compared
-/// with the same number of later passes. (On a shared cache of 32 MiB the effect was gone after five.)
+/// Number of passes after a prompt that may be slower, because the prompt's pass evicted the caches. The times of these
+/// passes are compared with the times of the same number of later passes. (On a shared cache of 32 MiB the effect was
+/// gone after five.)
 const RECOVERING: usize = 8;
 /// (requests, context tokens per request) of the passes that measure the delay after a prompt. The delay is assumed to
 /// be the same for other batches.

@@ -188,8 +188,8 @@ impl Staging {
         Ok(Staging { at: at.cast(), done: [event(false)?, event(false)?], half: 0 })
     }
 
-    /// Waits until the half that is used next is free. Returns this half, and the event to record after the copy from
-    /// it.
+    /// Waits until the half of the memory that is used next is free. Returns this half, and the event that the caller
+    /// must record after the copy from this half.
     #[expect(unsafe_code, reason = "a slice of page-locked memory")]
     fn next(&mut self) -> Result<(&mut [u8], sys::CUevent), CudaError> {
         self.half = 1 - self.half;

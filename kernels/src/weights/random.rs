@@ -1,5 +1,5 @@
-//! Random weights from a seed. They are good enough to time a model, because pass times depend on its shape and not on
-//! its weights.
+//! Random weights from a seed. They are good enough to time a model, because pass times depend on a model's shape and
+//! not on its weights.
 
 use super::{Dtype, TensorData, Weights};
 use foretoken_sim::{Luck, Stream};

@@ -93,7 +93,7 @@ pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed
     found
 }
 
-/// Times the passes in turns, so that a change of the machine's speed affects all of them. The next pass is always the
+/// Times the passes in turns, so that a change of the machine's speed affects all passes. The next pass is always the
 /// one on which the least time was spent so far.
 fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut all = vec![(Duration::ZERO, Vec::new()); probed.len()];

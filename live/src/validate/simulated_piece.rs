@@ -73,7 +73,8 @@ pub struct Replay<'a> {
 struct SimulatedRun {
     /// The steps, in the format of a tape.
     steps: Vec<StepTrace>,
-    /// The records of requests and steps. They are rebuilt from the steps, like those from a live run's tape.
+    /// The records of requests and steps. They are computed from the simulated steps in the same way as from the steps
+    /// of a live run's tape.
     records: Records,
 }
 

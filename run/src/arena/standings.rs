@@ -263,7 +263,7 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
         }
     }
     // The geometric mean, over the scenarios in which the policy ran, of the ratio of a number to the reference's
-    // number. `None` if the number is missing in one of them.
+    // number. `None` if the number is missing in one of these scenarios.
     let against_reference = |of: fn(&Means) -> Option<f64>| {
         let logs: Option<Vec<f64>> = scenarios
             .iter()

@@ -97,8 +97,8 @@ impl Judge<'_> {
         &self.numbers[(variant * seeds + seed) * policies..][..policies]
     }
 
-    /// The index in the plan of policy number `policy` of the file. They differ if the plan has an implied baseline in
-    /// front.
+    /// The index in the plan of policy number `policy` of the file. The two numbers differ if the plan has a baseline
+    /// in front that the file does not list.
     fn index_in_plan(&self, policy: usize) -> usize {
         policy + usize::from(self.plan.policies[self.plan.baseline].implied)
     }

@@ -103,8 +103,8 @@ fn bound(document: &mut Document, requests: u64) -> Result<()> {
 }
 
 impl Trials {
-    /// Makes a trial for each key that the plan's file gives, if it is not swept, differs from its default, and
-    /// `wanted` is true for it. `requests` is the number of requests of the first variant.
+    /// Makes a trial for each key that the plan's file gives and for which `wanted` is true. Leaves out swept keys and
+    /// keys with their default value. `requests` is the number of requests of the first variant.
     pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
         let first = &plan.variants[0];
         let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();
