@@ -1,4 +1,4 @@
-"""Executes notebooks, whose files stay as they are, and fails on an error or on outputs that were left in a file."""
+"""Executes notebooks without changing their files. Fails on an error in a cell or on outputs in a file."""
 
 import sys
 import time

@@ -35,19 +35,20 @@ pub struct Position {
 pub struct Acceptance {
     /// Acceptance at positions 1, 2, … of a round.
     pub positions: Vec<Position>,
-    /// Which drafts of each answer were right, as a truth table. It has the answers whose rounds are all known; `None`
-    /// if there is no such answer.
+    /// Of each answer whose rounds are all known: which drafts were right, as a truth table. `None` if there is no such
+    /// answer.
     pub table: Option<TruthTable>,
     /// Number of answers with drafts whose rounds are all known.
     pub whole: usize,
-    /// Number of answers with drafts that have steps without drafts too. The output positions of their rounds are not
-    /// known, so `table` does not have these answers.
+    /// Number of answers that have both steps with drafts and steps without drafts. The output positions at which their
+    /// rounds began are not known, so `table` leaves these answers out.
     pub broken: usize,
 }
 
 impl Acceptance {
-    /// Collects the acceptance of observed runs and of other tools' files. `None` if no round with drafts counts; the
-    /// last round of an answer never counts.
+    /// Collects the acceptance of observed runs and of other tools' files. The last round of an observed answer does
+    /// not count. If no answer of a run reports rounds, the counts come from the server's metrics. `None` if no round
+    /// drafted.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
@@ -130,10 +131,12 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let tokens = answer.tokens() as usize;
     for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
         bits.extend(std::iter::repeat_n(Some(true), accepted as usize));
-        // If every draft of the round was accepted, the token after these drafts was not drafted.
+        // The token after the right drafts was drafted wrongly, or, if every draft of the round was right, was not
+        // drafted.
         bits.push((accepted < drafted).then_some(false));
     }
-    // If the answer ended within its last round, a draft that seems wrong at the last token may have been right.
+    // If the answer ended within its last round, right drafts may have been cut off. So a wrong draft at the last token
+    // counts as unknown.
     let over = bits.len() > tokens;
     bits.resize(tokens, None);
     if over

@@ -33,7 +33,8 @@ pub struct Calibration {
     pub acceptance: Option<Acceptance>,
     /// The settings of the simulated engine, from the runs' experiments and the server's metrics.
     pub engine: EngineConfig,
-    /// The time from client to scheduler and back, in seconds; `None` if too few requests came to an idle server.
+    /// The time from client to scheduler and back, in seconds. `None` without costs, or if too few requests came to an
+    /// idle server.
     pub frontend: Option<f64>,
     /// True if the fit has separate costs for draft passes and target passes. Otherwise the target's passes get the
     /// whole cost of a step, and only the observed draft lengths can be predicted.
@@ -169,8 +170,9 @@ impl Calibration {
         all
     }
 
-    /// A warning if the server schedules asynchronously; else `None`. The steps of such a server overlap, and the
-    /// logged time of a step is only the time for which the host still had to wait for the step's output.
+    /// A warning if the server schedules asynchronously; else `None`. The steps of such a server overlap. The logged
+    /// time of a step is then not the step's time, but only the time for which the host still had to wait for the
+    /// step's output.
     pub(crate) fn asynchronous(&self) -> Option<String> {
         let (mut inside, mut outside) = (0.0, 0.0);
         for row in &self.rows {
@@ -235,8 +237,8 @@ fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();
     engine.version = one_server::release(sources).0;
-    // Used where the experiment does not set the key: a logged step ends when its drafts are made, and the host's work
-    // follows before the next step begins.
+    // Defaults for keys that the experiment does not set: a logged step ends when its drafts are made, and the host's
+    // work follows before the next step begins.
     engine.async_scheduling.get_or_insert(false);
     engine.deliver_at.get_or_insert(DeliverAt::Drafted);
     for source in sources {
@@ -256,8 +258,8 @@ fn engine(sources: &[Source]) -> EngineConfig {
     engine
 }
 
-/// A warning if the server fell behind the arrivals of the run; else `None`. Such a run shows the server's queue, not
-/// its speed. A closed loop never falls behind.
+/// A warning if the server fell behind the arrivals of the run; else `None`. The latencies of such a run measure the
+/// server's growing queue and not its speed. A closed loop never falls behind.
 fn backlog(source: &Source) -> Option<String> {
     if source.recording.head.clients.is_some() {
         return None;

@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Predicts the observed `runs` from the calibration `kept` and compares. `fitted` are the runs that the calibration
-/// was made from and whose recordings still exist; the interpolated prediction uses them. A run whose draft length
-/// cannot be predicted is left out with a warning. For each other run, Foretoken's scheduler also repeats the schedule,
-/// and its steps are compared with the log.
+/// was made from and whose recordings still exist; one of the simple predictions interpolates between them. A run whose
+/// draft length cannot be predicted is left out with a warning. Each run that stays is also replayed: Foretoken's
+/// scheduler repeats its schedule, and the steps are compared with the run's step log.
 ///
 /// # Errors
 /// The engine does not accept the calibration's settings.

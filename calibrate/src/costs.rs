@@ -42,8 +42,8 @@ pub struct StepRow {
     /// The time of `part` in seconds. In a step log this is the time of the engine's worker.
     pub elapsed_s: f64,
     /// The host's time for the step in seconds: the time from the previous log line to this one, minus the worker's
-    /// time. `None` if the server may have been idle before the step, or if the time is so long that the host was
-    /// interrupted.
+    /// time. `None` if the difference is not above 0, if the server may have been idle before the step, or if the time
+    /// is so long that the host was interrupted.
     pub host_s: Option<f64>,
 }
 
@@ -70,8 +70,8 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
         for (i, (before, step)) in steps.iter().zip(steps.iter().skip(1)).enumerate() {
             let Some(k) = passes[i + 1] else { continue };
             let logged = step.logged;
-            // A decoding request was already running in the step before, so the server was not idle between the two
-            // steps.
+            // The second of two neighbouring steps has a decoding request. This request was already running in the
+            // first step, so the server was not idle between the two.
             let busy =
                 logged.generation_requests > 0 && before.logged.iteration.checked_add(1) == Some(logged.iteration);
             let period = step.end.saturating_sub(before.end).as_s();
@@ -218,7 +218,8 @@ mod tests {
         }
     }
 
-    /// The times of a step of vLLM 0.32 on an emulated device that takes 17.61 ms (experiments/validation/clockwork).
+    /// vLLM 0.32 on an emulated device whose pass takes 17.61 ms (experiments/validation/clockwork). The log says 17.13
+    /// ms; with the host's 0.48 ms the step takes 17.61 ms again. A step without a host time stays as it was logged.
     #[test]
     fn an_asynchronous_step_lasts_from_log_line_to_log_line() {
         let alone = StepRow { host_s: None, ..row(17.13e-3, 0.0) };

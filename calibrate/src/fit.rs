@@ -74,7 +74,7 @@ impl CostFit {
         CostFit::of(rows, Costs::Apart)
     }
 
-    /// Fits one cost to whole steps: the target's passes get all of their time, and the draft's are free.
+    /// Fits one cost to whole steps: all of a step's time counts as the target's, and draft passes cost nothing.
     ///
     /// # Panics
     /// Without steps.
@@ -169,10 +169,10 @@ pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
     own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= MOST_ERROR
 }
 
-/// How much of the least-squares column "number of draft passes" no combination of the target's columns explains, as a
-/// share of the column's squared norm. The share is about 0.3 for runs of K = 0 and K = 3. It is 0 up to rounding if
-/// every step drafted equally many tokens. The standard error of the draft's share of a step is `noise` / sqrt(share ·
-/// number of steps).
+/// Of the squared norm of the least-squares column "number of draft passes": the share that no combination of the
+/// target's columns explains. The share is about 0.3 for runs of K = 0 and K = 3. It is 0 up to rounding if every step
+/// drafted equally many tokens. The standard error of the draft's share of a step is `noise` / sqrt(share · number of
+/// steps).
 fn own_share(rows: &[StepRow]) -> f64 {
     if rows.is_empty() {
         return 0.0;
@@ -218,7 +218,8 @@ impl Fitting<'_> {
         let entry = |i: usize, j: usize| column(&StepRow { part: part(&rows[i]), ..rows[i] }, bends, j);
         let a = DMatrix::from_fn(rows.len(), columns, |i, j| entry(i, j) / expected[i]);
         // The observed time minus the lower bound of a target pass, relative to the expected time. Least squares fits
-        // this.
+        // this remainder with constants of at least 0. The bound is added to the constant afterwards, so a pass never
+        // takes less.
         let rest = |i: usize| (rows[i].elapsed_s - least_s * entry(i, 0)) / expected[i];
         let mut x = nnls(&a, &DVector::from_fn(rows.len(), |i, _| rest(i)));
         x[0] += least_s;
@@ -327,7 +328,8 @@ mod tests {
         }
     }
 
-    /// If step times are linear in the tokens, the fit is linear too, whichever sizes were observed.
+    /// A bend is used only if a step lies between the bend before and this bend. If step times are linear in the
+    /// tokens, the fit is linear too, whichever sizes were observed.
     #[test]
     fn the_line_bends_only_where_steps_decide_it() {
         let bends_of = |sizes: &[u32]| bends(&sizes.iter().map(|&n| step(n)).collect::<Vec<_>>());

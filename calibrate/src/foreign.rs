@@ -161,7 +161,8 @@ fn requests(f: &mut Foreign) -> Result<()> {
         }
         let Some(s) = &r.speculation else { continue };
         let deepest = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
-        // SGLang takes the configured draft length as proposed in every step, even in steps that drafted less.
+        // SGLang reports steps times the configured draft length as proposed drafts, even if steps drafted less. A
+        // number other than steps times the longest counted draft shows that several lengths were configured.
         adaptive += usize::from(s.proposed_drafts.is_some_and(|p| p != s.verify_steps * u64::from(deepest)));
         let counted = s.correct_drafts_histogram.iter().enumerate();
         f.rounds.extend(counted.map(|(accepted, &n)| (deepest, accepted as u32, n)));

@@ -17,7 +17,8 @@ const FEW: usize = 5;
 const RESOLUTION: f64 = 1e-4;
 
 /// Seconds from client to scheduler and back (HTTP, tokenizer, processes): the median over requests that came to an
-/// idle server, minus `host_s`, the host's time for a step. `None` if there are fewer than `FEW` such requests.
+/// idle server, minus `host_s`, the host's time for a step. A result below `RESOLUTION` counts as 0. `None` if fewer
+/// than `FEW` requests came to an idle server.
 pub fn frontend_s(sources: &[Source], host_s: f64) -> Option<f64> {
     let delays: Vec<f64> =
         sources.iter().flat_map(|s| s.run.answers.iter().filter_map(|a| delay_s(a, &s.run.steps))).collect();
@@ -47,7 +48,7 @@ mod tests {
     use crate::synthetic::LAW;
 
     /// The synthetic server sends its answer when it writes the step's log line, one host time after the pass. It adds
-    /// no delay.
+    /// no delay. So with `host_s` = 0 the delay found is the host's time, and with the true `host_s` it is 0.
     #[test]
     fn the_delay_is_read_from_first_tokens_of_an_idle_server() {
         let dir = tempfile::tempdir().unwrap();

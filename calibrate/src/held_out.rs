@@ -31,19 +31,19 @@ pub struct HeldOutRun {
     pub policy: String,
     /// The name of the run's recording, a tape.
     pub tape: String,
-    /// Error of the summed time of target passes: predicted / measured − 1. `None` if the run or all other cells have
-    /// no target pass.
+    /// Error of the summed time of target passes: predicted / measured − 1. `None` if this run has no target pass, or
+    /// if no run of another cell has a target pass.
     pub target: Option<f64>,
-    /// Error of the summed time of draft passes: predicted / measured − 1. `None` if the run or all other cells have no
-    /// draft pass.
+    /// Error of the summed time of draft passes: predicted / measured − 1. `None` if this run has no draft pass, or if
+    /// no run of another cell has a draft pass.
     pub draft: Option<f64>,
 }
 
 /// Errors of step times that a fit predicts, on steps left out of the fit and on the fitted steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// For each run: (index of the run, error on its steps of a fit to all other runs). A run is missing if it has a
-    /// draft length for which the other runs lack batches as small and as large as its own.
+    /// (index of a run, errors on its steps of a fit to all other runs). A run is missing if there is no other run, or
+    /// if the other runs lack one of its draft lengths with batches as small and as large as in this run.
     pub by_run: Vec<(usize, Error)>,
     /// Error on the second halves of all runs, of a fit to the first halves.
     pub by_time: Error,
@@ -84,8 +84,8 @@ impl HeldOut {
         let mut by_run = Vec::new();
         for &run in &runs {
             let (own, others): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.source == run);
-            // The fit to the other runs must not extrapolate. So these need the same draft length, with batches as
-            // small and as large as this run's.
+            // The fit to the other runs must not extrapolate. So the other runs must have each draft length of this
+            // run, with batches as small and as large as in this run.
             let lengths: BTreeSet<u32> = own.iter().map(|r| r.k).collect();
             let covered = |k: u32| match (batches(&own, k), batches(&others, k)) {
                 (Some((least, most)), Some(others)) => others.0 <= least && most <= others.1,

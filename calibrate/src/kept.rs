@@ -60,8 +60,8 @@ pub struct Found<'a> {
     pub verdict: Option<&'a Verdict>,
     /// Acceptance by position in a round.
     pub acceptance: &'a [Position],
-    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty if only the
-    /// error between runs is known.
+    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty unless the
+    /// calibration was made from a table; other calibrations know only the error between runs.
     #[serde(skip_serializing_if = "<[CostFactors]>::is_empty")]
     pub costs: &'a [CostFactors],
     /// Limits of the data, for the user.
@@ -320,17 +320,17 @@ pub struct Known {
     pub steps: usize,
     /// Number of positions of a round at which drafts were observed.
     pub positions: u32,
-    /// Error between runs, as a share. For each run, a fit to the other runs predicts the sum of the run's step times;
-    /// this is the root mean square of the errors of these sums. If no run was left out, it is the error of the summed
-    /// step times of the second halves.
+    /// Error between runs, as a share. A fit to all other runs predicts the sum of a run's step times. The field is the
+    /// root mean square of the relative errors of these sums. If no run could be left out, the field is the absolute
+    /// error of the summed step times of the second halves of all runs.
     pub between_runs: f64,
     /// Acceptance by position in a round.
     pub acceptance: Vec<Position>,
-    /// Number of requests of all runs together. Each run counts with the number of requests of the first run of its
-    /// load.
+    /// Number of requests of all runs and of other tools' files. Each run counts with the number of requests of the
+    /// first run of its load.
     pub requests: usize,
-    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty if only the
-    /// error between runs is known.
+    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty unless the
+    /// calibration was made from a table; other calibrations know only the error between runs.
     pub costs: Vec<CostFactors>,
 }
 

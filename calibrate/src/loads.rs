@@ -127,9 +127,9 @@ impl Calibration {
         WorkloadSpec { priorities: self.priorities(seen), ..workload }
     }
 
-    /// The priorities that the run's experiment states, for the categories that its requests have. If the engine
-    /// schedules by priority and none is stated, the first category gets priority 0, because such an engine needs a
-    /// priority.
+    /// The priorities that the run's experiment states, for the categories that the run's requests have. If the engine
+    /// schedules by priority and none of these categories has a stated priority, the first category gets priority 0,
+    /// because such an engine needs a priority.
     fn priorities(&self, source: &Source) -> BTreeMap<String, i32> {
         let asked = categories(&source.run.workload);
         let stated = source.stated.as_ref().map(|e| e.workload.priorities.clone()).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Calibration {
         priorities
     }
 
-    /// True if a run's experiment states priorities, and none of the run's requests has one of the categories.
+    /// True if a run's experiment states priorities, and no request of the run has one of the stated categories.
     pub fn loses_priorities(&self) -> bool {
         let lost = |source: &Source| {
             let asked = categories(&source.run.workload);
@@ -323,7 +323,7 @@ fn tell_apart(loads: &mut [ObservedLoad]) {
     }
 }
 
-/// The categories of the requests of `w`, in the order in which they first occur; `all` for a request without one.
+/// The categories of the requests of `w`, in the order in which they first occur; `all` for a request without category.
 fn categories(w: &Workload) -> Vec<String> {
     let mut seen: Vec<String> = Vec::new();
     for i in 0..w.len() {

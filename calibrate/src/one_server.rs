@@ -48,7 +48,8 @@ impl Server {
         Some(Server { url: head.url.clone(), model: head.model.clone(), version })
     }
 
-    /// Checks that all runs are of this server's model and release. A run without a version passes.
+    /// Checks that all runs are of this server's model and release. If a run or this server has no version, the release
+    /// is not checked.
     ///
     /// # Errors
     /// A run has another model or release.
@@ -172,7 +173,7 @@ pub fn release(sources: &[Source]) -> (Version, String) {
 }
 
 /// A warning if the simulated release is not the one that the experiment states, or if Foretoken does not know the
-/// server's release. `None` otherwise, and if the server reports no version.
+/// server's release. Else `None`. Also `None` if the server reports no version.
 pub fn release_doubt(sources: &[Source]) -> Option<String> {
     let (version, why) = release(sources);
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref())?;

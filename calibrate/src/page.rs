@@ -11,7 +11,8 @@ use foretoken_traces::truth::TruthTable;
 /// Makes the page of a calibration.
 pub fn page(c: &Calibration) -> Page {
     let mut lead = vec![Part::Headline(headline(c))];
-    // The verdict comes second, because it is about sums of steps, in which errors of single steps cancel.
+    // The headline has the errors of single steps. The verdict comes after the headline, because the verdict is about
+    // sums of steps, in which the errors of single steps cancel.
     lead.extend(
         c.verdict
             .as_ref()
@@ -29,7 +30,8 @@ pub fn page(c: &Calibration) -> Page {
 }
 
 /// A sentence on the errors on runs that were left out of the fit. It names the runs with the largest and the smallest
-/// error. Without such runs, it gives the error on the second halves of runs.
+/// error. If no run could be left out, it gives the error on the second halves of runs; without costs, it says that the
+/// costs are not known.
 fn headline(c: &Calibration) -> String {
     if c.cost.is_none() {
         return "What steps cost is not known.".to_owned();

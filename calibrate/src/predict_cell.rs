@@ -26,7 +26,8 @@ struct RunNumbers {
     accepted: Option<f64>,
 }
 
-/// Compares the repeats of a cell with their predictions. `None` if no repeat finished a request of several tokens.
+/// Compares the repeats of a cell with their predictions. `None` if in no repeat a request of several tokens finished,
+/// both on the server and in the predictions.
 pub(crate) fn predict_cell(
     kept: &Kept,
     fitted: &[Source],

@@ -31,8 +31,9 @@ fn content(step: &LoggedStep) -> Content {
     (step.context_requests, step.context_tokens, step.generation_requests, step.generation_tokens)
 }
 
-/// Repeats the schedule of a run with Foretoken's scheduler and compares the steps. `None` if the run has no step log,
-/// or if an answer did not finish or lacks rounds.
+/// Repeats the schedule of a run that always drafted `k` tokens (0: none) with Foretoken's scheduler, and compares
+/// steps, rounds, chunks and last steps with the log. `None` if the run has no step log, if an answer did not finish
+/// or, with `k` above 0, if not all rounds of an answer are known.
 ///
 /// # Errors
 /// The engine does not accept the settings.
@@ -102,8 +103,8 @@ impl<'a> Replay<'a> {
         &self.source.run.answers[self.order[at]]
     }
 
-    /// Places every request at the step of its first token. For a request whose whole prompt ran in the first step
-    /// after it reached the scheduler, this is right.
+    /// Places every request at the step of its first token. This is right if the request's whole prompt ran in the
+    /// first step after the request reached the scheduler. [`Replay::move_one`] moves the other requests.
     fn first_places(&self) -> Vec<usize> {
         let first = |at: usize| self.answer(at).chunks.first().and_then(|c| step_of(self.steps(), c.0)).unwrap_or(0);
         (0..self.order.len()).map(first).collect()

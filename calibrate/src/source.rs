@@ -29,7 +29,8 @@ pub struct Source {
     pub k: Option<u32>,
     /// The engine's settings in the experiment of the run's results folder; `None` without an experiment.
     pub engine: Option<EngineConfig>,
-    /// The experiment of the run's results folder, with the load, the priorities and the policy; `None` without one.
+    /// The experiment of the run's results folder, with the load, the priorities and the policy. `None` if the folder
+    /// has no experiment.
     pub stated: Option<Experiment>,
 }
 
@@ -108,7 +109,7 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Err(nothing("no such file or folder"));
     }
-    // A killed run leaves an incomplete manifest. The recordings that the manifest lists are still checked.
+    // A killed run leaves an incomplete manifest. Only the recordings that the manifest lists are checked against it.
     if let Ok(manifest) = Manifest::read(path) {
         manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
     }
@@ -156,8 +157,8 @@ fn draft_length(run: &ObservedRun) -> Option<u32> {
     }
 }
 
-/// The longest of `lengths` if at least 95 % of them equal it; else `None`. 0 without lengths. The rest is allowed
-/// because an engine drafts less near the end of a context.
+/// The longest of `lengths` if at least 95 % of them equal it; else `None`. 0 without lengths. Up to 5 % may be
+/// shorter, because an engine drafts less near the end of a context.
 fn one_length(lengths: &[u32]) -> Option<u32> {
     let most = lengths.iter().max().copied().unwrap_or(0);
     let same = lengths.iter().filter(|&&k| k == most).count();

@@ -164,8 +164,8 @@ fn steps_without_drafts_count_as_such() {
     assert_eq!(c.lengths().into_iter().collect::<Vec<_>>(), [1, 3]);
 }
 
-/// On a release whose drafter makes all its passes whatever the table says, one run does not separate the cost of
-/// drafting. A second run without drafts does.
+/// With vLLM's model runner V2, the drafter makes as many passes after every step as the longest length in the table.
+/// So the steps of one run do not separate the cost of drafting. A second run without drafts does.
 #[test]
 fn the_release_decides_how_many_draft_passes_a_step_makes() {
     let c = by_table(Lengths::TableOnV2(&TABLE), &[]);

@@ -27,7 +27,7 @@ impl CostFactors {
         CostFactors { pass: 1.0, token: 1.0, draft: 1.0, step: 1.0, request: 1.0, launch: 1.0 };
 }
 
-/// Draw number `n` from the standard normal distribution, by the source of randomness `luck`.
+/// Draw number `n` from the standard normal distribution. Equal `luck` and `n` give equal draws.
 pub fn normal(luck: &Luck, n: u64) -> f64 {
     let (u, v) = (1.0 - luck.unit(2 * n), luck.unit(2 * n + 1));
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()

@@ -249,7 +249,7 @@ impl Spread {
 }
 
 /// An upper bound on the probability that one of the [`PARTS`] equal parts of the time has `most` or more of `n`
-/// requests, if requests arrive independently at a constant rate. The bound is Chernoff's bound for one part, exp(−n
+/// requests, if requests arrive independently at a constant rate. The bound is Chernoff's bound for one part, exp(−n ·
 /// KL(most / n ‖ 1 / 20)), times the number of parts.
 fn by_chance(n: usize, most: usize) -> f64 {
     let (a, p) = (most as f64 / n as f64, 1.0 / PARTS as f64);

@@ -148,8 +148,8 @@ impl Searcher<'_> {
     }
 
     /// Repeats stopped probes until all their counted requests have ended, because a figure shows the share of requests
-    /// within their bounds. Takes only rates above the capacity `found`, up to [`SHOWN`] × `found`. Skips a rate less
-    /// than [`APART`] times the next lower rate with such a run.
+    /// within their bounds. Takes only rates above the capacity `found`, up to [`SHOWN`] × `found`. A probe stays
+    /// stopped if its rate is less than [`APART`] times the next lower rate that has a run to the end.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();

@@ -113,8 +113,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     };
     let (alone, words) = found(&plan(&steady, &[]));
     assert!(!words.contains("changes in time"), "{words}");
-    // The log has the arrivals of the steady load, but the gaps between the first 1,500 and between the last requests
-    // are four times as long.
+    // The log has the arrivals of the steady load. But the gaps between the first 1,500 requests, and between the
+    // requests after number 5,500, are four times as long.
     let arrivals = Setting::new(&plan(&steady, &[]).variants[0], 7).unwrap().workload.arrival;
     let mut at = 0.0;
     let mut trace = "t_s,input_tokens,output_tokens\n".to_owned();
@@ -327,8 +327,8 @@ fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     assert!(capacity.notes()[0].contains("raise capacity.requests"), "{:?}", capacity.notes());
 }
 
-/// For the first seed, the figure's shares of requests within their bounds equal those in ordinary runs to the end. For
-/// the second seed, probes may be stopped early.
+/// For the first seed, the figure's shares of requests within their bounds equal the shares that this test counts in
+/// ordinary runs to the end. The second seed is not in the figure, so its probes may be stopped early.
 #[test]
 fn shown_rates_are_of_whole_runs() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");

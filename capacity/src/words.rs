@@ -170,8 +170,8 @@ impl Capacity {
         }
     }
 
-    /// The sort key: the capacity, requests per second. Infinite if every tried rate is carried; negative if no rate is
-    /// carried with some seed.
+    /// The sort key: the mean capacity over seeds, requests per second. If no rate is carried with some seeds: minus
+    /// the number of these seeds. Otherwise, if every tried rate is carried with some seed: infinity.
     fn rank(&self) -> f64 {
         match self.req_s {
             Some(i) => i.mean,
@@ -225,8 +225,8 @@ fn carry(names: &[&str]) -> String {
     }
 }
 
-/// A text that says by how much the capacity of `best` exceeds that of `other`, paired by seed. If the interval holds
-/// 0, the text says that the seeds do not tell the two apart.
+/// A text that says by how much the capacity of `best` exceeds that of `other`, paired by seed. If the interval
+/// contains 0, the text says that the seeds do not tell the two apart.
 fn more_than(best: &Capacity, other: &Capacity) -> String {
     let name = other.called();
     let rates = best.seeds.iter().zip(&other.seeds).filter_map(|(a, b)| Some(a.req_s? / b.req_s?));

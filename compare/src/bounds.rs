@@ -31,8 +31,8 @@ pub struct Check {
 }
 
 impl Check {
-    /// Checks the error of a number (a share) against `bound`. The bound is decided only if the number was observed at
-    /// least twice and its repeats differ by at most `tolerance`, a share.
+    /// Checks `error`, a share, against `bound`. The bound is decided only if the number was observed at least twice
+    /// and its repeats differ by at most `tolerance`, a share.
     pub fn of_error<P>(what: String, row: &Row<P>, error: f64, bound: f64, tolerance: f64) -> Check {
         let note = match row.spread {
             Some(spread) => format!("repeats are {:.1} % apart", spread * 100.0),

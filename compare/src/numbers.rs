@@ -44,7 +44,7 @@ pub struct RunRecords<'a> {
     pub steps: &'a [StepRecord],
     /// The SLO bounds of all requests.
     pub slo: Slo,
-    /// The TPOT bound of each request that has its own, seconds, by request id; empty if there is none.
+    /// `[i]`: request i's own TPOT bound, seconds; infinity if it has none. Empty if no request has one.
     pub own_tpot_s: &'a [f64],
 }
 
@@ -176,7 +176,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The error of `value` against `reference`. A relative error is `None` if the reference is not above 0.
+    /// The error of `value` against `reference`. A relative error is `None` if the reference is not above 0, or if the
+    /// value is not finite.
     pub fn error(self, value: f64, reference: f64) -> Option<f64> {
         match self {
             Unit::Share => Some(value - reference),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Draws the pictures of the documents again, in the light and dark colours of pages: the speedup figure of the
-# quickstart's page, and, with real traces in FORETOKEN_TRACES, a ladder.
+# Draws the pictures of the documents again, for light and for dark pages: the speedup figure of the quickstart, and, if
+# FORETOKEN_TRACES names real traces, a ladder.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 results="$(mktemp -d)/quickstart"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every experiment of this folder and puts the table and the figures that came out into README.md and figures/.
-# Needs FORETOKEN_TRACES, and FORETOKEN if the binary is not target/release/foretoken of this repository.
+# Runs every experiment of this folder and writes the resulting table and figures into README.md and figures/. Needs
+# FORETOKEN_TRACES, and FORETOKEN if the binary is not target/release/foretoken of this repository.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 foretoken=${FORETOKEN:-$here/../../target/release/foretoken}
@@ -14,7 +14,7 @@ awk -v table="$out/table" '
     !skip' "$here/README.md" >"$out/README.md"
 cp "$out/README.md" "$here/README.md"
 
-# figure EXPERIMENT NAME FILE: one of an experiment's figures, under its name here.
+# figure EXPERIMENT NAME FILE: copies one figure of an experiment to figures/FILE.
 figure() { cp "$out/results/$1/figures/$2.svg" "$here/figures/$3.svg"; }
 rate=speedup.workload.arrivals.poisson.rate
 for name in smartspec-fig01 smartspec-fig11-7b smartspec-fig11-33b smartspec-fig11-70b smartspec-fig12 smartspec-fig15; do

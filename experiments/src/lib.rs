@@ -4,8 +4,8 @@
 //! `foretoken-run` does the work, and `foretoken-live` does the work on devices. Results go to stdout and are
 //! deterministic. Progress and diagnostics go to stderr.
 //!
-//! Another program can register policies of its own and then call [`main`]. It is then this program with those policies
-//! in addition.
+//! Another program can register policies of its own and then call [`main`]. That program then has the same commands,
+//! and its policies in addition to the built-in ones.
 
 // This `eprintln!` replaces the standard one. It escapes characters that could control a terminal, because messages
 // quote names of files, keys and labels.

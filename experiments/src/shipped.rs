@@ -40,8 +40,9 @@ pub fn yardstick(sets: &[String]) -> Result<Plan> {
     Plan::of_text("bench-poisson.toml", BENCH_POISSON, sets, Path::new(""))
 }
 
-/// Reads an experiment and applies the overrides `sets`. `file` is a file or the name of a shipped experiment. If the
-/// working directory has a file or folder of that name, this is taken. Keys and values are not checked yet.
+/// Reads an experiment and applies the overrides `sets`. `file` is a file or the name of a shipped experiment. A file
+/// or folder of that name in the working directory takes precedence over a shipped experiment. Keys and values are not
+/// checked yet.
 ///
 /// # Errors
 /// No file and no shipped experiment has this name, the file is not TOML, or an override is not `path=value`.

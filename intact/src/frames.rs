@@ -2,12 +2,14 @@
 //!
 //! A file begins with eight bytes: seven name its kind, and one is the version of its layout. Frames follow. A frame is
 //! the length of its body in bytes (32 bits, little endian), a checksum of that length (32 bits), a checksum of the
-//! body (64 bits), and the body. Checksums are the first bytes of BLAKE3. Each checksum also covers the checksum of the
-//! frame before, so a frame that is missing, doubled, moved or from another file counts as damage too.
+//! length and the body (64 bits), and the body. Checksums are the first bytes of BLAKE3. Both checksums of a frame also
+//! cover the body's checksum of the frame before it. So a frame that is doubled, moved or from another file counts as
+//! damage. If a frame is missing, the frame after it counts as damage. Missing frames at the end of a file are not
+//! noticed.
 //!
 //! The checksum of a length is checked before the length is used. A file that ends within a frame was therefore cut
-//! there: the program that wrote it died, or something shortened the file. Every other fault means that bytes were
-//! changed: it is [`Damage`].
+//! there: the program that wrote it died, or something shortened the file. A checksum that does not match is
+//! [`Damage`]: bytes were changed, or the frame is not where it was written.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,8 +26,8 @@ pub struct Kind {
 /// Bytes of a frame before its body.
 const FRONT: usize = 16;
 
-/// The value that the next frame's checksums cover in addition to the frame's own bytes: the checksum of the frame
-/// before. For the first frame it is the file's first eight bytes.
+/// The value that the next frame's checksums cover in addition to the frame's own bytes: the body's checksum of the
+/// frame before. For the first frame it is the file's first eight bytes.
 type Chain = [u8; 8];
 
 impl Kind {
@@ -124,7 +126,7 @@ pub struct Reader<R> {
     at: At,
 }
 
-/// What [`Reader::next`] found. In each of these cases the file is undamaged up to this position.
+/// What [`Reader::next`] found. In each of these cases all whole frames up to here are undamaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A whole frame, whose body was put into the caller's buffer.
@@ -206,7 +208,7 @@ pub enum FrameError {
 
 impl<R: Read> Reader<R> {
     /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file is shorter than eight
-    /// bytes and its bytes are right as far as they go.
+    /// bytes and has the first of these bytes.
     ///
     /// # Errors
     /// The file is of another kind or version, or cannot be read.
@@ -389,7 +391,7 @@ mod tests {
 
     proptest! {
         /// If whole frames are left out, doubled or moved, the reader returns the frames before the first wrong frame,
-        /// and fails at the wrong frame.
+        /// and fails at the wrong frame. If only frames at the end are left out, it reads to the end without an error.
         #[test]
         fn frames_stay_where_they_were_written(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..6),

@@ -1,7 +1,8 @@
 //! Measures the host work of a live step at batch 32: the work of the engine and the executor before, between and after
 //! the device's passes. Nearly all of a step is host work here: the models are as small as possible, and the
 //! simulator's default acceptance source decides which drafts are accepted, not the models' tokens. The bench prints
-//! four times: scheduler and policy (between passes), executor (during passes), device, and recording.
+//! how many microseconds of a step four parts take: scheduler and policy (between passes), executor (during passes),
+//! device, and recording.
 
 #![allow(missing_docs)]
 
@@ -17,8 +18,8 @@ use std::sync::atomic::AtomicBool;
 
 const BATCH: u32 = 32;
 
-/// Microseconds of each part of a step. A list has one entry for each step with rounds of all [`BATCH`] requests and
-/// without prompt chunks.
+/// Microseconds of each part of a step. Only steps in which all [`BATCH`] requests decode and no prompt is computed
+/// count; a list has one entry for each of them.
 #[derive(Default)]
 struct Parts {
     last_end: Time,

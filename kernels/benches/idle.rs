@@ -1,7 +1,7 @@
 //! Measures how much slower a pass is after idle time, and why. The bench times one pass of the shipped target right
-//! after another pass, and after gaps of several lengths. [`Gap`] lists what the thread does in a gap. Each kind of gap
-//! removes something that a waiting server loses: cache contents, a high clock frequency, or cached address
-//! translations. Each repeat measures all kinds in turn, so that a change of the machine's speed affects all kinds
+//! after another pass, and after gaps of several lengths. [`Gap`] lists what the thread does in a gap. A waiting server
+//! loses cache contents, a high clock frequency and cached address translations; the kinds of gaps differ in which of
+//! these they lose. Each repeat measures all kinds in turn, so that a change of the machine's speed affects all kinds
 //! alike. The results are medians.
 
 #![allow(missing_docs)]

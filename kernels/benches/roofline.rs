@@ -5,10 +5,11 @@
 //!
 //!     cargo bench -p foretoken-kernels --bench roofline -- [--level avx2] [--shape pair|100m|1b] [--fma-units 2]
 //!
-//! The peak arithmetic rate is the best of six kernels. It must be at least 90 % of 2 × lanes × FMA units × clock;
-//! otherwise the bench fails and says why. The clock is measured in the same run. The number of FMA units (multiply-add
-//! units of a core) follows from the processor's design, or `--fma-units` gives it. A share of bandwidth refers to the
-//! best of reading, copying and triad (a + b · c) over as many bytes as the operation reads.
+//! The peak arithmetic rate is the best of six kernels. With vector instructions and a known clock, it must be at least
+//! 90 % of 2 × lanes × FMA units × clock; otherwise the bench fails and says why. The clock is measured in the same
+//! run. The number of FMA units (multiply-add units of a core) follows from the processor's design, or `--fma-units`
+//! gives it. A share of bandwidth refers to the best of reading, copying and triad (a + b · c) over as many bytes as
+//! the operation reads.
 
 #![allow(missing_docs)]
 
@@ -215,9 +216,10 @@ impl Bench {
         (format!("attention of {rows} at {CONTEXT}"), seconds, roof)
     }
 
-    /// Measures the summed bandwidth of `threads` threads that read equal parts of `bytes` bytes, and the bandwidth of
-    /// one thread that reads all of them. Returns "ratio: GB/s of all threads". If `bytes` is larger than the last
-    /// cache, each thread reads `bytes` bytes, because a part might fit into a cache.
+    /// Compares `threads` threads at the same time with one thread that runs alone. Each of the `threads` threads uses
+    /// its own array of `bytes / threads` bytes, and the single thread uses one array of `bytes` bytes. If `bytes` is
+    /// larger than the last cache, every array has `bytes` bytes, because a part might fit into a cache. A bandwidth is
+    /// the best of reading, copying and triad. Returns "(all threads) / (one thread): GB/s of all threads".
     fn bandwidth_of(&self, threads: usize, bytes: usize) -> String {
         let level = self.level;
         let part = if processor().caches.last().is_some_and(|last| bytes > *last) { bytes } else { bytes / threads };

@@ -85,9 +85,9 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
     times.iter().map(|time| tokens as f64 / time.as_secs_f64()).collect()
 }
 
-/// Prints, for each family of prompts, the mean length of an answer, and how often the draft's first guess is the
-/// target's token: over all positions of the answers, and at each depth that verification reaches in rounds with
-/// [`MOST`] drafts.
+/// Prints, for each family of prompts, the mean length of an answer, and how often the draft's most likely token is the
+/// target's token. This share is given over all positions of the answers, and for each depth of the rounds with
+/// [`MOST`] drafts, over the rounds that accepted all drafts of smaller depths.
 fn acceptance(pair: &mut Pair, cpu: &mut Cpu, prompts: u64) {
     println!("family       bytes  right {}", (1..=MOST).map(|d| format!("  d={d} ")).collect::<String>());
     let mut sum = 0.0;

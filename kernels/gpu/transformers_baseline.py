@@ -1,4 +1,4 @@
-"""What Hugging Face transformers with SDPA reaches on the shapes that `gpu-check` measures.
+"""Measures Hugging Face transformers with SDPA on the shapes that `gpu-check` measures.
 
 python kernels/gpu/transformers_baseline.py > transformers.json
 

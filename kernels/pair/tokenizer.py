@@ -1,11 +1,11 @@
-"""Writes what the pair's folders need beside config and weights to be whole checkpoints: a tokenizer and a generation config.
+"""Writes the tokenizer and the generation config of the pair, so that its folders are complete checkpoints.
 
     pip install tokenizers==0.23.3
     python kernels/pair/tokenizer.py
 
-A token is a byte and its id the byte's value. Byte-level BPE without merges says just that: its alphabet names each of the 256
-bytes by a visible character. There is no special token: every id is a byte that a text may hold, so none may begin, end or fill
-up a text.
+A token is a byte, and its id is the byte's value. Byte-level BPE without merges does this: its alphabet has a visible
+character for each of the 256 bytes. There is no special token: every id is a byte that a text may contain, so no id may
+begin, end or fill up a text.
 """
 
 import json
@@ -43,7 +43,7 @@ def tokenizer():
 
 
 def check(made):
-    """Every character of UTF-8's four lengths, and what tokenizers like to tidy up."""
+    """Checks every character of UTF-8's four lengths, and texts that tokenizers often change."""
     texts = ["", " ", "\n", " a  b \r\n\t c. ", "don 't , .", "e\u0301 \u00e9 ﬁ", "<s></s><unk>[PAD]"]
     texts += ["".join(map(chr, (*range(at, min(at + 4096, 0xD800)),))) for at in range(0, 0xD800, 4096)]
     texts += ["".join(map(chr, range(at, at + 4096))) for at in range(0xE000, 0x11_0000, 4096)]

@@ -4,13 +4,13 @@
     pip install torch safetensors
     torchrun --nproc-per-node 2 kernels/pair/train.py corpus.jsonl --minutes 45
 
-One process a core, each with one thread and its part of every batch: on a busy machine that loses far less than threads
-that wait for each other in every operation. `python kernels/pair/train.py` runs it in one.
+Each core runs one process with one thread, which has its part of every batch: on a busy machine this loses far less
+time than threads that wait for each other in every operation. `python kernels/pair/train.py` trains in one process.
 
-Both models see the same batches. The seed fixes initial weights, the order of the text and nothing else: how many steps
-fit into the time depends on the machine, and the learning rate follows the share of the time that is used up, so a run
-always ends annealed. The number of steps is written with the result. Checkpoints are kept every few minutes and a second call
-goes on from them.
+Both models see the same batches. The seed fixes the initial weights and the order of the text, and nothing else. The
+number of steps depends on the machine. The learning rate follows the share of the time that is used up, so it is small
+at the end of every run. The result has the number of steps. Checkpoints are written every few minutes, and a second
+call continues from them.
 """
 
 import argparse
@@ -210,7 +210,7 @@ class Batches:
 
 
 def rate(share):
-    """Part of the full learning rate when `share` of the time is used up: up, level, then down to a hundredth."""
+    """Part of the full learning rate after `share` of the time: rising, constant, then falling to a hundredth."""
     if share < WARM_UP:
         return max(share / WARM_UP, 0.05)
     if share < DECAY_FROM:
@@ -244,7 +244,7 @@ def golden(models, corpus):
 
 @torch.no_grad()
 def sample(model, corpus, length=120):
-    """Greedy continuations of the first question of each family, to look at."""
+    """Greedy continuations of the first question of each family, for a person to look at."""
     for family, (text, mask) in sorted(corpus.items()):
         ask = len(text) // 2
         start = ask + int(np.argmax(mask[ask:] < mask[ask - 1 : -1])) if mask[ask] else ask

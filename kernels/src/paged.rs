@@ -27,9 +27,9 @@ pub struct Span {
 pub struct Sight {
     /// Number of tokens from the start of the context.
     pub prefix: usize,
-    /// A range of [`Batch::paths`], which holds indices into the context in rising order. They are the token's
-    /// ancestors in the tree after the prefix, then the token itself. In a chain the range is empty, because the prefix
-    /// includes the token.
+    /// A range of [`Batch::paths`], which holds indices into the context in rising order. The range has the indices of
+    /// the token's ancestors in the tree after the prefix, then the index of the token itself. In a chain the range is
+    /// empty, because the prefix includes the token.
     pub path: Range<usize>,
 }
 

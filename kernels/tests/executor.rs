@@ -1,5 +1,6 @@
-//! The engine on the CPU device. With speculation it must emit the tokens of plain decoding. With declared acceptance
-//! it must have the steps of a simulation. Runs that cannot be served must be refused.
+//! The engine on the CPU device. With speculation it must emit the tokens of plain decoding. If an acceptance source of
+//! the simulator decides which drafts are accepted (`Acceptance::Declared`), it must have the steps of a simulation.
+//! Runs that cannot be served must be refused.
 
 mod common;
 mod serving;
@@ -81,8 +82,8 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     }
 }
 
-/// The outputs do not depend on the engine's version, on when the draft computes the tokens that it has skipped (draft
-/// gaps), on token budgets, or on the KV pools.
+/// Each of several settings of the engine emits the tokens of plain decoding. The settings change the engine's version,
+/// what the draft does with tokens that it has skipped (draft gaps), the token budgets, and the KV pools.
 #[test]
 fn every_setting_of_the_engine_emits_the_same_tokens() {
     let scenario = Scenario::new();
@@ -97,7 +98,7 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
         EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 300, ..config() },
     ];
     for config in settings {
-        // The policy drafts only in every third step, so the draft must later run over the tokens of the other steps.
+        // The policy drafts only in every third step. The other steps emit tokens that the draft has not run over.
         let policy = Fixed { every: 3, ..Fixed::chain(4) };
         let (run, recorded) = scenario.serve(&config, Some(policy), Acceptance::Greedy);
         assert_eq!(recorded.outputs, plain.outputs, "{config:?}");
@@ -105,9 +106,9 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
     }
 }
 
-/// A live run with declared acceptance has the same steps as a simulation: each step has equal numbers of requests,
-/// prompt tokens, drafts, accepted drafts and preemptions. All requests arrive at once, so that the schedule does not
-/// depend on pass times.
+/// A live run in which an acceptance source decides (`Acceptance::Declared`) has the same steps as a simulation: each
+/// step has equal numbers of requests, prompt tokens, drafts, accepted drafts and preemptions. All requests arrive at
+/// once, so that the schedule does not depend on pass times.
 #[test]
 fn declared_acceptance_is_the_simulators() {
     let scenario = Scenario::new();

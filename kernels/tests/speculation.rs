@@ -92,7 +92,7 @@ fn trees_emit_the_autoregressive_tokens() {
     let (mut batch, mut out, mut guesses) = (Batch::default(), Vec::new(), Vec::new());
     let mut off_the_first = 0;
     while all.len() < prompt.len() + OUTPUT {
-        // The second-best guess is the first child, so that accepted nodes are often not the first ones and their KV
+        // The second-best guess is the first child, so that the accepted node is often not the first one and its KV
         // must be moved.
         let context = all.len() - 1;
         run(&mut draft, &mut cpu, &all, 0, &TABLE);

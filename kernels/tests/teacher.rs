@@ -97,7 +97,7 @@ fn outputs_end_with_a_stop_token_and_an_interrupt_gives_nothing() {
         passes < 20
     };
     assert_eq!(write(&mut cpu, &mut target, &prompts, OUTPUT, &[], go_on).unwrap(), None);
-    // The five prompts take one pass each. Each further pass generates five tokens. `go_on` returns false before the
-    // twentieth pass, which does not run.
+    // The five prompts take one pass each, and each of these passes also gives an output's first token. Each further
+    // pass generates five tokens. `go_on` returns false before the twentieth pass, which does not run.
     assert_eq!((passes, tokens), (20, 5 * 15));
 }

@@ -14,7 +14,8 @@ const EACH: u64 = 32;
 pub struct PromptsRequest<'a> {
     /// A file with one JSON object per line. `None`: generated texts of the shipped families are used.
     pub file: Option<&'a Path>,
-    /// With generated texts: number of prompts per family (`None`: 32). With a file: number of its lines (`None`: all).
+    /// With generated texts: number of prompts per family (`None`: 32). With a file: number of prompts to read (`None`:
+    /// all).
     pub n: Option<u64>,
     /// Bytes of a generated prompt. `None`: each prompt has the length that its generator gives it. It must be `None`
     /// with a file.

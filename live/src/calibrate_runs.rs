@@ -24,8 +24,8 @@ struct Run {
 }
 
 /// Fits a calibrated profile to the live runs in `folders`. If the runs belong to several cells, it also predicts each
-/// run with costs that are fitted only to the runs of the other cells. A verdict on the errors of these predictions is
-/// stored in the profile.
+/// run with costs that are fitted only to the runs of the other cells. If these predictions have large errors, or if
+/// there is only one cell, the profile says why its users should distrust it (`distrust`).
 ///
 /// # Errors
 /// A folder holds no live runs, a recording is damaged, no run has a step, or costs cannot be fitted to the runs.

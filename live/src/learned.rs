@@ -26,7 +26,7 @@ pub struct Learned {
     host_s: f64,
     /// Number of steps over which `host_s` is summed.
     steps: u64,
-    /// The different draft lengths, in tokens. Each step adds the length of its longest draft.
+    /// The draft lengths that occurred, in tokens: the length of the longest draft of each step with decode requests.
     lengths: BTreeSet<u32>,
 }
 
@@ -130,7 +130,7 @@ pub mod testing {
     use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
     use foretoken_sim::{Arrivals, Luck, Pair, PassShape, Stream, Time, Workload};
 
-    /// (seconds of a target pass, seconds of a draft pass) of this shape on the test machine.
+    /// (seconds of a target pass, seconds of a draft pass) of this shape, on an invented machine, the test machine.
     pub fn law(shape: PassShape) -> Pair<f64> {
         let (b, c) = (shape.batched as f64, shape.context as f64);
         Pair { target: 2e-4 + 4e-5 * b + 1e-7 * c, draft: 1e-5 + 5e-6 * b + 1e-8 * c }

@@ -1,5 +1,5 @@
 //! The file that a measurement writes at its end. Before the measurement begins, [`check`] makes sure that the file can
-//! have this place.
+//! be made at its path.
 
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Problem, Result};

@@ -10,7 +10,8 @@
 //!
 //! A prefill pass of the target takes so long that the models' weights and KV are evicted from a cache that other cores
 //! share. The next passes of both models are then slower. This delay counts as a part of a prefill pass's time: the
-//! prefill pass of each model gets the delay of that model's next passes, measured with decode passes of one batch.
+//! prefill pass of each model gets the delay of that model's next passes, measured with decode passes of one batch. The
+//! time of a prefill pass with its delay (which may be negative) is at least half of its time without the delay.
 
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
@@ -26,13 +27,15 @@ use std::time::{Duration, Instant};
 /// timed passes of the other model.
 const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
 /// A model with more bytes of weights than this fits into no cache. One pass over one request of such a model evicts
-/// the other model from the caches, so it runs over no more requests. The model's own delay after a prompt counts as 0.
+/// the other model from the caches, so the pass before a timed pass has only one request. The delay of such a model's
+/// passes after a prompt counts as 0.
 const NO_CACHE_HOLDS: u64 = 1 << 30;
 /// A sample of a draft pass is the mean of this number of draft passes in a row, as in a round of drafts. The first
 /// pass finds the target's weights in the caches, the others find the draft's.
 const DRAFTED: u32 = 3;
-/// Number of passes after a prompt that may be slower, because the prompt's pass evicted the caches. They are compared
-/// with the same number of later passes. (On a shared cache of 32 MiB the effect was gone after five.)
+/// Number of passes after a prompt that may be slower, because the prompt's pass evicted the caches. The times of these
+/// passes are compared with the times of the same number of later passes. (On a shared cache of 32 MiB the effect was
+/// gone after five.)
 const RECOVERING: usize = 8;
 /// (requests, context tokens per request) of the passes that measure the delay after a prompt. The delay is assumed to
 /// be the same for other batches.
@@ -167,8 +170,8 @@ impl<D: Device> PairPasses<'_, D> {
         if !self.timer.alternates[Role::Target as usize] || own.weight_bytes() >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(0.0);
         }
-        // In a real step, the target's pass over the prompt follows the draft's prefill pass and evicts the caches. It
-        // therefore runs here too.
+        // In a real step, the target's pass over the prompt follows the draft's prefill pass and evicts the caches. If
+        // the draft's delay is measured, the target's pass therefore runs here too.
         let its = self.room_for(Role::Target, prompt);
         if role == Role::Draft && its.requests > 0 {
             self.pass(Role::Target, &its)?;
@@ -269,8 +272,8 @@ impl<D: Device> Passes for PairPasses<'_, D> {
                 let own = self.pass(role, shape)?.as_secs_f64();
                 Ok(Duration::from_secs_f64((own + self.aftermath_s(role, shape)?).max(own / 2.0)))
             }
-            // The first draft pass of a round runs over a draft gap, and only this pass. It is therefore timed once and
-            // not repeated.
+            // Only the first draft pass of a round runs over a draft gap. A pass over a draft gap is therefore timed
+            // once. Other draft passes are timed [`DRAFTED`] times in a row.
             (Role::Target, _) | (Role::Draft, Kind::Verify) => self.pass(role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;

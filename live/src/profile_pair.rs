@@ -134,7 +134,7 @@ impl Measuring<'_> {
         let begun = (Instant::now(), CpuTime::now());
         self.measure(device, &setup, &mut file, &mut visits)?;
         let busy = begun.1.zip(CpuTime::now()).and_then(|(before, after)| before.until(&after));
-        // The duration of a resumed measurement is not known, because the earlier commands did not record their
+        // The duration of a resumed measurement counts as 0, because the earlier commands did not record their
         // durations.
         let wall = if resumed { Duration::ZERO } else { begun.0.elapsed() };
         setup

@@ -73,8 +73,8 @@ pub async fn read_stream<B: AsRef<[u8]>>(
     }
 }
 
-/// The end of a request that failed for the reason `why`. At most 1000 characters of `said` are kept, because it may
-/// quote a long text of the server.
+/// The end of a request that failed for the reason `why`. If `said` has more than 1000 characters, its middle is left
+/// out, because `said` may quote a long text of the server.
 fn failed(why: Failure, said: String) -> Ended {
     const MOST: usize = 1000;
     Ended::Failed { why, said: clip(&said, MOST).into_owned() }
@@ -98,7 +98,8 @@ fn short(text: &str) -> String {
     }
 }
 
-/// What an answer has told so far, apart from its tokens: the reason of its end, its usage and its metrics.
+/// What the stream has reported about an answer so far, apart from the tokens: the reason of its end, its usage and its
+/// metrics.
 #[derive(Default)]
 struct Answer {
     reason: Option<String>,

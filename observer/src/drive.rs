@@ -56,7 +56,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// True if further requests may be sent now: until `observe.run_s` seconds of the run have passed.
+    /// True if further requests may be sent now: until `observe.run_s` seconds of the run have passed. Always true
+    /// without `observe.run_s`.
     fn open(&self) -> bool {
         self.spec.run_s.is_none_or(|s| self.recorder.now().as_s() < s)
     }

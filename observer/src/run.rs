@@ -74,11 +74,11 @@ pub struct ObservedCell {
     pub findings: Vec<String>,
 }
 
-/// The connection to a server and its step log.
+/// The connection to a server, and the path of the server's step log.
 pub struct Site {
     /// The HTTP connection.
     pub client: Client,
-    /// The server's step log; `None` if the user named none.
+    /// Path of the server's step log; `None` if the user named none.
     pub step_log: Option<PathBuf>,
 }
 
@@ -198,8 +198,8 @@ struct CellResult {
 }
 
 impl Runner<'_> {
-    /// The results of a cell that an earlier call observed completely; else `None`. If the recording is incomplete or
-    /// cannot be read, it is renamed, so that the cell can run again.
+    /// The results of a cell that an earlier call observed completely; else `None`. If the recording is incomplete, has
+    /// no answered request or cannot be read, it is renamed, so that the cell can run again.
     fn kept_result(&self, id: CellId) -> Result<Option<CellResult>> {
         let path = self.folder.path().join(recording_name(id.variant, id.seed));
         if !path.exists() {

@@ -45,7 +45,8 @@ fn stand_in(prefix: &str) -> String {
     prefix.replace(':', "_colon_")
 }
 
-/// The samples of `now` whose values differ from those in `before`. Only the first reading is recorded as a whole.
+/// The samples of `now` that `before` lacks or has with another value. So only the first reading of a run, for which
+/// `before` is empty, is recorded as a whole.
 pub fn changed(before: &[Sample], now: &[Sample]) -> Vec<Sample> {
     let before: HashMap<&str, f64> = before.iter().map(|b| (b.name.as_str(), b.value)).collect();
     now.iter().filter(|s| before.get(s.name.as_str()) != Some(&s.value)).cloned().collect()

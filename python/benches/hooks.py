@@ -1,4 +1,5 @@
-"""What hooks cost: the engine's time a step with a policy in Python, less that of the preset, at a batch of 8.
+"""Measures the time of hooks: the engine's time a step with a policy in Python, minus its time with the preset, at a
+batch of 8.
 
     python python/benches/hooks.py
 """
@@ -31,7 +32,7 @@ EXPERIMENT = {
 
 
 class Empty(foretoken.Policy):
-    """All hooks, and nothing in them."""
+    """Has all hooks, and each does nothing."""
 
     def __init__(self, context):
         pass
@@ -74,7 +75,8 @@ class Reading(Empty):
 
 
 def cost(policy):
-    """Of several runs of the policy, the fastest: the engine's seconds in all, and the policy's row of the summary."""
+    """Returns the fastest of several runs of the policy: the engine's total seconds, and the policy's row of the
+    summary."""
     best = None
     for i in range(REPEATS):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,5 @@
-"""What a sweep on one Ray node costs over `foretoken.run` with as many threads: 10,000 cells of some 0.05 s, results put together in both.
+"""Compares a sweep on one Ray node with `foretoken.run` with the same number of threads: 10,000 cells of some 0.05 s,
+merging included.
 
     python python/benches/ray_sweep.py [CELLS] [PROCESSORS]
 """

@@ -1,4 +1,4 @@
-"""SmartSpec and AdaSpec written in Python, as their papers say and as Foretoken's presets read them (docs/model.md 2, 3, 12)."""
+"""SmartSpec and AdaSpec in Python, after their papers and as Foretoken's presets read them (docs/model.md 2, 3, 12)."""
 
 import heapq
 import math
@@ -214,7 +214,7 @@ def uniform_pass(requests, each, context, reads):
 
 
 class ThroughputInPython(Policy):
-    """The length with the most expected tokens per timed round, as SGLang's throughput strategy has it."""
+    """Chooses the length with the most expected tokens per timed round, like SGLang's throughput strategy."""
 
     SLOTS = ((1, (1, 3, 5)), (8, (1, 3)))
 

@@ -239,7 +239,7 @@ fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// The log line of a step may be written this long (50 ms) before or after the client sees the step's tokens.
+/// The log line of a step may be written up to this long (50 ms) before or after the client sees the step's tokens.
 const APART: Time = Time(50_000_000_000);
 
 /// Adds notes on signs of another client, or of another server's log. The signs are steps with more requests than this

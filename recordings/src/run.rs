@@ -15,7 +15,8 @@ use foretoken_sim::{Ending, MAX_SPEC_LEN, Outcome, Request, RequestRecords, Run,
 /// An observed run.
 #[derive(Debug)]
 pub struct ObservedRun {
-    /// The requests that were sent: their arrivals, their categories, and the actual lengths of their answers.
+    /// The requests that were sent: arrivals, categories and lengths. The output length is the actual one if the answer
+    /// finished, else the requested one.
     pub workload: Workload,
     /// The workload's requests with their answers, in order.
     pub answers: Vec<Answer>,

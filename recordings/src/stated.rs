@@ -53,8 +53,8 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
 }
 
 /// How many tokens a run drafted per round. The source is the rounds of the answers, else the server's counters, else
-/// the step log. The last round of each answer is left out, because it may be shorter. `None` if the run has none of
-/// these.
+/// the step log. The last round of each answer is left out, because it may be shorter. `None` if the run has no rounds,
+/// no counters and no step log.
 fn drafted(run: &ObservedRun) -> Option<Drafted> {
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// A result file that could not be written or read. After a failed write, no half-written file has the final name.
+/// Why a report cannot be written or read: a result file cannot be written or read, or cells have different swept
+/// settings. After a failed write, no half-written file has the final name.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The operating system refused the write, for example because the disk is full or the folder is missing.

@@ -212,7 +212,8 @@ impl Cell {
     }
 
     /// Is the SLO attainment 90 % by definition? It is for an autoregressive run whose only bound is its own P90 TPOT.
-    /// False if requests have bounds of their own.
+    /// If the attainment differs from 90 % by a percentage point or more, the answer is false, because some requests
+    /// then have bounds of their own.
     pub fn attains_by_definition(&self) -> bool {
         let own = |b: &ScaledBound| b.alone && b.scale == 1.0 && b.from == self.key().sweep;
         let attains = self.summary.slo_attainment.is_some_and(|share| (share - 0.9).abs() < 0.01);

@@ -64,8 +64,8 @@ impl Staged {
         self.complete()
     }
 
-    /// As [`Staged::commit`], for a writer that is inside another object and cannot be moved out. Nothing can be
-    /// written afterwards.
+    /// Does the work of [`Staged::commit`] for a writer that is inside another object and cannot be moved out. Nothing
+    /// can be written afterwards.
     ///
     /// # Errors
     /// As [`Staged::commit`].

@@ -1,7 +1,7 @@
 //! Chooses the autoregressive run from which a TPOT bound is scaled, if the experiment sweeps settings.
 //!
 //! A bound should not change with the load, so the run at one load gives the bound for all loads. In the AdaSpec paper,
-//! each load has a bound of its own, scaled from the run at that load. Such a bound grows with the queue, and
+//! each load has a bound of its own, scaled from the run at that load. A bound of this kind grows with the queue, and
 //! autoregressive decoding keeps it for 90 % of the requests at every load.
 
 use crate::plan::{Plan, choice, picks};

@@ -28,8 +28,8 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Builds the fleet of a variant; `None` if the variant has no `[fleet]`. `server` is the server of the kinds that
-    /// state no engine or hardware of their own. Adds warnings about policies' beliefs to `belief_notes`.
+    /// Builds the fleet of a variant; `None` if the variant has no `[fleet]`. `server` is the server of all kinds of
+    /// replicas that state no engine or hardware of their own. Adds warnings about policies' beliefs to `belief_notes`.
     ///
     /// # Errors
     /// A kind's server cannot be built, its engine would not start, or the router compares prefixes in KV blocks and
@@ -88,9 +88,10 @@ impl Replicas {
         }
     }
 
-    /// Runs the fleet. `server` is the server of the kinds that state no engine or hardware of their own. `slo_tpot_s`
-    /// is the bound on time per output token, seconds; infinity for none. `lives`: record the parts of each request's
-    /// latency? With a `patience`, the run ends as soon as it is certain whether enough requests keep their bounds.
+    /// Runs the fleet. `server` is the server of all kinds of replicas that state no engine or hardware of their own.
+    /// `slo_tpot_s` is the bound on time per output token, seconds; infinity for none. `lives`: record the parts of
+    /// each request's latency? With a `patience`, the run ends as soon as it is certain whether enough requests keep
+    /// their bounds.
     pub(crate) fn run(
         &self,
         server: &Server,

@@ -93,11 +93,12 @@ impl Plan {
         Plan::build(document, folder, true, BTreeMap::new())
     }
 
-    /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces and other input
-    /// files, so they may be missing.
+    /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces, truth tables and
+    /// text files, so they may be missing. The hardware profile is read.
     ///
     /// # Errors
-    /// The folder has no readable `experiment.toml`, or the experiment in it is wrong (see [`Plan::of`]).
+    /// The folder has no readable `experiment.toml`, its profile cannot be read, or the experiment is wrong (see
+    /// [`Plan::of`]).
     pub fn of_results(folder: &FilePath) -> Result<Plan> {
         let file = folder.join("experiment.toml");
         let text = fs_err::read_to_string(&file).map_err(|e| {

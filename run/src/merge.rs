@@ -186,8 +186,8 @@ pub enum Merged {
 }
 
 /// Makes complete results from the shards in the folder at `path`. The results equal the results of a run on one
-/// machine, except the manifest's timing: the engine time is the sum over shards, the wall time is that of the longest
-/// shard. If the folder is complete already, only removes the folders that complete results do not need.
+/// machine, except the manifest's timing: the engine time is the sum over shards, the wall time is the wall time of the
+/// longest shard. If the folder is complete already, only removes the folders that complete results do not need.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs; another merge is running; a trace is missing or changed; a

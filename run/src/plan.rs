@@ -162,8 +162,8 @@ impl Plan {
         }
     }
 
-    /// One sentence per profile that was edited after it was measured or calibrated. Every result that is made with
-    /// such a profile repeats the sentence.
+    /// One sentence per profile that was edited after it was measured or calibrated. All results that are made with the
+    /// profile repeat the sentence.
     pub fn edited(&self) -> BTreeSet<&str> {
         self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
     }
@@ -260,7 +260,7 @@ pub(crate) fn to_toml(value: &toml::Value) -> Result<String> {
 }
 
 /// Applies `rename` to every text of the tables that may contain paths of files: workload, live, observe, acceptance,
-/// fleet, and the profile. `rename` returns `None` for a text that is not such a path.
+/// fleet, and the profile. `rename` returns `None` for a text that is not the path of a file; the text then stays.
 fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
     for table in ["workload", "live", "observe", "acceptance", "fleet"] {
         value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));

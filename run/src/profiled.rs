@@ -189,8 +189,8 @@ pub struct Costs {
     pub step_overhead_s: Option<f64>,
     /// Host time that depends on the requests and tokens of a step.
     pub host: HostLaw,
-    /// Why the profile should not be trusted. For a calibrated profile without such a reason, its first warning. `None`
-    /// if there is neither.
+    /// Why the profile should not be trusted; for a calibrated profile that can be trusted, its first warning. `None`
+    /// if there is nothing to say.
     pub distrust: Option<String>,
     /// If draft passes could not be separated from target passes: the observed draft lengths, which are the only
     /// lengths that can be predicted. `None` if all lengths can be predicted.
@@ -339,8 +339,8 @@ fn as_toml(value: &impl serde::Serialize) -> Result<toml::Value> {
     toml::Value::try_from(value).map_err(|e| Problem::failed(format!("the profile cannot be written as TOML: {e}")))
 }
 
-/// A latency model that also records the most new tokens and the most context of a pass, to warn of passes beyond the
-/// profile.
+/// A latency model that also records the largest number of new tokens and the largest context of a pass. It is used to
+/// warn of passes that are larger than all passes of the profile.
 pub struct LargestPass<'a> {
     model: &'a dyn LatencyModel,
     batched: AtomicU64,

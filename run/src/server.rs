@@ -32,8 +32,8 @@ pub struct Server {
     ranges: Option<(Range, Range)>,
     pub(crate) acceptance: Box<dyn AcceptanceSource>,
     pub(crate) belief: Believed,
-    /// The true values that the wrapper policies `true-*` give to the policies that they contain; `None` if no policy
-    /// is such a wrapper.
+    /// The true values that the wrapper policies `true-*` give to the policies that they contain; `None` if the
+    /// experiment has no policy `true-*`.
     truths: Option<OwnTruths>,
     pub(crate) keep_steps: bool,
     pub(crate) seed: u64,
@@ -79,7 +79,8 @@ fn wraps(e: &Experiment) -> bool {
     e.policies.iter().chain(&of_kinds).any(|policy| policy.definition().wraps().is_some())
 }
 
-/// The latency models of a server for one run. They record the largest passes, to warn of passes beyond the profile.
+/// The latency models of a server for one run. They record the largest passes, to warn of passes that are larger than
+/// all passes of the profile.
 pub(crate) struct Models<'a> {
     draft: LargestPass<'a>,
     target: LargestPass<'a>,

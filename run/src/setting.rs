@@ -44,8 +44,8 @@ impl Setting {
     /// # Errors
     /// The workload cannot be built or needs too much memory, a recording is missing, a setting of the acceptance is
     /// wrong, the model does not fit into the GPU's memory, no linear belief fits the true costs, priorities are asked
-    /// for and no request has one, a policy needs a law of acceptance or a category that is not there, or the engine
-    /// would not start with a policy.
+    /// for and no request has one, a policy needs acceptance probabilities but acceptance is recorded, a policy names a
+    /// category that no request has, or the engine would not start with a policy.
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let unloaded = unloaded_tpot_s(&*e.hardware.target.build());
@@ -63,8 +63,8 @@ impl Setting {
         let mut notes = built.notes;
         notes.extend(content::note(e, variant.filled.calibrated));
         let overridden = e.engine.overridden();
-        // The experiment of a calibration sets the engine's rules as on the observed server. Then the note names only
-        // settings that the user changed.
+        // An experiment with a calibrated profile sets the engine's rules as on the observed server. Then the note
+        // names only settings that the user replaced with `--set`.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)
@@ -152,7 +152,7 @@ impl Setting {
                 return (run, tried);
             }
             let cost = self.cost(&run);
-            // Among candidates with equal costs the first one is kept, which has the shortest drafts.
+            // If several candidates have equal costs, the first one counts, which has the shortest drafts.
             if best.as_ref().is_none_or(|b| cost < b.0) {
                 best = Some((cost, run, tried));
             }

@@ -2,11 +2,14 @@
 //!
 //!     cargo bench -p foretoken-server --bench lateness
 //!
-//! The server runs on one core and the client on another (`taskset`). 10, 30 and 100 requests a second come for 12
-//! seconds. Each streams for about 5 seconds, so that up to 50, 150 and 500 streams are open. The lateness of a chunk
-//! is the time from the end of its step (`return_due`) until the client has read the chunk. The echo server gets the
-//! same bursts: the client writes a line to each connection every 83 ms. The lateness of a line is the time from when
-//! the client writes the line until the client has read it back.
+//! Both servers run on one core and the client on another (`taskset`). First 10, then 30, then 100 requests a second
+//! come, each rate for 12 seconds. An answer is streamed for about 5 seconds, so up to 50, 150 and 500 streams are
+//! open. The lateness of a chunk is the time from the end of its step (`return_due`) until the client has read the
+//! chunk.
+//!
+//! After each rate, the client opens the same number of connections (50, 150 or 500) to the echo server, and writes a
+//! line to each connection every 83 ms, the time of a server's step with 500 streams. The lateness of a line is the
+//! time from when the client writes the line until the client has read it back.
 
 use foretoken_server::{Settings, serve};
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
@@ -154,7 +157,8 @@ fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }
 
-/// Sends `per_s` requests for streams each second. Returns how late each chunk was, seconds.
+/// Sends `per_s` requests a second to the server for [`SECONDS`] seconds; each answer is streamed. Returns how late
+/// each chunk was, seconds.
 async fn streams(per_s: u64) -> Vec<f64> {
     let begun = Instant::now();
     let asked = (0..per_s * SECONDS).map(|n| {
@@ -193,7 +197,8 @@ async fn stream() -> Vec<f64> {
     late
 }
 
-/// Sends a line to the echo server on each connection, again and again. Returns how late each line came back, seconds.
+/// For five seconds, sends a line to the echo server on each connection every [`STEP`]. Returns how late each line came
+/// back, seconds.
 async fn echoes(connections: u64) -> Vec<f64> {
     let begun = Instant::now() + Duration::from_secs(1);
     let bursts = (Duration::from_secs(5).as_secs_f64() / STEP.as_secs_f64()) as u32;

@@ -124,8 +124,8 @@ impl Answer {
         had
     }
 
-    /// Adds the tokens of a step to a streamed answer, and appends their event to `into`. At the end of the answer also
-    /// appends the usage, if the client asked for it, and then `[DONE]`.
+    /// Adds the tokens of a step to a streamed answer, and appends their event to `into`. At the end of the answer it
+    /// also appends an event with the usage and the metrics, if the client asked for the usage, and then `[DONE]`.
     pub fn stream(&mut self, tokens: &Tokens, into: &mut Vec<u8>) {
         let had = self.add(tokens);
         let usage = self.sending.continuous_usage.then(|| self.usage());

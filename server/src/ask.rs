@@ -58,7 +58,7 @@ pub struct Limits {
     pub model: String,
     /// Most tokens of prompt and output together.
     pub max_model_len: u32,
-    /// How prompts are split into tokens and blocks, for requests whose prompts are texts.
+    /// How prompts are split into tokens and blocks.
     pub reading: Reading,
 }
 
@@ -121,13 +121,15 @@ enum Stop {
     Some(Vec<String>),
 }
 
-/// Output tokens of a completion for which the client sets no `max_tokens`. The default of OpenAI and vLLM.
+/// Output tokens of a completion for which the client sets no `max_tokens`, or fewer if the context length leaves no
+/// room for them. The default of OpenAI and vLLM.
 const COMPLETION_TOKENS: i64 = 16;
 
 /// Reads the body of a request.
 ///
 /// # Errors
-/// The body is not valid for this interface, it names another model than the server's, or the engine cannot serve it.
+/// The body is not valid JSON for this interface, it names another model than the server's, it asks for something that
+/// is not simulated (such as several answers), or prompt and output are longer than the model's context length.
 pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), Refusal> {
     let body: Body = serde_json::from_slice(body).map_err(|e| Refusal::bad("body", e.to_string()))?;
     if let Some(model) = body.model.as_ref().filter(|model| **model != limits.model) {
@@ -202,7 +204,8 @@ pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), 
     Ok((ask, sending))
 }
 
-/// The text of a chat as one prompt: for each message the role and then the texts. Nothing is put between them.
+/// The text of a chat as one prompt: for each message the role and then the texts, with nothing between them. Parts of
+/// a message that are not text are left out.
 fn chat(messages: &[Message]) -> Vec<u8> {
     let mut text = String::new();
     for message in messages {

@@ -22,7 +22,7 @@ pub enum Call {
 pub enum Piece {
     /// The request waits or runs.
     Begun(RequestId),
-    /// Refused (HTTP 429): as many requests wait as the server allows; the number of waiting requests.
+    /// Refused (HTTP 429), because the largest allowed number of requests waits already. The number is how many wait.
     Busy(usize),
     /// Refused: the request can never run to its end. The text is the reason.
     Rejected(String),

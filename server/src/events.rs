@@ -10,8 +10,8 @@ use std::sync::mpsc::Sender;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Aborts the request in the engine when it is dropped, unless `done` is set. It is dropped when the client is gone or
-/// when the answer is complete.
+/// When a value of this type is dropped, the engine aborts the request, unless `done` is set. The value is dropped when
+/// the client is gone or when the answer is complete.
 pub struct AbortOnDrop {
     /// The channel to the engine.
     pub calls: Sender<Call>,

@@ -1,12 +1,12 @@
-//! Measures how late a token is sent: the time from the end of the simulated step that made the token until the token
-//! is written to the connection.
+//! Measures how late the chunks of streams are sent. A chunk has the tokens of one step for one request. It is late by
+//! the time from the end of the simulated step until the chunk is handed over to the connection.
 
 use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// The delays of all streamed tokens, from the end of their step until they are written to the connection. Clones share
-/// one histogram.
+/// How late each chunk of each stream was handed over to its connection after the end of its step. Clones share one
+/// histogram.
 #[derive(Clone, Debug)]
 pub struct Late(Arc<Mutex<Histogram<u64>>>);
 
@@ -16,7 +16,7 @@ impl Late {
         Late(Arc::new(Mutex::new(Histogram::new(3).expect("3 digits are possible"))))
     }
 
-    /// Adds the delay of tokens that were due at `due` and are written to the connection now.
+    /// Adds the delay of a chunk that was due at `due` and is handed over to its connection now.
     pub fn note(&self, due: Instant) {
         let late_us = u64::try_from(due.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(late_us);

@@ -29,8 +29,8 @@ pub struct Served {
     pub refused: u64,
     /// Output tokens that were sent.
     pub tokens: u64,
-    /// How late tokens of streams were written to their connections: median and 99th percentile, seconds; 0 without
-    /// streams.
+    /// How late the chunks of streams were handed over to their connections: median and 99th percentile, seconds; 0
+    /// without streams.
     pub late_s: [f64; 2],
 }
 
@@ -116,8 +116,7 @@ impl<'e> Pace<'e> {
         Ok(self.served)
     }
 
-    /// The time until the next token, log line or step is due. It is [`LOOK`] if that time is longer or if nothing is
-    /// due.
+    /// How long the thread may wait: until the next token, log line or step is due, but at most [`LOOK`].
     fn idle(&self) -> Duration {
         let token = self.tokens.front().map_or(Time::MAX, |e| e.at);
         let step = self.steps.front().map_or(Time::MAX, |step| step.written);
@@ -142,7 +141,8 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Number of requests that do not run yet. Requests that have not reached the scheduler yet count.
+    /// Number of unfinished requests that the engine does not run now. Requests that have not reached the scheduler yet
+    /// count, too.
     fn waiting(&self) -> usize {
         self.streams.len().saturating_sub(self.engine.load().running as usize)
     }
@@ -164,7 +164,7 @@ impl<'e> Pace<'e> {
         let id = self.engine.give_new(request);
         let arrived = self.last_arrival;
         let stream = Stream { to, prompt_len: ask.prompt_len, full, arrived, first: Time::MAX, last: Time::MAX };
-        // Sending fails if the client has left already. The client's `Events` report that with a `Leave` message.
+        // Sending fails if the client has left already. The engine then serves the request all the same.
         let _ = stream.to.send(Piece::Begun(id));
         self.streams.insert(id, stream);
     }
@@ -237,7 +237,7 @@ impl<'e> Pace<'e> {
             cached_tokens: cached,
         });
         let tokens = Tokens { due, count: e.tokens, round: (e.drafted, e.accepted), end };
-        // Sending fails if the client has left. The client's `Events` report that with a `Leave` message.
+        // Sending fails if the client has left. Its `AbortOnDrop` then sends a `Leave` message.
         let _ = stream.to.send(Piece::Tokens(tokens));
         if e.ended {
             let how = if stream.full { Finished::Length } else { Finished::Stop };

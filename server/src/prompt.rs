@@ -60,7 +60,8 @@ impl Reading {
         self.tokens(&bytes, ids.len(), size_of::<u32>())
     }
 
-    /// As [`Prompt::read`]. `bytes` has `tokens` tokens of `width` bytes each; the last token may have fewer bytes.
+    /// As [`Prompt::read`], for a prompt of `tokens` tokens. With prefix caching, `bytes` has the prompt's bytes,
+    /// `width` for each token; the last token may have fewer. Without prefix caching `bytes` is not read.
     fn tokens(self, bytes: &[u8], tokens: usize, width: usize) -> Result<(u32, Vec<u64>), Refusal> {
         if tokens == 0 {
             return Err(Refusal::bad("prompt", "the prompt is empty"));

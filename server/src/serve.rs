@@ -17,12 +17,13 @@ use tokio::sync::oneshot;
 /// Serves until `interrupt` is set, and returns the totals. `config` is the configuration of `engine`. `begun` is
 /// called with the address once the server listens.
 ///
-/// The n-th request that a client sends takes its category, priority, TPOT limit and recording from the n-th request of
-/// the workload `likeness`. It also takes the output length from there, within the limits that the client gives. After
-/// the last request of `likeness` the first one follows again.
+/// The n-th request that the engine gets takes its category, priority, TPOT limit and recording from the n-th request
+/// of the workload `likeness`. It also takes the output length from there, within the limits that the client gives; if
+/// the client sets `ignore_eos`, the output has `max_tokens` tokens. After the last request of `likeness` the first one
+/// follows again.
 ///
 /// # Errors
-/// The address is in use, or the step log cannot be written.
+/// The server cannot listen at the address, or the step log cannot be written.
 pub fn serve(
     engine: &mut dyn Online,
     config: &EngineConfig,

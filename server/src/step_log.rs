@@ -1,5 +1,6 @@
 //! The step log: one line for each step, in vLLM's form (`--enable-logging-iteration-details`, `v1/metrics/loggers.py`
-//! of 0.32). Times are written as in `experiments/vllm-logging.json`.
+//! of 0.32). A line begins with the time at which it was written, in seconds since 1970. vLLM writes this time if it
+//! logs with `experiments/vllm-logging.json`.
 
 use crate::clock::Clock;
 use foretoken_sim::online::StepLine;

@@ -27,8 +27,8 @@ impl Text {
         Text { text: String::new(), taken: 0, stops, held }
     }
 
-    /// Appends `tokens` tokens. If a stop string is now complete, cuts the text before that string and returns the
-    /// string.
+    /// Appends `tokens` tokens. If stop strings are now complete, cuts the text before the one that begins first, and
+    /// returns that string.
     pub fn add(&mut self, tokens: usize) -> Option<String> {
         let had = self.text.len();
         self.text.extend((had..had + tokens).map(|n| char::from(token_id(n) as u8)));

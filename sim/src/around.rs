@@ -83,7 +83,8 @@ impl<T: Around> SpecPolicy for T {
 
 #[cfg(test)]
 mod tests {
-    /// If the wrapper did not pass a hook of the trait on, the hook's default would run, and no error would show it.
+    /// Compares the hooks of the trait with the hooks that the wrapper passes on, by their names in the source files.
+    /// If the wrapper left out a hook, the hook's default would run, and no error would show it.
     #[test]
     fn every_hook_of_a_policy_is_passed_on() {
         let hooks = |source: &'static str, from: &str| -> Vec<&'static str> {

@@ -162,9 +162,9 @@ impl EngineConfig {
         silent
     }
 
-    /// The settings that are set to another value than the release's default, among those whose default follows from
-    /// the release or the drafter (without `runner`). `deliver_at` and the two numbers of extra slots count if they are
-    /// set at all.
+    /// The settings that differ from the release, among the settings whose default follows from the release or the
+    /// drafter (except `runner`). `deliver_at`, `num_lookahead_tokens` and `max_num_new_slots_for_drafting` count if
+    /// they are set at all. `async_scheduling` counts if it is false and `draft_at` does not count.
     pub fn overridden(&self) -> Vec<&'static str> {
         let released = EngineConfig { version: self.version, ..EngineConfig::default() };
         let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());
@@ -189,7 +189,8 @@ impl EngineConfig {
         keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
     }
 
-    /// Number of blocks in the target's pool. `drafting` says whether a draft model takes its share (invariant 7).
+    /// Number of blocks in the target's pool. `drafting` says whether there is a draft model. With `draft_kv =
+    /// "equal-split"` a draft model takes its share of the blocks (invariant 7).
     pub fn target_blocks(&self, drafting: bool) -> u32 {
         match self.draft_kv {
             DraftKv::EqualSplit { ratio } if drafting => (f64::from(self.num_gpu_blocks) / (1.0 + ratio)) as u32,

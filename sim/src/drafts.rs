@@ -67,8 +67,8 @@ pub struct Drafts {
     stride: usize,
     in_trees: bool,
     undecided: bool,
-    /// Number of drafted and number of verified tokens of every request. `None` unless
-    /// [`note_common`](Drafts::note_common) found that all requests have the same numbers.
+    /// The number of drafted tokens and the number of verified tokens that all requests have (in trees: numbers of
+    /// levels). `None` unless [`note_common`](Drafts::note_common) found that all requests have the same numbers.
     common: Option<(u32, u32)>,
     /// For each tree: number of drafted tokens, and number of tokens to verify.
     tree_tokens: Vec<(u32, u32)>,
@@ -180,8 +180,8 @@ impl Drafts {
         self.common = None;
     }
 
-    /// Before verification: lowers the number of drafts to verify to each request's limit, and drops the drafts beyond
-    /// the limit.
+    /// Before verification: lowers the number of drafts to verify to each request's limit. In a tree the nodes beyond
+    /// the limit, in drafting order, are not verified.
     pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
         self.common = None;
         if self.in_trees {
@@ -209,7 +209,8 @@ impl Drafts {
         }
     }
 
-    /// The confidence in the (j+1)-th draft token of the request at batch index `i`.
+    /// The confidence in the (j+1)-th draft token of the request at batch index `i`. For chains only: in a tree each
+    /// node has its confidence.
     ///
     /// Only filled if the policy [wants](crate::SpecPolicy::wants) it.
     #[inline]
@@ -224,7 +225,7 @@ impl Drafts {
     }
 
     /// The entropy, in nats, of the distribution from which the (j+1)-th draft token of the request at batch index `i`
-    /// was drafted.
+    /// was drafted. For chains only, and only filled if the policy wants it.
     #[inline]
     pub fn entropy(&self, i: usize, j: usize) -> f64 {
         self.entropy[i * self.stride + j]
@@ -236,8 +237,8 @@ impl Drafts {
         self.entropy[i * self.stride + j] = nats;
     }
 
-    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`. Known only after
-    /// verification, and only for j up to the number of accepted tokens.
+    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`. For chains only.
+    /// Known only after verification, and only for j up to the number of accepted tokens.
     #[inline]
     pub fn divergence(&self, i: usize, j: usize) -> f64 {
         self.divergence[i * self.stride + j]
@@ -333,14 +334,15 @@ impl Drafts {
         }
     }
 
-    /// The number of tokens that every request drafted, and the number that every request verifies; `None` if requests
-    /// differ, or if there are none.
+    /// The number of tokens that every request drafted, and the number that every request verifies (in trees: numbers
+    /// of levels). `None` if requests differ, or if there are none.
     #[inline]
     pub(crate) fn common_lens(&self) -> Option<(u32, u32)> {
         self.common.or_else(|| common(&self.draft_len).zip(common(&self.verify_len)))
     }
 
-    /// The number of tokens that every request verifies; `None` if requests differ, or if there are none.
+    /// The number of tokens that every request verifies (in trees: of levels); `None` if requests differ, or if there
+    /// are none.
     #[inline]
     pub(crate) fn common_verify_len(&self) -> Option<u32> {
         self.common.map(|(_, verified)| verified).or_else(|| common(&self.verify_len))

@@ -51,18 +51,18 @@ pub struct Chunk {
     pub tokens: u32,
     /// Whether the chunk ends the prompt, so that the pass samples the next output token.
     pub last: bool,
-    /// Number of the request's tokens, up to the chunk's end, over which the first draft pass runs: the tokens that the
-    /// draft has not run over yet. 0 if the draft does not run over this prompt.
+    /// Number of the request's tokens, up to the chunk's end, in the first draft pass: the tokens that the draft model
+    /// has not processed yet. 0 if the draft model does not process this prompt.
     pub draft_tokens: u32,
 }
 
-/// The work of a step: what its draft passes and its target pass run over.
+/// The work of a step: what its draft passes and its target pass process.
 #[derive(Clone, Copy, Debug)]
 pub struct StepPlan<'a> {
     /// The decode requests and the load.
     pub batch: BatchView<'a>,
-    /// Whether the target pass runs over all `batch.limit` draft tokens of each request (drafts or padding), not only
-    /// over the request's drafts.
+    /// Whether the target pass processes all `batch.limit` draft tokens of each request (drafts or padding), not only
+    /// the request's drafts.
     pub padded: bool,
     /// The prefill chunks.
     pub chunks: &'a [Chunk],
@@ -73,11 +73,10 @@ pub struct StepPlan<'a> {
 /// One draft pass of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftPass<'a> {
-    /// Number of the pass, from 1. 0 for a pass that drafts nothing: it runs only over prompts and over tokens that the
-    /// draft missed.
+    /// Number of the pass, from 1. 0 for a pass that drafts nothing: it processes only prompts, and tokens that the
+    /// draft model missed.
     pub pass: u32,
-    /// Number of draft tokens that each decode request will get. The pass runs over the requests with `draft_len ≥
-    /// pass`.
+    /// Number of draft tokens that each decode request will get. Requests with `draft_len ≥ pass` are in the pass.
     pub draft_len: &'a [u32],
     /// A hint for speed: every decode request drafts at least this number of tokens. 0 is always allowed.
     pub common_len: u32,

@@ -55,7 +55,8 @@ impl HostLaw {
     }
 
     /// Host time, seconds, of a step of `requests` decode requests with `tokens` tokens in total, if no part of the
-    /// host time overlaps with the device.
+    /// host time overlaps with the device. `engine.step_overhead_s` is not included. Tokens beyond one for each request
+    /// count as drafts.
     pub fn decode_step_s(&self, requests: u32, tokens: u32) -> f64 {
         let (decodes, tokens) = (u64::from(requests), u64::from(tokens));
         let drafts = tokens.saturating_sub(decodes);

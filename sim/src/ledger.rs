@@ -46,8 +46,9 @@ impl Ledger {
         Ledger { done: Spent::default(), ahead: VecDeque::new(), prompts: vec![Prompt::default(); requests] }
     }
 
-    /// Adds a pass from `start` to `end`. If `target` is true it is a target pass over one token of each decode
-    /// request, otherwise a draft pass. From now on the ledger may only be read for times from `now` on.
+    /// Adds a pass from `start` to `end`. If `target` is true it is a target pass, otherwise a draft pass. The whole
+    /// time of a target pass counts as decoding, unless [`split`](Ledger::split) is called next. From now on the ledger
+    /// may only be read for times from `now` on.
     pub fn pass(&mut self, now: Time, start: Time, end: Time, target: bool) {
         self.close(now);
         let time = (end - start).0;

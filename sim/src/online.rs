@@ -60,8 +60,8 @@ pub trait Online {
     /// given in ascending order of their arrival times.
     fn give_new(&mut self, request: Request) -> RequestId;
 
-    /// Ends a request before its end. Does nothing if the request has ended. The tokens that the request has emitted
-    /// stay counted.
+    /// Aborts a request: it emits no further tokens. The tokens that it has emitted stay counted. Does nothing if the
+    /// request has ended.
     fn abort(&mut self, id: RequestId);
 
     /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.

@@ -135,9 +135,9 @@ pub struct DraftLimits<'a> {
     pub max_depth: u32,
     /// The largest `tree_tokens` in the whole run.
     pub max_tree_tokens: u32,
-    /// Set if vLLM's settings can express the policy: its `num_speculative_tokens_per_batch_size`, or an empty table if
-    /// it has one length for all batch sizes. vLLM then runs all its draft passes even if fewer tokens are wanted. With
-    /// a table, its scheduler pads no admission.
+    /// Set if vLLM's settings can express the policy: the table `num_speculative_tokens_per_batch_size`, or an empty
+    /// table if the policy has one length for all batch sizes. vLLM's drafter may then make all its draft passes even
+    /// if fewer tokens are wanted. If the table is not empty, vLLM's scheduler pads no admission.
     pub vllm: Option<&'a [BatchRange]>,
 }
 
@@ -226,9 +226,9 @@ pub trait SpecPolicy: Send {
         Wants::default()
     }
 
-    /// Whether to draft for the next request that starts. If not, the draft never runs over the request's prompt.
-    /// Called once for each request, in the order of admission, and only if the draft runs over prompts (SmartSpec's
-    /// draft-prefill skipping).
+    /// Whether to draft for the next request that starts. If not, the draft model never processes the request's prompt.
+    /// Called once for each request, in the order of admission, and only if the draft model processes prompts
+    /// (SmartSpec's draft-prefill skipping).
     fn drafts_for_next(&mut self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! The arithmetic of docs/model.md 12: how many tokens a pass runs over and how much KV it reads.
+//! The arithmetic of docs/model.md 12: how many tokens a pass processes and how much KV it reads.
 //!
 //! The event clock passes these shapes to the true latency model, and oracles and the estimates of policies use them
 //! too. They are written only here, so that truth and estimate cannot differ by accident.
@@ -8,8 +8,8 @@ use crate::latency::{ContextReads, PassShape};
 use crate::policy::BatchView;
 use crate::tree::DraftTree;
 
-/// The shape of draft pass number `pass` (from 1), if request i drafts `draft_len[i]` tokens. Pass 1 also runs over the
-/// draft's prefill chunks and over missed tokens of the requests that draft (with `always-extend`, of all requests).
+/// The shape of draft pass number `pass` (from 1), if request i drafts `draft_len[i]` tokens. Pass 1 also has the
+/// draft's prefill chunks, and missed tokens of the requests that draft (with `always-extend`, of all requests).
 pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
     let (mut n, mut context) = (0, 0);
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -51,9 +51,9 @@ pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     shape
 }
 
-/// The shape of draft pass number `pass` (from 1) over trees. The pass runs over the root or the frontier of `trees[i]`
-/// for each request i with `draft_len[i] ≥ pass`. The KV of a request, with the tree tokens that the draft has run
-/// over, is read once. Pass 1 also runs over prefill chunks and missed tokens, as in [`draft_pass`].
+/// The shape of draft pass number `pass` (from 1) over trees. For each request i with `draft_len[i] ≥ pass` the pass
+/// has the root or the frontier of `trees[i]`. It reads once the KV of the request and of the tree tokens that earlier
+/// passes have processed. Pass 1 also has prefill chunks and missed tokens, as in [`draft_pass`].
 pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &[DraftTree]) -> PassShape {
     let mut shape = PassShape::default();
     for ((&d, &c), tree) in draft_len.iter().zip(batch.context).zip(trees) {
@@ -87,7 +87,8 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
 }
 
 /// The shape of draft pass `pass`, in which `n` requests draft one token each. Together they have `context` tokens in
-/// KV. Pass 1 also runs over prefill chunks and over the missed tokens of the requests for which `catches_up` is true.
+/// KV. Pass 1 also has prefill chunks, and the missed tokens of the requests for which `catches_up` is true. `drafts`
+/// says whether a request is one of the `n` requests.
 #[inline]
 fn with_prefill_and_catch_up(
     batch: &BatchView,
@@ -106,8 +107,8 @@ fn with_prefill_and_catch_up(
     shape
 }
 
-/// The shape of the draft pass in a step in which nothing is drafted. It runs over prefill chunks and, with
-/// `always-extend`, over all missed tokens. `None` if there is nothing to run over.
+/// The shape of the draft pass in a step in which nothing is drafted. It has prefill chunks and, with `always-extend`,
+/// all missed tokens. `None` if there are none.
 pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     let mut shape = PassShape::default();
     add_draft_prefill(batch, &mut shape);
@@ -174,8 +175,8 @@ fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
 }
 
 /// Adds to `shape` the missed tokens of the requests for which `runs` is true. They count as batched tokens but not as
-/// context (docs/model.md 12), because the request's own context is already read once. `counted` says whether the shape
-/// already contains a request.
+/// context (docs/model.md 12), because the request's own context is already read once. `counted` says for each request
+/// whether `shape` counts it already; other requests are added to the number of requests.
 fn add_catch_up(
     batch: &BatchView,
     runs: impl Fn(usize) -> bool,
@@ -227,8 +228,8 @@ mod tests {
     fn shapes_equal_a_count_by_hand() {
         let b = batch(&[100, 200, 300], &[0, 1, 7]);
         let d = [3, 1, 0];
-        // Pass 1 runs over requests 0 and 1, the prefill chunk, and the missed tokens of request 1. Request 2 does not
-        // draft.
+        // Pass 1 has one token of requests 0 and 1 each, the prefill chunk, and the missed token of request 1. Request
+        // 2 does not draft.
         let first = draft_pass(&b, &d, 1);
         assert_eq!((first.batched, first.context), (2 + 90 + 1, 300 + 60));
         let second = draft_pass(&b, &d, 2);
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(draft_idle_pass(&b), None);
         b.always_extend = true;
         assert_eq!(draft_idle_pass(&b).unwrap().batched, 4);
-        // One request drafts. With always-extend, the same pass also runs over the missed tokens of the other request.
+        // One request drafts. With always-extend, the same pass also has the missed tokens of the other request.
         assert_eq!(draft_pass(&b, &[1, 0], 1).batched, 1 + 4);
     }
 }

@@ -92,8 +92,9 @@ impl<'a> Simulation<'a> {
         self.serve(speculation, None).0
     }
 
-    /// Runs until it is certain whether enough requests meet their latency bounds. Returns the results so far, and the
-    /// verdict in `patience`. Panics on the same configurations as [`run`](Simulation::run).
+    /// Runs until it is certain whether enough requests meet their latency bounds. Returns the results so far, and
+    /// `patience` with its counts, which give the verdict. Panics on the same configurations as
+    /// [`run`](Simulation::run).
     pub fn find_out(&self, speculation: Speculation, patience: Patience) -> (Run, Patience) {
         let (run, patience) = self.serve(speculation, Some(patience));
         (run, patience.expect("it was given one"))

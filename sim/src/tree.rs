@@ -1,10 +1,11 @@
 //! Draft trees: several guesses for the same position, from which the target's own choice picks one path.
 //!
 //! A tree hangs below the newest emitted token (the root, which is not a node here). Each draft pass grows the tree by
-//! one level: pass 1 runs over the root and gives the nodes of depth 1; pass ℓ runs over the *frontier*, the nodes of
-//! depth ℓ−1 that are expanded. A chain is a tree with one node on each level. The draft's guesses below a node have
-//! ranks; the first choice has rank 1. Verification walks down the kept nodes as long as one of them is the target's
-//! token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
+//! one level: pass 1 processes the root and gives the nodes of depth 1; pass ℓ processes the *frontier*, the nodes of
+//! depth ℓ−1 that are expanded, and gives their children. A chain is a tree with one node on each level. The draft's
+//! guesses below a node have ranks; the first guess has rank 1. Verification walks down the kept nodes as long as one
+//! of them is the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv
+//! 2406.16858).
 
 use crate::luck::mix;
 use std::sync::Arc;
@@ -61,12 +62,12 @@ pub struct DraftTree {
     /// Indices of the nodes that the next pass expands, in order.
     frontier: Vec<u32>,
     depth: u32,
-    /// Number of tokens of this tree, root included, that the draft has run over: the sum of the widths of all passes
-    /// so far.
+    /// Number of tokens of this tree, root included, that the draft model has processed: the sum of the widths of all
+    /// passes so far.
     ran: u32,
     /// Indices of the nodes that were accepted last, from the root downwards.
     accepted: Vec<u32>,
-    /// Number of nodes in `accepted` that the draft has run over.
+    /// Number of nodes in `accepted` that the draft model has processed.
     fed: u32,
 }
 
@@ -91,7 +92,7 @@ impl DraftTree {
         self.depth
     }
 
-    /// Number of tokens of this tree that the next pass runs over: the root in the first pass, later the frontier.
+    /// Number of tokens of this tree that the next pass processes: the root in the first pass, later the frontier.
     pub fn width(&self) -> u32 {
         if self.depth == 0 { 1 } else { self.frontier.len() as u32 }
     }
@@ -101,7 +102,7 @@ impl DraftTree {
         &self.frontier
     }
 
-    /// Number of tokens of this tree, including the root, that the draft has run over.
+    /// Number of tokens of this tree, including the root, that the draft model has processed.
     pub fn ran(&self) -> u32 {
         self.ran
     }
@@ -221,8 +222,8 @@ impl DraftTree {
         self.count_fed();
     }
 
-    /// Sets `fed`, the number of accepted nodes that the draft has run over. A node with children was expanded, so only
-    /// the last accepted node may not have been.
+    /// Sets `fed`, the number of accepted nodes that the draft model has processed. It has processed every node with
+    /// children. So the last accepted node does not count if it has no children.
     fn count_fed(&mut self) {
         let unfed = self.accepted.last().is_some_and(|at| !self.nodes.iter().any(|n| n.parent == *at));
         self.fed = self.accepted.len() as u32 - u32::from(unfed);
@@ -233,8 +234,8 @@ impl DraftTree {
         &self.accepted
     }
 
-    /// Number of the last [accepted](DraftTree::accepted) nodes that the draft has run over: all, or all but the last
-    /// node if it was not expanded.
+    /// How many of the nodes that were [accepted](DraftTree::accepted) last the draft model has processed: all, or all
+    /// but the last node if that node was not expanded.
     pub fn fed(&self) -> u32 {
         self.fed
     }

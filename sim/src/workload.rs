@@ -47,7 +47,8 @@ impl Request {
 /// The draft's recorded acceptance on one request, with one entry for each output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// For each output position: whether the draft was right. `None` if nothing was drafted at the position.
+    /// For each output position: whether the draft was right. `None` if this is not known, for example because nothing
+    /// was drafted at the position.
     pub bits: Vec<Option<bool>>,
     /// For each unknown position: how many drafts were accepted just before it in the same recorded step. 0 at known
     /// positions. This number selects the hazard with which the bit is drawn.

@@ -1,10 +1,10 @@
-"""Records how many tokens Arctic Inference's suffix tree proposes behind a repeated text, by the length of the repeat.
+"""Records how many tokens Arctic Inference's suffix tree proposes after a repeated text, by the length of the repeat.
 
     pip install arctic-inference==0.3.0
     python tests/arctic/record.py > sim/src/acceptance/suffix_proposals.json
 
 The tree holds one earlier text of distinct tokens, so that each match has one continuation of probability 1. Context n
-ends in the first n tokens of that text, in front of which stands a token that the tree does not know.
+ends in the first n tokens of that text, before which is a token that the tree does not know.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Imports single modules of SGLang's wheel; whatever else they import is stood in for by empty modules.
+"""Imports single modules of SGLang's wheel; empty modules replace all other imports.
 
-SGLang as a whole wants a GPU and some hundred packages. The modules named here decide, and what they import beside each
-other logs, finds devices or is imported for its types.
+SGLang as a whole needs a GPU and some hundred packages. The modules named here make the decisions. Their other imports
+write logs, find devices or give types.
 """
 
 import importlib
@@ -26,14 +26,14 @@ RELEASED = {
 
 
 class StandIn(MagicMock):
-    """A module of which everything can be imported and nothing is real."""
+    """A module from which every name can be imported; the objects do nothing."""
 
     __path__: list[str] = []
     __all__: list[str] = []
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds released modules in the unpacked wheel and stands in for the rest of the package."""
+    """Finds released modules in the unpacked wheel, and makes stand-ins for the rest of the package."""
 
     def __init__(self, root: Path):
         self.root = root

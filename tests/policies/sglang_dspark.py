@@ -1,4 +1,5 @@
-"""Records SGLang's DSpark planner on random histories: relay of confidences, budget, and who gets it.
+"""Records SGLang's DSpark planner on random histories: relay of confidences, budget, and its distribution over
+requests.
 
     python sglang_dspark.py WHEEL sglang-dspark.jsonl 400
 """
@@ -43,7 +44,7 @@ class Torch:
 
 
 def table(choose) -> dict:
-    """A cost table as its file has it. One in five has a single probe."""
+    """A cost table in the form of its file. One table in five has a single probe."""
     if choose(20, [0, 1]):
         probes = sorted({1 + choose(30 + i, range(40)) for i in range(choose(21, [1, 3, 5, 7, 7]))})
         rates = [10 + choose(50 + i, range(90)) / 3 for i in range(len(probes))]

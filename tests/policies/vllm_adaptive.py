@@ -1,8 +1,10 @@
-"""Records vLLM's adaptive verification on random histories: its online acceptance estimator, its budget, who gets it.
+"""Records vLLM's adaptive verification on random histories: its online acceptance estimator, its budget, and the
+distribution of the budget over requests.
 
     TRITON_INTERPRET=1 python vllm_adaptive.py vllm-adaptive.jsonl 320
 
-The kernels are interpreted. vLLM switches Triton off where there is no GPU, so its modules are handed the real package.
+The kernels are interpreted. vLLM switches Triton off on a machine without a GPU, so this script gives the real package
+to vLLM's modules.
 """
 
 import json
@@ -33,7 +35,7 @@ PROMPT = 50
 
 
 class Stream:
-    """A stream or an event of a device: all that was asked for has been done."""
+    """A stream or an event of a device on which all work is always done."""
 
     def __init__(self, *_, **__):
         pass
@@ -81,7 +83,7 @@ def short(values) -> list[float]:
 
 
 def level(seed: int, slot: int, position: int, at: int) -> int:
-    """What the draft is like that a slot makes at the end of step `at`."""
+    """The level of the draft that a slot makes at the end of step `at`."""
     return draw(seed, 11, 64 * slot + position, at) % LEVELS
 
 

@@ -1,6 +1,7 @@
 """Runs a workload through vLLM's engine core: its loop, `step` or `step_with_batch_queue`, `post_step`, on a virtual clock.
 
-The core is made without its constructor, which would load models and start threads; what that sets is set here.
+The core is made without its constructor, which would load models and start threads; this file sets the constructor's
+attributes.
 """
 
 import queue

@@ -1,7 +1,8 @@
 """Makes vLLM's scheduler for a workload, from vLLM's own configuration classes.
 
 Model folders hold a `config.json` alone and are written to a temporary folder; nothing is loaded or downloaded.
-What vLLM refuses is raised as `Refused` with a kind; any other error is a fault of the recorder and passes.
+If vLLM refuses the settings, `Refused` is raised with a kind; any other error is a fault of the recorder and is raised
+as it is.
 """
 
 import json

@@ -120,7 +120,8 @@ def text(tokens: list[int]) -> str:
 def held_against(ours: list[dict], theirs: list[dict]) -> dict:
     """Counts equal texts, and lists each first difference with the numbers that show whether it is a tie.
 
-    Up to the first difference both have seen the same tokens, so their gaps say how far apart the arithmetic of the two is.
+    Up to the first difference both programs have seen the same tokens, so their gaps show how far their arithmetic
+    differs.
     """
     apart, differences = [], []
     for index, (our, their) in enumerate(zip(ours, theirs, strict=True)):

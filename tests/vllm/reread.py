@@ -2,7 +2,7 @@
 
     zstd -dc core-0.33.0.txt.zst | python reread.py
 
-Knows nothing of vLLM: what it does is in the README. It stops at the first line that says otherwise.
+Uses no code of vLLM: it follows the README's rules. It stops at the first line that differs.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Counts how often each rule of the scheduler fired, by wrapping vLLM's methods from outside."""
+"""Counts how often each rule of the scheduler applied, by wrapping vLLM's methods from outside."""
 
 from collections import Counter
 from functools import partial
@@ -18,7 +18,7 @@ class Rules:
 class Watch:
     """Watches one scheduler's calls and counts the rules that they show.
 
-    Within a call of `schedule` it keeps what is left of both budgets, as an onlooker can: by what was allocated.
+    Within a call of `schedule` it computes the rest of both budgets from the allocations that it sees.
     """
 
     def __init__(self, count: Counter[str], scheduler) -> None:

@@ -1,6 +1,6 @@
-"""Runs the released code of both model runners and their drafters over stand-ins, to test what `device.py` assumes:
-in which order a step samples, hands over its tokens and drafts, over how many tokens each pass of a drafter goes, and what becomes of
-the drafts of a request that sat out a step.
+"""Runs the released code of both model runners and their drafters over stand-ins, to test three assumptions of
+`device.py`: the order in which a step samples, delivers its tokens and drafts; the number of tokens of each pass of a
+drafter; and the drafts of a request that was not in a step.
 
     python runners.py
 """

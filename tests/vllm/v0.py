@@ -3,7 +3,7 @@
     python v0.py TREE vllm-0.6.3.txt 100
 
 TREE is the unpacked source of 0.6.3. Its scheduler, its block manager (v2), its sequences, its output processor and its
-stop checker run as released; the models, tokenizers and tracing that they import without need are stood in for.
+stop checker run as released; empty modules replace models, tokenizers and tracing, which they import without need.
 """
 
 import argparse

@@ -30,7 +30,7 @@ pub struct Advice {
     /// The best fixed draft length over all loads; length 0 is plain decoding.
     pub single: Option<Best>,
     /// The policy with draft lengths by batch size (vLLM's table, or SGLang's adaptive policy), compared over all
-    /// loads; `None` if it is no candidate.
+    /// loads. `None` if it is no candidate, or if it breaks the limit on TPOT at a load.
     pub by_table: Option<Best>,
     /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,

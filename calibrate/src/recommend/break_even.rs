@@ -18,7 +18,8 @@ pub struct BreakEven {
     /// Share of drafted tokens that must be accepted so that drafting is as fast per token as plain decoding. At 0 or
     /// below, drafts cost no time. Above 1, drafting cannot pay.
     pub needs: f64,
-    /// Accepted share of drafted tokens in the simulation; `None` if this draft length was not simulated.
+    /// Accepted share of drafted tokens in the simulation; `None` if this draft length was not simulated or nothing was
+    /// drafted.
     pub has: Option<f64>,
 }
 

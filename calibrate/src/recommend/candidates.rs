@@ -60,7 +60,8 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
                 let table = VllmDynamic { num_speculative_tokens_per_batch_size: table.to_vec() };
                 all.push(PolicySpec::VllmDynamic(table));
             }
-            // The adaptive policy of vLLM 0.33 decides by the drafts' probabilities, which no observed run shows.
+            // The adaptive policy of vLLM 0.33 decides by the drafts' probabilities. No observed run shows these, so
+            // with a calibration the policy is no candidate.
             if plan.variants[0].experiment.engine.version == Version::V0_33 && ask.known.is_none() {
                 all.push(preset("vllm-adaptive"));
             }

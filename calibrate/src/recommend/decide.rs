@@ -86,8 +86,8 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
         gains.iter().flatten().filter_map(sure).fold(0.0, f64::max)
     };
     let (most, lost) = (beyond(1.0), beyond(-1.0));
-    // If the server's policy breaks the limit at a load, it has no cost there. The best candidate keeps the limit at
-    // all loads.
+    // If the server's policy breaks the limit at a load, it has no cost there, so no gain over it can be calculated.
+    // The best candidate keeps the limit at all loads and is therefore advised.
     let broken = loads.iter().any(|load| load.candidates[now].cost.is_none());
     match best == now {
         true if plain => Verdict::DoNotSpeculate,

@@ -2,10 +2,12 @@
 //! policy of its engine, their gains at each load, and how certain they are.
 //!
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
-//! or at the load of an experiment. Among candidates within 1 % of the best the one with the shortest drafts is taken.
-//! A change is advised only if its gain exceeds its error: the root of the sum of squares of the 95 % interval over
-//! seeds and of the calibration's error between runs. With several loads, the largest such gain must exceed the largest
-//! such loss. A change is also advised if the server's present policy breaks the limit on TPOT.
+//! or at the load of an experiment. Among candidates within 1 % of the best, the one with the shortest drafts is taken.
+//!
+//! A gain or a loss at a load counts only if it exceeds its error. The error is the root of the sum of squares of the
+//! 95 % interval over seeds and of the calibration's error between runs. A change of the server's policy is advised if
+//! the largest gain that counts, over all loads, exceeds the largest loss that counts. A change is also advised if the
+//! server's present policy breaks the limit on TPOT.
 
 mod advice;
 mod answer;

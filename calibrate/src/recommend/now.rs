@@ -29,8 +29,8 @@ impl Now {
         Now::of(fixed(k), why)
     }
 
-    /// The policy of the latest observed run; plain decoding if no run was observed. If other runs had another policy,
-    /// `why` says so.
+    /// The policy of the latest observed run; plain decoding if no run was observed. If this run drafted several
+    /// lengths and states no table, the longest observed length. If other runs had another policy, `why` says so.
     pub fn observed(known: &Known) -> Now {
         let Some(run) = known.last_run() else {
             return Now::fixed(0, "no observed run says what the server drafts, so plain decoding is taken");

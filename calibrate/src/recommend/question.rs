@@ -81,9 +81,9 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the experiment at a load. Plain decoding replaces the experiment's policies, `longest` its longest
-    /// draft, and an observed load its workload. For a full engine, a closed loop of `max_num_seqs` clients replaces
-    /// the arrivals. Steps are not recorded.
+    /// The plan of the experiment at a load. Plain decoding replaces the experiment's policies, `longest` replaces
+    /// `engine.max_draft_len`, and an observed load replaces the workload. For a full engine, a closed loop of
+    /// `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;

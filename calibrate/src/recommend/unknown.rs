@@ -46,7 +46,8 @@ pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Resul
     made
 }
 
-/// `rates` with random errors. The more rounds reached the position of a rate, the smaller is its error.
+/// `rates` with random errors. The more rounds reached the position of a rate, the smaller is the rate's error. At a
+/// position that no round reached, the standard deviation is [`DEEPER`].
 fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
     let drawn_rate = |(at, &rate): (usize, &f64)| {
         let deviation = match known.acceptance.get(at) {

@@ -131,7 +131,8 @@ pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     (all, ends)
 }
 
-/// The measured numbers as linear functions of the law's terms. They are valid near one law.
+/// The measured numbers as linear functions of the law's terms. The functions hold near the law at which the slopes
+/// were computed.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     measured: Vec<Measured>,
@@ -241,7 +242,7 @@ impl Slopes {
     }
 
     /// The best solution for those cells for which `counts(cell)` is true. The size of the largest captured graph is
-    /// the one in `like`.
+    /// taken from `like`.
     pub fn solve_like(&self, like: &Solution, counts: &dyn Fn(usize) -> bool) -> Solution {
         let end = like.terms.iter().find_map(|t| match t {
             Term::WithoutGraph(above) => self.ends.iter().position(|end| end == above),
@@ -311,7 +312,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The slopes at the fitted law for other cells, such as held-out ones.
+    /// The slopes at the fitted law for other cells, for example for the held-out cells.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.
@@ -321,8 +322,8 @@ impl Fit {
         Slopes::at(server, cells, (&self.law, terms, &self.slopes.ends), values)
     }
 
-    /// Fits a law to cells. `known` has the costs that are not fitted. `draft_is_known` is true if the draft's cost is
-    /// one of these.
+    /// Fits a law to cells. `known` has the costs that are not fitted. `draft_is_known` is true if `known` has the
+    /// draft's cost.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.

@@ -65,7 +65,7 @@ pub struct ErrorsWithoutLoad {
     pub load: CellLoad,
     /// The error of a law fitted to the other loads alone, as a share.
     pub error: f64,
-    /// As `error`, but with the size of the largest captured graph from the fit to all loads.
+    /// As `error`, but the law takes the size of the largest captured graph from the fit to all loads.
     pub with_graphs: f64,
 }
 

@@ -93,8 +93,8 @@ pub struct Server<'a> {
     pub base: &'a Base,
     /// P(accepted | all positions before accepted) by position in a round.
     pub rates: &'a [f64],
-    /// Number of KV blocks. The experiment may derive this number from a GPU, which the law replaces, so it is given
-    /// separately.
+    /// Number of KV blocks. The experiment may derive this number from a GPU. The law replaces the experiment's
+    /// hardware, so the number is given separately.
     pub num_gpu_blocks: u32,
     /// The distribution of lengths in the experiment.
     pub lengths: Option<LengthSpec>,

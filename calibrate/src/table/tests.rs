@@ -20,7 +20,7 @@ fn server(change: impl Fn(String) -> String) -> Base {
     Base { name: "server.toml".into(), text, folder: "".into(), given: true }
 }
 
-/// The table of simulations with this law, at these draft lengths and numbers of clients.
+/// A CSV table with the throughputs that simulations with `law` give, at these draft lengths and numbers of clients.
 fn made(law: &Law, lengths: &[u32], clients: &[u32]) -> String {
     let base = server(|text| text);
     let accepted: BTreeMap<u32, f64> = [(1, 0.6), (2, 0.96), (3, 1.176), (5, 1.38)].into();

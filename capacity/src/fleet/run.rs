@@ -69,7 +69,8 @@ pub fn complete(
 /// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
-    // Builds every load once before anything runs, so that a wrong load is an error at the start.
+    // Builds the load of every variant once, with the first seed, before anything runs. So a wrong load is an error at
+    // the start.
     for variant in &plan.variants {
         Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
     }
@@ -257,8 +258,9 @@ impl Searcher<'_> {
     }
 
     /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth. Compares three
-    /// fleets: its fleet, the same number of replicas without drafts, and one more replica without drafts. Also finds
-    /// the rate at which drafts begin or cease to pay. Compares nothing if no drafting policy has a fleet.
+    /// fleets: the fleet with this policy, the same number of replicas without drafts, and one more replica without
+    /// drafts. Also finds the rate at which drafts begin or cease to pay. Compares nothing if no drafting policy has a
+    /// fleet.
     fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
         let fleets = &fleets[variant * policies..(variant + 1) * policies];

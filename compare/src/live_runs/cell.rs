@@ -19,7 +19,7 @@ use serde::Serialize;
 pub struct Records {
     /// One record per request.
     pub requests: RequestRecords,
-    /// One record per step. Its numbers of used KV blocks are missing, because executors do not see KV blocks.
+    /// One record per step. The numbers of used KV blocks are missing, because executors do not see KV blocks.
     pub steps: Vec<StepRecord>,
 }
 
@@ -27,12 +27,13 @@ pub struct Records {
 /// accepts a draft.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missed {
-    /// Number of accept/reject bits that the recording has only in another round of the request.
+    /// Number of accept/reject bits that were taken from another round of the request, because the recording lacks them
+    /// in this round.
     pub other_round: u64,
-    /// Number of accept/reject bits that no round revealed, so that the acceptance model drew them.
+    /// Number of accept/reject bits that no round revealed, so that the experiment's acceptance source drew them.
     pub invented: u64,
-    /// Number of confidences and similar values that the recording has in no round, so that the acceptance model drew
-    /// them.
+    /// Number of confidences and similar values that the recording has in no round, so that the experiment's acceptance
+    /// source drew them.
     pub looks: u64,
 }
 
@@ -129,7 +130,7 @@ pub struct CellReport {
     pub learned_regions: Vec<PassErrors>,
     /// Relative change of mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// The overload of the first overloaded live run; absent unless more than half of the counting pieces were
+    /// The overload of the first overloaded live run; absent unless more than half of the pieces that count were
     /// overloaded.
     pub overload: Option<Overload>,
     /// Mean host time between steps, in seconds, with which the simulations run.

@@ -164,8 +164,8 @@ fn numbers(name: &str, row: &LiveRow) -> Row {
     Row::of(std::iter::once(Value::text(name)).chain(texts.zip(sort_keys).map(value)))
 }
 
-/// Adds those figures to a section that `captions` names. `captions` are pairs (file name of the figure, caption). If
-/// the section has nothing after that, adds a note that no request finished.
+/// Adds to a section the figures that `captions` names. `captions` are pairs (file name of the figure, caption). If the
+/// section is still empty after that, adds a note that no request finished.
 fn shown(section: &mut Section, figures: &[Figure], captions: &[(&str, &str)]) {
     for (file, caption) in captions {
         for figure in figures.iter().filter(|f| f.file == *file) {

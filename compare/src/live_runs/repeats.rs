@@ -34,8 +34,8 @@ pub struct Repeats {
     pub tolerance: f64,
 }
 
-/// Counts, for each of `loads`, the cells at this load. Loads above [`QUEUES`], at which E2E has no bound, are left
-/// out.
+/// For each of `loads`: counts the cells at this load, and the cells whose live runs agree within `tolerance`. Loads
+/// above [`QUEUES`], at which E2E has no bound, are left out.
 pub fn repeats(cells: &[CellReport], undecided: &[Undecided], loads: &[LoadName], tolerance: f64) -> Vec<Repeats> {
     let mut loads: Vec<&LoadName> = loads.iter().filter(|load| load.share <= QUEUES).collect();
     loads.sort_unstable_by(|a, b| a.share.total_cmp(&b.share));

@@ -15,7 +15,7 @@ pub const SCHEMA_VERSION: u32 = 5;
 /// The content of `validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Validation {
-    /// Sentences that limit the verdict. An example: the verdict covers only a part of the runs, or the compared
+    /// Sentences that limit the verdict. Examples of reasons: only a part of the runs is compared, or the compared
     /// experiment is not the one that ran.
     pub caveats: Vec<String>,
     /// Version of the file's format: [`SCHEMA_VERSION`].

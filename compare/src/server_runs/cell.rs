@@ -24,7 +24,7 @@ pub struct Cell {
     pub load: String,
     /// Number of observed runs.
     pub repeats: usize,
-    /// True if the calibration was made from one of these runs, so that the cell is not held out.
+    /// True if the calibration was made from one of the cell's runs, so that the cell is not held out.
     pub fitted: bool,
     /// The compared numbers, each with its prediction and the parts of the error.
     pub rows: Vec<Row<Calibrated>>,

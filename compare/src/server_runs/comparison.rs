@@ -21,7 +21,7 @@ pub struct ServerComparison {
     pub mean_absolute: Vec<MeanErrors>,
     /// For each load, the order of the draft lengths by mean E2E, observed and predicted.
     pub order: Vec<LengthOrder>,
-    /// For each run: how many steps Foretoken's scheduler made that equal the steps of the server's log.
+    /// For each run with a step log: how many steps of Foretoken's scheduler equal the steps of the server's log.
     pub replayed: Vec<Replayed>,
     /// Notes for the reader.
     pub warnings: Vec<String>,
@@ -36,8 +36,8 @@ pub struct MeanErrors {
     pub errors: Vec<(String, f64)>,
 }
 
-/// How many steps Foretoken's scheduler made that equal the steps in the server's log. It got the requests of an
-/// observed run.
+/// The schedule of an observed run, repeated by Foretoken's scheduler with the run's requests: how many of its steps
+/// equal the steps in the server's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     /// The run's name.

@@ -1,4 +1,5 @@
-//! `foretoken fleet`: finds the fewest GPUs with which a fleet keeps the experiment's bounds at its own load.
+//! `foretoken fleet`: finds, for each policy, the fewest GPUs with which a fleet serves the experiment's load within
+//! the experiment's bounds.
 
 use super::print;
 use crate::cli::format::Format;

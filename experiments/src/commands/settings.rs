@@ -132,9 +132,9 @@ fn all_settings() -> Vec<Setting> {
     found
 }
 
-/// Appends the key `at`, which `schema` describes, and the keys below it to `found`. `inherited` is the description of
-/// the parent; the key gets it if it has none of its own. `default` is the default value of the key that the parent
-/// states.
+/// Appends the key `at`, which `schema` describes, and the keys below it to `found`. `inherited` is the parent's
+/// description; a key without a description of its own gets this one. `default` is the key's default value, as the
+/// parent states it.
 fn walk(
     root: &Value,
     (schema, inherited): (&Value, Option<String>),

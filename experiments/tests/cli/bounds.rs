@@ -35,8 +35,8 @@ fn the_lowest_load_bounds_all_loads() {
     assert_eq!(bounds(&one)[0], bounds(&one)[1], "one bound");
     assert_eq!(bounds(&one)[1], bounds(&each)[1], "which is the lower load's own");
     assert!(bounds(&each)[0][0] > 1.04 * bounds(&each)[1][0], "{:?}", bounds(&each));
-    // If a bound comes from the run at the same load, plain decoding meets it by definition. If it comes from another
-    // load, this is not so.
+    // If a bound comes from the run at the same load, plain decoding meets it by definition. If the bound comes from
+    // another load, plain decoding may miss it.
     let by_definition = |d: &Value, v: usize| d["variants"][v]["policies"][0]["attains_by_definition"] == true;
     assert_eq!([by_definition(&one, 0), by_definition(&one, 1)], [false, true]);
     assert_eq!([by_definition(&each, 0), by_definition(&each, 1)], [true, true]);

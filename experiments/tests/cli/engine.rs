@@ -92,7 +92,7 @@ fn impossible_orders_of_scheduling_and_drafting_are_refused() {
         ("{ draft_at = 'end' }", &["unknown name `end`", "step-end, step-start"]),
     ];
     cases.iter().for_each(|(engine, parts)| refused(engine, parts));
-    // n-gram drafts with asynchronous scheduling are accepted on runner V2: 0.33 looks up n-grams on the device.
+    // n-gram drafts with asynchronous scheduling are accepted on runner V2: vLLM 0.33 looks up n-grams on the device.
     let (code, said) = with("{ method = 'ngram', async_scheduling = true }", &[]);
     assert_eq!(code, Some(0), "{said}");
 }

@@ -86,8 +86,9 @@ fn two_replicas_behind_round_robin_share_the_load() {
     }
 }
 
-/// One setting gives the replicas different policies, engines and hardware. In the run of the policy `autoregressive`,
-/// no replica drafts.
+/// Three replicas with a policy, an engine and hardware of their own: two run the experiment's policy, and the third is
+/// faster and never drafts. They are compared with three equal replicas. In the run of the policy `autoregressive`, no
+/// replica drafts.
 #[test]
 fn replicas_have_policies_engines_and_hardware_of_their_own() {
     let place = Place::holding(EXPERIMENT);

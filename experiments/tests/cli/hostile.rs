@@ -41,8 +41,8 @@ fn impossible_distribution_parameters_are_refused() {
 fn runs_of_zero_time_are_refused_with_their_cell() {
     let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
     let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
-    // With costs of zero and drafts at the start of a step, no time passes at all. With vLLM's own order, the engine
-    // sleeps a millisecond now and then.
+    // The run must take no time at all. This needs costs of zero and drafts at the start of a step. With vLLM's own
+    // order, the engine sleeps a millisecond now and then.
     let sets = [target.as_str(), draft.as_str(), "seeds=[7]", "engine.draft_at=step-start"];
     refused(&sets, &["autoregressive, engine.max_num_seqs = ", ", seed 7: mean E2E is 0 s", "no speedup"]);
 }
@@ -349,7 +349,7 @@ fn a_small_address_space_suffices_and_gives_a_warning() {
     }
 }
 
-/// 65,535 threads would need 128 GiB of addresses. The run has six comparisons, so it needs no more than six threads.
+/// 65,535 threads would need 128 GiB of addresses. The run has 20 cells, so it needs no more than 20 threads.
 #[test]
 fn there_are_no_more_threads_than_cells() {
     let place = Place::new();

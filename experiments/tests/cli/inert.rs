@@ -140,7 +140,7 @@ fn memory_settings_of_the_draft_are_refused() {
 }
 
 /// One load's run sets the SLO bound of all loads. Settings without effect must be reported in this case too. If each
-/// load has its own bound, `slo.reference` is not reported as one of them.
+/// load has its own bound, `slo.reference` must not be reported as a setting without effect.
 #[test]
 fn settings_without_effect_are_reported_under_a_shared_bound() {
     let text = r#"name = "loads"

@@ -29,7 +29,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A stub server. `say` makes its answers to completions; it answers other paths in the usual way.
+/// A stub server. `say` makes its answers to completions; the stub answers other paths as every stub server does.
 pub fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
     Stub::start(move |r| aside(r, "").unwrap_or_else(|| say(r)))
 }

@@ -14,8 +14,8 @@ type Says = Box<dyn Fn(&Request, &AtomicBool) -> Reply + Send + Sync>;
 /// No wait in these tests ends without the signal before this time.
 const NEVER: Duration = Duration::from_secs(30);
 
-/// Runs `foretoken observe` on a stub server. Interrupts it when the server, `says`, has set the flag that `says` gets.
-/// Returns the folder, the exit code and stderr.
+/// Runs `foretoken observe` on a stub server. `says` answers the requests and sets the flag that it gets when the
+/// program waits. The program is then interrupted. Returns the folder, the exit code and stderr.
 fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     let place = Place::holding(EXPERIMENT);
     let waits = Arc::new(AtomicBool::new(false));

@@ -100,8 +100,8 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     let out = place.foretoken().args(base).args(SMALL).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let all = text.lines().find(|l| l.trim_start().starts_with("all ")).unwrap();
-    // There are 63 positions. With 1, 2 and 3 drafts, all rounds are full. With 4 drafts, the thirteenth round has room
-    // for only three.
+    // The draft is the target itself, so every draft is right. There are 63 positions. With 1, 2 and 3 drafts, all
+    // rounds are full. With 4 drafts, the thirteenth round has room for only three.
     let lengths: Vec<&str> = all.split_whitespace().skip(3).take(5).collect();
     assert_eq!(lengths, ["100.0", "2.000", "3.000", "4.000", "4.923"], "{all}");
     for part in ["Mean acceptance length", "Rank of the right token", "Calibration", "recorded", "cipher"] {

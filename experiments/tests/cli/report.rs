@@ -40,8 +40,8 @@ fn the_page_has_notes_and_a_link_to_the_explorer() {
         page.contains("<li>adaspec: the policies&#x27; linear belief fits the target&#x27;s true cost badly"),
         "fixed lengths and oracles have no use for it: {page}"
     );
-    // The explorer opens with the acceptance that policies show whose choice of length uses no information: seven in
-    // ten.
+    // The explorer opens with the acceptance rate of policies whose choice of length uses no information. Here it is
+    // 0.7.
     let state = page.split("href=\"explore.html#a=").nth(1).unwrap().split('"').next().unwrap();
     let (acceptance, batch) = state.split_once("&amp;n=").unwrap();
     assert!((acceptance.parse::<f64>().unwrap() - 0.7).abs() < 0.02 && batch.parse::<u32>().unwrap() >= 1, "{state}");

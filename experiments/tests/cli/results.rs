@@ -169,7 +169,7 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
     assert_eq!(text("deep/out"), text("deep/again"));
 }
 
-/// Runs the shared experiment with each of these settings, which it does not have itself.
+/// Runs the shared experiment with each of these settings. The experiment itself has none of them.
 #[test]
 fn every_kind_of_part_runs() {
     let place = Place::new();

@@ -99,8 +99,8 @@ fn merged_shards_equal_a_run_on_one_machine() {
     }
 }
 
-/// All shards start at the same time, each in its own process, in a folder that does not exist yet. There are more
-/// shards than comparisons.
+/// All shards start at the same time, each in its own process, in a folder that does not exist yet. There are nine
+/// shards and only six comparisons (two loads with three seeds each), so some shards have no cells.
 #[test]
 fn shards_begin_at_once() {
     let place = on_a_trace();
@@ -132,8 +132,8 @@ fn merge_lists_missing_cells_and_their_commands_complete_them() {
         assert!(said.contains(&command), "{said}");
     }
     assert!(said.contains("10 (not begun)"), "{said}");
-    // This makes a shard look killed halfway: half of its cells are missing, and its progress file says that it is
-    // incomplete.
+    // This makes shard 2 look killed halfway: of its ten cells one is missing and one is half-written, and its progress
+    // file says that it is incomplete.
     shard(&place, "2/3", &[]);
     let mark = place.path("shared/out/shards/2-of-3.json");
     let text = std::fs::read_to_string(&mark).unwrap();

@@ -29,8 +29,8 @@ fn experiment() -> String {
     LIVE.replace("requests = 12", "requests = 2000") + VALIDATE
 }
 
-/// Asserts what must be exact in every run. The replay with the recorded times must equal the run, and rounds that the
-/// live run and the simulation drafted alike must have equal acceptance.
+/// Asserts what must be exact in every run. The replay with the recorded times must equal the run. If the live run and
+/// the simulation made the same decision for a round, both must have accepted the same number of tokens.
 fn exact(validation: &Value) {
     for cell in validation["cells"].as_array().unwrap() {
         let (name, flow) = (format!("{}, {}", cell["policy"], cell["load"]), &cell["flow"]);
@@ -55,12 +55,13 @@ fn simulation_and_device_have_the_same_token_flow() {
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{stderr}");
     let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
     exact(&validation);
-    // Each policy has a closed and an open loop, and each of these has two pieces (a live run and its repeat).
+    // Three policies run in a closed loop and at 0.6 of their own service rates. At the common load, the two policies
+    // other than the baseline run too. Each of these cells has two pieces (a live run and its repeat).
     assert_eq!(validation["cells"].as_array().unwrap().len(), 3 * 2 + 2);
     assert_eq!(validation["counted"], json!([16, 16]));
     assert!(validation["rule"].as_str().unwrap().contains("whatever its runs say; probed: target 1 x 1 at "));
-    // The policies used a profile that was measured before the runs. The profile that predicts the runs continues this
-    // one.
+    // During the runs, the policies used the profile `belief.toml`, which was measured before the runs. The runs are
+    // predicted with `profile.toml`, which also has the measurements made between the runs.
     let measured =
         |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap().matches("passes = ").count();
     assert!(measured("belief.toml") > 0 && measured("profile.toml") > 0);

@@ -4,7 +4,8 @@
 //! later run with the same file makes only the missing measurements; it does not repeat a failed one. A run ends within
 //! 8 minutes.
 //!
-//! Exit codes: 3, a target was missed or the time was over; 4, there is no usable GPU; 1, another error.
+//! Exit codes: 3, a target was missed or the time was over; 4, there is no usable GPU or a CUDA library is missing; 1,
+//! another error.
 
 mod measure;
 

@@ -145,8 +145,8 @@ pub fn attention(cuda: &mut Cuda) -> Result<Value, CudaError> {
     for (model, requests) in [("vicuna-7b", 1), ("vicuna-7b", 8), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)] {
         all.push(attention_of(cuda, model, requests)?);
     }
-    // `verdicts` compares only this number with a target: the first shape, one request of vicuna-7b, as in the other
-    // measurements.
+    // The first shape is one request of vicuna-7b, the same model as in the other measurements. Only this shape has a
+    // target, so only its bandwidth is returned as `bytes_per_s`, which `verdicts` reads.
     Ok(json!({ "bytes_per_s": all[0]["bytes_per_s"], "shapes": all }))
 }
 

@@ -2,8 +2,8 @@
 
 use crate::model::LlamaShape;
 
-/// Cosines and sines of the rotary angles of every position in the KV. The table is computed once. To compute the
-/// angles of new positions within a pass made a pass of a small draft model 10 % longer.
+/// Cosines and sines of the rotary angles of every position in the KV. The table is computed once: when each pass
+/// computed the angles of its new positions, a pass of a small draft model took 10 % longer.
 pub(super) struct Angles {
     /// Number of pairs of dimensions that are rotated together in a head: half of `head_dim`.
     pairs: usize,

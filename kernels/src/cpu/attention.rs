@@ -155,8 +155,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
 
         let values = |i: usize| kv.values(pool, table[i] as usize, task.head);
         let prefix = |i: usize| batch.sights[task.first + i / group].prefix;
-        // First, all queries add the values of the blocks that each of them attends to completely, `NEAR` blocks at a
-        // time. The values stay in a near cache until all queries have read them.
+        // First, all queries add the values of the blocks that every query of the task attends to completely, `NEAR`
+        // blocks at a time. The values stay in a near cache until all queries have read them.
         let full = (0..queries).map(prefix).min().expect("a task has rows") / BLOCK_SIZE;
         for from in (0..full).step_by(NEAR) {
             let blocks = from..(from + NEAR).min(full);
@@ -201,8 +201,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
     }
 }
 
-/// How many blocks of keys, and how many queries, are multiplied at a time. The number is small enough that all their
-/// sums fit in registers.
+/// Most blocks of keys that are multiplied at a time, and also most queries. The number is small enough that all sums
+/// of these blocks and queries fit in registers.
 #[inline(always)]
 fn tile_of<L: Lanes>() -> usize {
     if L::WIDE { 4 } else { 2 }

@@ -155,7 +155,8 @@ impl<P: Pairs> Kernel for Write<'_, P> {
     }
 }
 
-/// Copies one token's key and value of one head. `slots` is (from, to); each is (index of the first pair of the block's
+/// Copies one token's key and value of one head. `keys` and `values` are the numbers of pairs that a head's part of a
+/// block has for keys and for values. `slots` is (from, to); each of the two is (index of the first pair of the block's
 /// head, token in the block).
 fn copy<P: Pairs>(pool: &mut [P], (keys, values): (usize, usize), slots: ((usize, usize), (usize, usize))) {
     let ((source, from), (target, to)) = slots;

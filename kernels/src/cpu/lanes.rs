@@ -11,8 +11,8 @@ pub(super) const SECOND: u32 = 0xFFFF_0000;
 
 /// A vector of sixteen f32.
 pub(super) trait Lanes: Copy {
-    /// True if the processor has 32 vector registers of sixteen f32; false if it has 16 registers of eight f32. A
-    /// kernel computes more sums at a time if this is true.
+    /// True for AVX-512, which has 32 vector registers of sixteen f32. False for AVX2, which has 16 registers of eight
+    /// f32, and for plain code. If it is true, a kernel computes more sums at a time.
     const WIDE: bool;
     /// Sixteen zeros.
     fn zero() -> Self;

@@ -27,7 +27,7 @@ const fn ahead(rows: usize) -> usize {
 const TASK_BYTES: usize = 256 << 10;
 
 /// Most panels that a row is multiplied with at a time. The number of panels of a task is a multiple of this number;
-/// only the last task may have other numbers.
+/// only the last task may have another number of panels.
 const TOGETHER: usize = 4;
 
 /// Most panels that a row is multiplied with at a time if there are several tiles of rows. The tiles read the same
@@ -51,7 +51,8 @@ pub(super) fn matmul((team, level): (&mut Team, Level), x: &Buffer, weights: &Ma
 fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P], out: &mut Buffer) {
     let (panels, depth) = (out.width.div_ceil(LANES), x.width.div_ceil(2));
     assert_eq!(weights.len(), panels * depth, "inputs of the weights and width of the activations");
-    // The number of tasks is a multiple of the number of threads, so that no thread waits for another at the end.
+    // The number of tasks is a multiple of the number of threads, so that no thread waits for another at the end. If
+    // there are fewer groups of panels than that, each group is a task.
     let (groups, threads) = (panels.div_ceil(TOGETHER), team.threads());
     let tasks = (size_of_val(weights) / TASK_BYTES).max(2 * threads).next_multiple_of(threads).min(groups);
     let shared = out.shared();
@@ -105,8 +106,8 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     }
 }
 
-/// Number of panels that a tile of `rows` rows is multiplied with at a time. There should be so much independent work
-/// that no addition waits for the one before, and no more sums than there are registers.
+/// Number of panels that a tile of `rows` rows is multiplied with at a time. It is large enough that no addition waits
+/// for the one before, and small enough that all sums fit in registers.
 #[inline(always)]
 fn together<L: Lanes>(rows: usize) -> usize {
     match (rows, L::WIDE) {
@@ -124,8 +125,8 @@ impl<P: Pairs> Outputs<'_, P> {
             4 if together::<L>(R) == 4 => self.tile::<L, R, 4>(row, panel, pairs),
             2 if together::<L>(R) >= 2 => self.tile::<L, R, 2>(row, panel, pairs),
             _ => {
-                // The tiles differ by at most one row. `together` may allow fewer panels than `n` for the larger tile,
-                // so it takes the panels one by one.
+                // `n` was chosen for the smaller of the two sizes of tiles. If this tile has one row more, `together`
+                // may allow fewer than `n` panels for it. It is then multiplied with one panel after the other.
                 for panel in panel..panel + n {
                     self.tile::<L, R, 1>(row, panel, pairs);
                 }

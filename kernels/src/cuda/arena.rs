@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Collected numbers for the device. Two passes may have equal padded numbers of rows and of rows with logits. Then
 /// their first arrays have the same lengths in the same order, so these arrays have the same device addresses in both
-/// passes.
+/// passes. The passes can then be replayed as the same CUDA graph.
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,

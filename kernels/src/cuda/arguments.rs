@@ -203,7 +203,7 @@ macro_rules! kernels {
         /// The kernels' names in the `.cu` files. A kernel's index is the place of its name in this list.
         pub const KERNELS: &[&str] = &[$($name),*];
 
-        /// Text for the compiler of the `.cu` files. It asserts that each kernel takes the struct that this file
+        /// Text for the compiler of the `.cu` files. The text asserts that each kernel takes the struct that this file
         /// declares for it.
         fn signatures() -> String {
             let check = |name: &str, arguments: &str| {

@@ -6,15 +6,13 @@ use super::tuning::Tuning;
 use crate::paged::{BLOCK_SIZE, Batch};
 
 /// Numbers of queries in a tile. `FEW` is a tile of split attention, which uses the matrix units. `MANY` is a tile of
-/// tiled attention, for one block of threads. A request uses split attention if it has at most `MANY` queries for a
-/// key-value head.
+/// tiled attention, for one block of threads. A request with at most `MANY` queries for a key-value head uses split
+/// attention, in tiles of `FEW`. A request with more queries uses tiled attention, in tiles of `MANY`.
 const FEW: usize = 16;
 const MANY: usize = 64;
-/// Split attention divides a context into "stretches": runs of neighbouring tokens, which the GPU handles at the same
-/// time. Each stretch except the last has at least this number of tokens.
 
-/// Split attention divides a context into pieces ("stretches") of tokens, which the GPU handles at the same time. A
-/// context is divided into at most one stretch for each of this number of tokens.
+/// Split attention divides a context into pieces ("stretches") of neighbouring tokens, which the GPU handles at the
+/// same time. Each stretch except the last has at least this number of tokens.
 pub(super) const STRETCH: usize = 256;
 
 /// Most stretches (parts that the GPU handles at the same time) into which one context is divided.
@@ -30,8 +28,8 @@ pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
 
-/// The device addresses of a batch's arrays. All addresses depend only on the number of rows and the number of rows
-/// with logits. The addresses of the tiles and of their `words` are exceptions.
+/// The device addresses of a batch's arrays. The addresses of the tiles and of their `words` depend on all requests'
+/// tokens and contexts. The other addresses depend only on the number of rows and the number of rows with logits.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     /// The host's batch. A later operation of the pass compares this pointer with its own batch, to know whether the
@@ -115,8 +113,8 @@ impl Sent {
         }
     }
 
-    /// Returns the tiles for the KV `kv`, which depend on its number of queries per key-value head. The first call for
-    /// such a number adds the tiles to the arena.
+    /// Returns the tiles for the KV `kv`. They depend only on the KV's number of queries per key-value head. The first
+    /// call for a number adds the tiles to the arena.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;
@@ -145,8 +143,8 @@ impl Sent {
         let longest = few.iter().map(|tile| tile[4] as usize).max().unwrap_or(0);
         let room = if few_count > STRETCHES { 1 } else { STRETCHES / few_count.max(1) };
         let wanted = longest.div_ceil(STRETCH).max(1).next_power_of_two();
-        // The wanted power of two. If its results do not fit into the memory for stretches, the largest power of two
-        // that fits.
+        // The number of stretches is the wanted power of two. If the results of that number do not fit into the memory
+        // for stretches, it is the largest power of two that fits.
         let stretches = wanted.min(MOST_STRETCHES).min(1 << room.ilog2());
         let few = arena.push(few.into_iter().flatten(), 6 * few_count, 0);
         let many = arena.push(many.into_iter().flatten(), 6 * many_count, 0);

@@ -77,7 +77,7 @@ impl Blas {
 }
 
 /// Makes the plan for a shape. cuBLASLt is column-major: it sees the rows of `x` and of the result as columns, and the
-/// weights as a matrix of inputs × outputs. In its terms the product is result = weightsᵀ · x.
+/// weights as a matrix of inputs × outputs. Seen like this, the product is result = weightsᵀ · x.
 #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
 fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<Plan, CudaError> {
     let number = sys::cudaDataType_t::CUDA_R_16BF;

@@ -37,8 +37,8 @@ unsafe impl Send for Gpu {}
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Gpu {}
 
-/// Page-locked host memory, through which all copies to and from the GPU pass. During a copy to the GPU, the host goes
-/// on.
+/// Page-locked host memory, through which all copies to and from the GPU pass. The host does not wait until a copy to
+/// the GPU is done.
 struct Staging {
     at: *mut u8,
     /// For each half of the memory: the event that the stream reaches after the last copy from this half.
@@ -188,8 +188,8 @@ impl Staging {
         Ok(Staging { at: at.cast(), done: [event(false)?, event(false)?], half: 0 })
     }
 
-    /// Waits until the half that is used next is free. Returns this half, and the event to record after the copy from
-    /// it.
+    /// Waits until the half of the memory that is used next is free. Returns this half, and the event that the caller
+    /// must record after the copy from this half.
     #[expect(unsafe_code, reason = "a slice of page-locked memory")]
     fn next(&mut self) -> Result<(&mut [u8], sys::CUevent), CudaError> {
         self.half = 1 - self.half;

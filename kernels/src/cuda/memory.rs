@@ -96,8 +96,8 @@ impl Buffer {
 }
 
 /// Paged keys and values of all layers, bf16. Each layer has a pool of keys, then a pool of values. A pool consists of
-/// blocks, and a block has 16 rows of `dim` numbers for each key-value head. The spare blocks come before the requested
-/// ones.
+/// blocks, and a block has 16 rows of `dim` numbers for each key-value head. The spare blocks ([`SPARE_BLOCKS`]) come
+/// before the blocks of requests.
 pub struct Kv {
     pub(super) pools: Memory,
     pub(super) frequencies: Memory,

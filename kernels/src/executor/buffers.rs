@@ -34,8 +34,8 @@ impl Drafting {
         }
     }
 
-    /// Number of rows that can still be added to the present pass. If `asks` is true, the last added row needs logits;
-    /// the number is then 0 if the pass has its most rows of logits already.
+    /// Number of rows that can still be added to the present pass. If `asks` is true, the last row to be added needs
+    /// logits; the number is then 0 if the pass has as many rows with logits as it may have.
     pub(super) fn room(&self, batch: &Batch, asks: bool) -> usize {
         match asks && self.askers.len() == self.max_logit_rows {
             true => 0,

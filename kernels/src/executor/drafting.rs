@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 struct Question {
     /// Number of the draft pass in the step, from 1. 0 for a pass that drafts nothing and only fills the draft's KV.
     pass: u32,
-    /// Number of guesses (most likely tokens) at each position.
+    /// Number of guesses below each node that the pass expands; 1 for chains. The guesses are the most likely tokens.
+    /// With sampling, the one guess is a token that is drawn from the draft's distribution.
     guesses: usize,
     in_trees: bool,
     wants: Wants,
@@ -82,8 +83,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 
     /// Adds the tokens `range` of the text of request `id` to the pass. If they do not fit one pass of the device, it
-    /// runs the full passes. `asker` is the request that gets the guesses after the last token, as an index in the
-    /// step's batch; `None` if no guesses are needed.
+    /// runs each pass that is full. `asker` is the request that gets the guesses after the last token, as an index in
+    /// the step's batch; `None` if no guesses are needed.
     fn feed(
         &mut self,
         step: &StepPlan,
@@ -134,7 +135,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 
     /// Adds the frontier of request `i`'s tree: the nodes whose children this pass drafts. Takes scratch blocks for the
-    /// KV of these nodes. If they do not fit one pass of the device, it runs the full passes.
+    /// KV of these nodes. If the nodes do not fit one pass of the device, it runs each pass that is full.
     fn feed_level(
         &mut self,
         step: &StepPlan,
@@ -184,7 +185,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 
     /// Runs the draft model over the collected batch, then empties the batch. Stores the guesses in the requests that
-    /// need them. Stores the draft's distributions too if verification needs them. Adds the device's time to `spent`.
+    /// need them. Stores the draft's distributions too if rejection sampling or the policy's divergences need them.
+    /// Adds the device's time to `spent`.
     fn run_draft(
         &mut self,
         step: &StepPlan,
@@ -251,8 +253,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Extends the trees by the guesses, and writes to `out` the confidences and entropies that the policy wants. With
-    /// declared acceptance, the trees and confidences come from the acceptance source and not from the model.
+    /// Extends the trees by the guesses, and writes to `out` the confidences and entropies that the policy wants. If an
+    /// acceptance source decides (`Acceptance::Declared`), the trees, confidences and entropies come from the source
+    /// and not from the model.
     fn reveal(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) {
         if pass.pass == 0 {
             return;

@@ -143,8 +143,8 @@ impl<D: Device> Pair<D> {
         self.capacity
     }
 
-    /// Returns the target and the draft, for passes outside of a run. A later run overwrites the KV that such passes
-    /// write.
+    /// Returns the target and the draft (`None` if the pair has no draft), for passes outside of a run. A later run
+    /// overwrites the KV that these passes write.
     pub fn models(&mut self) -> (&mut Llama<D>, Option<&mut Llama<D>>) {
         (&mut self.target, self.draft.as_mut())
     }

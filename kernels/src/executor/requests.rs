@@ -23,14 +23,16 @@ pub(super) struct Slot {
     pub(super) tree_table: Vec<u32>,
     /// The tokens drafted in this step: one per depth of a chain, or one per node of a tree.
     pub(super) drafted: Vec<u32>,
-    /// The confidence of each drafted token of a chain: the probability that the draft gave it. With declared
-    /// acceptance: the confidence that the source showed to the policy, or NaN if the policy does not want confidences.
+    /// The confidence of each drafted token of a chain: the probability that the draft gave it. If an acceptance source
+    /// decides (`Acceptance::Declared`): the confidence that the source showed to the policy, or NaN if the policy does
+    /// not want confidences.
     pub(super) confidence: Vec<f32>,
     /// The entropy in nats of the draft's distribution at each drafted token of a chain. Empty if the policy does not
-    /// want entropies. With declared acceptance the entropy comes from the acceptance source.
+    /// want entropies. If an acceptance source decides (`Acceptance::Declared`), the entropy comes from the source.
     pub(super) entropy: Vec<f64>,
-    /// KL(target ‖ draft) in nats at each verified token of a chain up to the first rejected token. Empty if the policy
-    /// does not want divergences.
+    /// KL(target ‖ draft) in nats at each verified token of a chain up to and including the first rejected token. Empty
+    /// if the policy does not want divergences. If an acceptance source decides (`Acceptance::Declared`), the
+    /// divergence comes from the source.
     pub(super) divergence: Vec<f64>,
     /// For each node of the tree: the context index at which the draft's KV of the node is stored, or [`NOT_RUN`].
     pub(super) ran_at: Vec<u32>,

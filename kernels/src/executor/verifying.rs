@@ -27,8 +27,8 @@ const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
 
 impl<D: Device> DeviceExecutor<'_, D> {
     /// Runs the target pass over the decode requests with their drafts, and over the prefill chunks. Writes the number
-    /// of accepted drafts of each decode request to `accepted`. Appends the emitted tokens to the requests' texts.
-    /// Returns the time that the device took.
+    /// of accepted drafts of each decode request to `accepted`, which is empty in a run without speculation. Appends
+    /// the emitted tokens to the requests' texts. Returns the time that the device took.
     pub(super) fn verify_pass(
         &mut self,
         step: &StepPlan,
@@ -112,8 +112,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 
     /// Verifies the drafts by the models' outputs. There is one result for each request for which the pass samples a
-    /// token. With declared acceptance, only the next token of each result is used. If the policy wants divergences,
-    /// also computes the divergences of chains.
+    /// token. If an acceptance source decides (`Acceptance::Declared`), only the next token of each result is used. If
+    /// the models decide and the policy wants divergences, also computes the divergences of chains.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();
@@ -160,8 +160,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 
     /// Appends the accepted tokens and the next token to the requests' texts. Moves the KV of accepted tree nodes to
-    /// its place in the context, for the target and the draft. Unless acceptance is declared, writes the accepted
-    /// counts to `accepted`, and the accepted paths and the divergences to `drafts`. Frees the scratch blocks of trees.
+    /// its place in the context, for the target and the draft. If the models decide, also writes the accepted counts to
+    /// `accepted`, and the accepted paths and the divergences to `drafts`. (An acceptance source wrote them before.)
+    /// Frees the scratch blocks of trees.
     fn commit(
         &mut self,
         step: &StepPlan,

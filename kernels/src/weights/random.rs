@@ -1,5 +1,5 @@
-//! Random weights from a seed. They are good enough to time a model, because pass times depend on its shape and not on
-//! its weights.
+//! Random weights from a seed. They are good enough to time a model, because pass times depend on a model's shape and
+//! not on its weights.
 
 use super::{Dtype, TensorData, Weights};
 use foretoken_sim::{Luck, Stream};
@@ -23,7 +23,8 @@ impl Weights for RandomWeights {
         if name.ends_with("norm.weight") {
             return TensorData::Ones;
         }
-        // The random sequence of a tensor depends only on the seed and its name, not on the other tensors of the model.
+        // The random sequence of a tensor depends only on the seed and the tensor's name, not on the other tensors of
+        // the model.
         let luck = name.bytes().fold(Luck::new(self.seed, Stream::Weights, 0), |l, byte| l.narrow(byte.into()));
         TensorData::Random { luck, scale: SCALE, dtype: self.dtype }
     }

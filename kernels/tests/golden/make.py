@@ -3,11 +3,11 @@
     pip install torch transformers safetensors
     python make.py          (made with torch 2.15.0 and transformers 5.23.0 on a CPU)
 
-Each folder has what its kind can have. Llama: grouped queries, Llama 3's rotary scaling with every branch of it in use,
-a tied head. Qwen3: normalised queries and keys, heads whose widths do not sum to the model's, a head of its own. Both:
-bf16 weights, gains that are not one. Weights are stored as bf16 and computed with in f32, as Foretoken's CPU does.
-`logits.safetensors` holds the prompt's `tokens` (i32), some of its `rows` (i32) and their `logits` (f32, rows ×
-vocabulary).
+Each folder has the features of its family. Llama: grouped queries, Llama 3's rotary scaling with every branch of it in
+use, a tied head. Qwen3: normalised queries and keys, heads whose widths do not sum to the model's, an output head of
+its own. Both: bf16 weights, gains that are not one. Weights are stored as bf16 and computed with in f32, as Foretoken's
+CPU does. `logits.safetensors` holds the prompt's `tokens` (i32), some of its `rows` (i32) and their `logits` (f32, rows
+× vocabulary).
 """
 
 import json

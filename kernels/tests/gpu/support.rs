@@ -117,8 +117,8 @@ pub fn downloaded(cuda: &mut Cuda, buffer: &Buffer) -> Vec<f32> {
     out
 }
 
-/// Checks each number of `got` against the expected number e. They may differ by at most `tolerance` · (|e| + root mean
-/// square of e's row).
+/// Checks each number of `got` against the expected number e. The two may differ by at most `tolerance` · (|e| + root
+/// mean square of e's row).
 pub fn close(what: &str, got: &[f32], expected: &[f32], width: usize, tolerance: f32) {
     assert_eq!(got.len(), expected.len(), "{what}: how many");
     for (row, (got, expected)) in got.chunks(width).zip(expected.chunks(width)).enumerate() {

@@ -66,8 +66,8 @@ pub fn logits_are_the_cpus(cuda: &mut Cuda, scale: Scale) {
         let mut one = Llama::load(&mut cpu, &shape, &weights, LIMITS).unwrap();
         let mut other = Llama::load(cuda, &shape, &weights, LIMITS).unwrap();
         let mut batch = Batch::default();
-        // The first batch has a prompt and a tree. In two later passes, one token is decoded after the prompt. These
-        // passes use split and tiled attention, and matrix products with few and with many rows.
+        // The first batch has a prompt and a tree. In two later passes, one token is decoded after the prompt.
+        // Together, the three passes use split and tiled attention, and matrix products with few and with many rows.
         batch.push_chain(&prompt(60, 1), 0, &table(0), Logits::All);
         batch.push_tree(&prompt(5, 2), &[ROOT, 0, 0, 1, ROOT], 0, &table(1), Logits::All);
         for step in 0..3 {
@@ -188,7 +188,7 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
                 kept += out[0].nodes.len();
             }
             // The comparison with plain decoding runs the emitted tokens one by one, and compares each with the most
-            // likely next token before it.
+            // likely token after the tokens before it.
             run(&mut target, cuda, &tokens[..20], 0, &table(2));
             for t in 20..tokens.len() - 1 {
                 let logits = run(&mut target, cuda, &tokens[t..=t], t, &table(2));

@@ -22,8 +22,8 @@ pub struct Bench<'a> {
     pub setting: &'a Setting,
     /// Who decides which drafts are accepted: the models, or `declared`.
     pub acceptance: LiveAcceptance,
-    /// An acceptance source of the simulator. It decides which drafts are accepted if `acceptance` is declared, and is
-    /// not used otherwise.
+    /// An acceptance source of the simulator. It decides which drafts are accepted if `acceptance` is `Declared`, and
+    /// is not used otherwise.
     pub declared: &'a dyn AcceptanceSource,
     /// The prompt tokens of each request.
     pub prompts: &'a Vec<Vec<u32>>,

@@ -47,8 +47,8 @@ pub struct Job<'a> {
     pub prompts: &'a dyn Prompts,
     /// Who decides which drafts are accepted: the models, or `declared`.
     pub acceptance: LiveAcceptance,
-    /// An acceptance source of the simulator. It decides which drafts are accepted if `acceptance` is declared, and is
-    /// not used otherwise.
+    /// An acceptance source of the simulator. It decides which drafts are accepted if `acceptance` is `Declared`, and
+    /// is not used otherwise.
     pub declared: &'a dyn AcceptanceSource,
     /// Seed of the random draws of sampled acceptance.
     pub seed: u64,

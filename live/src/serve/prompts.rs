@@ -40,8 +40,8 @@ pub fn prompts(of: &Prompts, workload: &mut Workload, seed: u64, models: &Models
 /// Size of a vocabulary in which each token is a byte.
 const BYTES: u32 = 256;
 
-/// Returns the target's tokenizer. It is an error if the target has no tokenizer and its tokens are not bytes, or if
-/// the draft's tokenizer has another vocabulary.
+/// Returns the target's tokenizer. It is an error if the target has no tokenizer and its tokens are not bytes. It is
+/// also an error if the target and the draft have tokenizers with different vocabularies.
 fn tokens(models: &Models) -> Result<Tokens> {
     let (target, draft) = (&models.target, &models.draft);
     let (tokens, drafts) = (Tokens::of("live.target", target)?, Tokens::of("live.draft", draft)?);

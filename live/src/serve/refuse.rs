@@ -1,5 +1,5 @@
-//! Checks, before the models are loaded, whether the settings and each policy of a plan can run on a device, and
-//! computes the memory that they need. An error names the setting or the policy.
+//! Checks, before the models are loaded, whether each policy of a plan can run on a device with the settings of every
+//! variant, and computes the memory sizes that all of them need together. An error names the setting or the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;

@@ -107,8 +107,8 @@ struct Runner<'a> {
     interrupt: &'a AtomicBool,
     store: Store,
     ran: Ran,
-    /// P90 TPOT of the baseline in seconds, by (variant, seed); `None` without a TPOT. The SLO bounds of an experiment
-    /// may be multiples of it.
+    /// P90 TPOT of the baseline in seconds, by (variant, seed); `None` without a TPOT. TPOT bounds of an experiment may
+    /// be scaled from this number.
     p90: HashMap<(usize, usize), Option<f64>>,
 }
 

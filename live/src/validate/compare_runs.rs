@@ -251,9 +251,9 @@ impl Compared<'_> {
         })
     }
 
-    /// The speedups of policies over the baseline at the common load. In a folder of `foretoken live`, the load is that
-    /// of the run. Cells with an equal seed and equal swept values form a group. The result has (seed and swept values
-    /// as text, speedups) for each group.
+    /// The speedups of policies over the baseline, at the arrival rate that all policies have in common. In a folder of
+    /// `foretoken live`, this is the rate of the runs. Cells with an equal seed and equal swept values form a group.
+    /// The result has (seed and swept values as text, speedups) for each group.
     fn speedups(&self, found: &[ComparedCell], spec: &ValidateSpec) -> Vec<(String, Vec<PolicyValue>)> {
         let mut groups: Vec<(&RunEntry, Vec<&ComparedCell>)> = Vec::new();
         for cell in found {
@@ -343,11 +343,12 @@ fn host_times(tape: &Tape) -> HostTimes {
     clock.times()
 }
 
-/// Most partial runs or undecided cells that a sentence names. It only counts the further ones.
+/// Largest number of partial runs or of undecided cells that a sentence names. If there are more, the sentence gives
+/// only the number of the others.
 const MOST_PARTS: usize = 5;
 
-/// A sentence that names the undecided cells, which have no piece (a live run and its repeat) that counts. `None` if
-/// there are no such cells.
+/// A sentence that names the undecided cells. A cell is undecided if no piece of it (a live run and its repeat) counts.
+/// `None` if no cell is undecided.
 fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
     let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
     let (n, all) = (names.len(), names.len() + cells.len());

@@ -32,9 +32,9 @@ pub fn usual<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).iter().map(|all| uninterrupted_mean(all)).collect()
 }
 
-/// The usual time of each probed pass in seconds. If `given`, the probes that came with fitted costs, has all passes,
-/// its times are taken. The prediction then accounts for a change of the machine's speed since the costs were fitted.
-/// Otherwise the times come from the probes of these runs.
+/// The usual time of each probed pass in seconds. `given` are the probes that came with fitted costs. If they have all
+/// probed passes, their times are the usual times, and the prediction accounts for a change of the machine's speed
+/// since the costs were fitted. Otherwise the usual times come from the probes of these runs.
 pub fn usual_of(runs: &Runs, given: &[ProbedPass]) -> Vec<f64> {
     let found = |p: &Probed| given.iter().find(|g| (g.role, g.shape) == (p.role, p.shape)).map(|g| g.seconds);
     let all: Option<Vec<f64>> = runs.probed.iter().map(found).collect();

@@ -52,7 +52,7 @@ impl Measuring<'_> {
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);
         let all = (0..self.policies.len()).flat_map(|policy| loads().map(move |load| (policy, load)));
         // The common rate is a share of the baseline's service rate. If this share is also one of the baseline's own
-        // loads, the baseline already has this cell.
+        // loads, the baseline already has this cell and does not get it a second time.
         let repeated = |&(policy, load): &(usize, Load)| match load {
             Load::Common(share) => policy == 0 && self.spec.loads.contains(&share),
             _ => false,

@@ -139,7 +139,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Serves these requests once and records the run in the file `tape`. Then lists the tape in the manifest. The
+    /// Serves `requests` once and records the run in the file `tape`. Then lists the tape in the manifest. The
     /// baseline's first run with set arrivals determines the SLO bounds.
     fn live(&mut self, policy: usize, load: Load, requests: &PieceRequests, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);

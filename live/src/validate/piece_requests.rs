@@ -15,7 +15,7 @@ pub struct PieceRequests {
 }
 
 /// Scales the workload's arrival times to a mean of `rate` requests per second. Returns the requests that arrive in the
-/// `nth` interval (from 0) of `run_s` seconds, but at least two requests.
+/// `nth` interval (from 0) of `run_s` seconds, but at least two requests. The first of them arrives at time 0.
 ///
 /// # Errors
 /// The workload has no arrivals to scale, or too few requests.

@@ -1,5 +1,5 @@
 //! Probes: timings of a few passes of fixed shapes of both models, made before, between and after the live runs of a
-//! piece. Only probes decide whether the machine kept its speed during the piece.
+//! piece (a live run and its repeat). Only probes decide whether the machine kept its speed during the piece.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, uninterrupted_mean};
@@ -32,9 +32,10 @@ pub struct Probe {
 
 /// Number of probes in a piece: before, between and after its live runs.
 pub const PROBES: usize = 3;
-/// How long a probe times each pass, if it already has the fewest samples. The time includes the passes before the
-/// samples, which are not counted. If other virtual machines share a cache, the median over 20 ms of passes differs by
-/// 6 % from the median over the seconds around it. The median over a quarter of a second differs by 4 %.
+/// How long a probe times each pass. It goes on longer while the pass has less than the fewest samples ([`TIMES`]). The
+/// time includes the passes before the samples, which are not counted. If other virtual machines share a cache, the
+/// median over 20 ms of passes differs by 6 % from the median over the seconds around it. The median over a quarter of
+/// a second differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
 /// (fewest, most) samples of each pass in a probe. With fewer samples, interrupted samples cannot be recognised.
 const TIMES: (usize, usize) = (5, 400);
@@ -48,10 +49,10 @@ const VERIFIED: u32 = 4;
 
 /// Chooses the passes to probe. Each is the shape of the profile's grid that is nearest to one of these five:
 /// - the target's decode pass over one request with `context` tokens;
-/// - the target's decode pass over `requests` such requests;
-/// - the target's verification pass over `requests` such requests;
+/// - the target's decode pass over `requests` requests with `context` tokens each;
+/// - the target's verification pass over `requests` requests with `context` tokens each;
 /// - the target's prefill pass over a prompt of `prompt` tokens;
-/// - the draft's decode pass over `requests` requests.
+/// - the draft's decode pass over `requests` requests with `context` tokens each.
 ///
 /// A prefill pass is included because prompts may take most of the time of a run. Other users of the machine slow down
 /// prefill passes differently from decode passes.
@@ -92,7 +93,7 @@ pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed
     found
 }
 
-/// Times the passes in turns, so that a change of the machine's speed affects all of them. The next pass is always the
+/// Times the passes in turns, so that a change of the machine's speed affects all passes. The next pass is always the
 /// one on which the least time was spent so far.
 fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut all = vec![(Duration::ZERO, Vec::new()); probed.len()];

@@ -34,8 +34,8 @@ const AGAIN_LIVE: &str = "make it again with `foretoken live` or `foretoken vali
 const RUN_AGAIN: &str = "run it again, or compare what lies before the damage with --intact";
 
 impl Tapes<'_> {
-    /// Reads the tape `name`. If the manifest lists the tape, the tape must be complete. Otherwise it may end where the
-    /// run was killed.
+    /// Reads the tape `name`. If the manifest lists the tape, the tape must be complete. If the manifest does not list
+    /// it and says that not all runs ended, the tape may be missing or end where the run was killed.
     ///
     /// # Errors
     /// The tape is missing, damaged, or not the one that the manifest lists.

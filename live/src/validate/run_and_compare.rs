@@ -192,7 +192,8 @@ struct Profiling<'a> {
 
 /// The costs that predict the runs.
 struct Predicting {
-    /// The costs. `None` if a profile was given, because the experiment then already has its costs.
+    /// The costs that predict the runs. `None` if a profile was given: the experiment then has the profile's costs
+    /// already.
     costs: Option<PassCosts>,
     /// Where the costs come from, as text.
     words: String,

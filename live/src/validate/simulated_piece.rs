@@ -21,10 +21,11 @@ use std::sync::atomic::AtomicBool;
 /// pass times are wrong by 3 %.
 const NUDGE: f64 = 1.03;
 
-/// Simulates a piece several times: with recorded acceptance, with modelled acceptance, with passes that are 3 %
-/// longer, and, if there are costs `learned` from other runs, with these costs. Also replays the run with its recorded
-/// pass times, and compares the tokens of the steps. `tapes` are the tapes of the piece's live runs. `first` is the id
-/// of the piece's first request in the workload.
+/// Simulates a piece several times: with the acceptance that its live run recorded, and with the modelled acceptance.
+/// Further simulations with the recorded acceptance have passes that are 3 % longer and, if there are costs `learned`
+/// from other runs, these costs. Also replays the run with its recorded pass times, and compares the tokens of the
+/// steps. `tapes` are the tapes of the live run and of its repeat. `first` is the id of the piece's first request in
+/// the workload.
 pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape], first: u32, slo: Slo) -> PieceRuns {
     let (setting, tape) = (replay.setting, &tapes[0]);
     let model = ShiftedAcceptance { whole: setting.acceptance(), first };
@@ -57,7 +58,8 @@ pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape]
 pub struct Replay<'a> {
     /// The live run's engine settings and requests, and the costs that its policy believed.
     pub setting: &'a Setting,
-    /// A setting of which only the pass costs are used. They are the real pass times of the simulation.
+    /// The setting whose pass costs decide how long the passes of the simulation take. Nothing else of this setting is
+    /// used; the policy believes the costs of `setting`.
     pub costs: &'a Setting,
     /// How many times longer than usual passes took on the machine during the live run.
     pub pace: &'a Pace,
@@ -71,7 +73,8 @@ pub struct Replay<'a> {
 struct SimulatedRun {
     /// The steps, in the format of a tape.
     steps: Vec<StepTrace>,
-    /// The records of requests and steps. They are rebuilt from the steps, like those from a live run's tape.
+    /// The records of requests and steps. They are computed from the simulated steps in the same way as from the steps
+    /// of a live run's tape.
     records: Records,
 }
 

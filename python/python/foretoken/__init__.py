@@ -1,7 +1,8 @@
 """Foretoken: how far ahead should this server speculate, for which request, at this moment?
 
-Run experiments (:func:`run`), read their results (:class:`Results`), write policies (:class:`Policy`), search
-the highest rate of requests that each sustains (:func:`capacity`), and sweep on a cluster (``import foretoken.ray``).
+Run experiments (:func:`run`), read their results (:class:`Results`), write policies (:class:`Policy`), search the
+highest rate of requests that each policy sustains (:func:`capacity`) and the fewest GPUs of a fleet (:func:`fleet`),
+and sweep on a cluster (``import foretoken.ray``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What results show of themselves in a notebook: the answer, a table, and two figures."""
+"""The view of results in a notebook: the answer, a table, and two figures."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Profile:
     step_overhead_s : float or None
         Seconds of the host between steps; ``None`` if the profile does not have them.
     distrust : str or None
-        Why the profile should not be trusted; ``None`` if nothing speaks against it.
+        The reason why the profile should not be trusted; ``None`` if there is none.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:

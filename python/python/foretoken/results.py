@@ -101,10 +101,11 @@ class Results(_Folder):
         -------
         polars.DataFrame
             One row per policy and combination of swept values, without the autoregressive one. ``difference_s`` is the
-            mean end-to-end latency of the policy less that of autoregressive on the same draws, seconds, averaged over
-            seeds; ``difference_half_width_s`` half its 95 % interval, null with one seed. The other columns are its parts,
-            and sum to it: ``plain_s`` (target passes at one token a request), ``drafts_s``, ``verify_s``, ``rejected_s``,
-            ``prompts_s``, ``host_s``, ``waiting_s``, ``kv_lost_s``. ``mostly`` says it in a sentence.
+            mean end-to-end latency of the policy minus that of autoregressive on the same draws, seconds, averaged over
+            seeds; ``difference_half_width_s`` is half its 95 % interval, null with one seed. The other columns are the
+            parts of the difference, and sum to it: ``plain_s`` (target passes at one token a request), ``drafts_s``,
+            ``verify_s``, ``rejected_s``, ``prompts_s``, ``host_s``, ``waiting_s``, ``kv_lost_s``. ``mostly`` names the
+            largest part in a sentence.
 
         Raises
         ------
@@ -190,7 +191,7 @@ class Fleet(_Folder):
 
     @cached_property
     def answer(self) -> dict[str, Any]:
-        """The whole result as data, with what perfect scaling needs."""
+        """The whole result as data, with the number of GPUs that perfect scaling needs."""
         answer: dict[str, Any] = json.loads(self._text("fleet.json"))
         return answer
 

@@ -50,8 +50,7 @@ pub struct DsparkStep {
     pub verify_tokens: Option<u32>,
     /// Seconds that the planner predicted for the step.
     pub predicted_s: Option<f64>,
-    /// Seconds since the previous step by the host's clock. `None` after a prefill, and if they are more than one
-    /// second.
+    /// Seconds since the previous step by the host's clock. `None` after a prefill, and if more than one second passed.
     pub cpu_s: Option<f64>,
     /// Seconds on the GPU for the whole step.
     pub gpu_s: Option<f64>,

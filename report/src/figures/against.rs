@@ -66,11 +66,11 @@ impl Quantity {
         self.ends.map_or(value, |(low, high)| value.clamp(low, high))
     }
 
-    /// An axis for the means, their intervals and `reference`; `None` if there are no means. If `ends` is set, the axis
-    /// covers all possible values; if the means span less than 40 % of them, only the values near the means. If `ends`
-    /// is `None`, the axis covers the means and their intervals. But it extends beyond the means by at most half of
-    /// their spread, or 2 % of the greatest mean; longer whiskers are cut. Otherwise a wide interval over two seeds
-    /// would squeeze all means into one spot.
+    /// An axis for the means, their intervals and `reference`; `None` if there are no means. With `ends`, the axis
+    /// covers all possible values. But if the means and `reference` span less than 40 % of these values, it covers only
+    /// the values near them. Without `ends`, the axis covers the means and their intervals. But it extends beyond the
+    /// means by at most half of their spread, or by 2 % of the greatest mean if that is more; longer whiskers are cut.
+    /// Otherwise a wide interval over two seeds would squeeze all means into one spot.
     pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));

@@ -15,7 +15,8 @@ impl Axis {
     pub fn linear(low: f64, high: f64, ticks: usize) -> Axis {
         let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
         let step = round_step((high - low) / ticks.max(1) as f64);
-        // Counted in whole steps, with a tolerance for rounding errors: 0.1 · 3 is not exactly 0.3.
+        // The first and the last tick as multiples of the step. The tolerance allows for rounding errors: 0.1 · 3 is
+        // not exactly 0.3.
         let (first, last) = ((low / step + 1e-9).floor() as i64, (high / step - 1e-9).ceil() as i64);
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let ticks = (first..=last).map(|i| (i as f64 * step, format!("{:.decimals$}", i as f64 * step))).collect();
@@ -78,7 +79,7 @@ impl Axis {
     }
 
     /// An axis of batch sizes from `low` to `high`, with ticks at whole numbers. It is logarithmic if `high` is above
-    /// 12.5.
+    /// 12.5 and `low` is above 0.
     pub fn batch_sizes(low: f64, high: f64) -> Axis {
         if high > 12.5 && low > 0.0 {
             let mut axis = Axis::log(low, high);

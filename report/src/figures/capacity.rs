@@ -34,7 +34,8 @@ pub struct Carried {
 pub struct TriedRate {
     /// The tried rate, requests a second.
     pub rate: f64,
-    /// Share of the counted requests (0 to 1) that kept their SLO bounds.
+    /// Share (0 to 1) of the counted requests that kept their SLO bounds. The first and last requests of a run do not
+    /// count: they fill the server and keep it full.
     pub share: f64,
     /// Did the server keep up with the arrivals?
     pub steady: bool,

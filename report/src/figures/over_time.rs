@@ -44,7 +44,7 @@ pub fn draft_len(bins: &[Bin]) -> Option<f64> {
 type Stretches = Vec<Vec<(f64, f64)>>;
 
 /// Draws one figure per combination of swept values, and returns each with its combination. Leaves out policies whose
-/// value is always 0, and combinations without any other policy.
+/// value is always 0, and combinations in which all policies are left out.
 pub fn draw<'a>(view: &View<'a>, course: &Course) -> Vec<(&'a [Swept], String)> {
     view.combinations.iter().filter_map(|&c| Some((c, draw_one(view, course, c)?))).collect()
 }

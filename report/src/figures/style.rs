@@ -30,8 +30,8 @@ pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
 /// Colour of the background.
 pub const PAPER: Rgb = (0xff, 0xff, 0xff);
 
-/// Width of a text in px, estimated from Helvetica's advance widths for classes of characters, and rounded up. Reads no
-/// font, so that every machine draws the same figure. Characters outside ASCII count as wide.
+/// Width of a text in px, estimated from Helvetica's advance widths. Each class of characters has one width, rounded
+/// up. Reads no font, so that every machine draws the same figure. Characters outside ASCII count as wide.
 pub fn text_width(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '|' | '!' | '\'' | '·' => 0.28,

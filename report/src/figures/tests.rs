@@ -192,7 +192,7 @@ fn digest(f: &Figure) -> String {
     format!("{} {}", &blake3::hash(f.svg.as_bytes()).to_hex()[..16], f.file)
 }
 
-/// Digests of the bytes of those kinds of figures that only the sample `whole` has, and not the sample `three`.
+/// Digests of the bytes of those figures of the sample `whole` that the sample `three` does not have, and of KV use.
 #[test]
 fn bytes_of_the_other_kinds_stay() {
     let figures = figures(&whole());

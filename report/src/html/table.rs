@@ -31,7 +31,7 @@ pub struct Value {
     /// The sort key of a number. `None` for a text, which sorts alphabetically, and for a missing number, which sorts
     /// last.
     pub by: Option<f64>,
-    /// Does the value belong to a column of numbers? Such columns are aligned to the right.
+    /// Does the value belong to a column of numbers? Columns of numbers are aligned to the right.
     pub number: bool,
     /// The look of a policy (line and marker), shown before the policy's name.
     #[serde(serialize_with = "swatch")]

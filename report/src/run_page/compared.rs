@@ -18,7 +18,7 @@ pub struct Compared {
     pub unpaired: Vec<String>,
     /// Settings in which the two experiments differ: (path, value in the other results, value in this report).
     pub differs: Vec<(String, String, String)>,
-    /// Warnings that the comparison may mislead, for example because the two results have other requests.
+    /// Warnings that the comparison may mislead, for example because the two results have different requests.
     pub warnings: Vec<String>,
 }
 

@@ -81,7 +81,7 @@ fn nothing(report: &Report, view: &View) -> String {
     format!("{}.{next}", numbers.join(", "))
 }
 
-/// Says which policy to run in all settings, and by how much it is slower than the fastest policy of a setting at most.
+/// Says which policy to run in all settings, and by how much it is at most slower than a setting's fastest policy.
 fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
     let Some((least, best)) = least_behind(view, &rankings) else { return nothing(report, view) };

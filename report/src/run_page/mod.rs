@@ -49,7 +49,7 @@ pub struct RunFacts {
 }
 
 /// Name of the file in the page's folder that tells how long the run took. Two runs of one experiment give the same
-/// page, but another file.
+/// page and different files of this name.
 pub const TIMING: &str = "timing.js";
 
 /// Makes the page of a run.
@@ -214,8 +214,8 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
     ]
 }
 
-/// The parts that show some figures. Of the figures of batch size and of draft length over time, only the first is
-/// shown; the others are folded away.
+/// The parts that show some figures. Of the figures of batch size over time, and of the figures of draft length
+/// over time, only the first is shown; the others are folded away.
 fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     let part = |f: &Figure, caption: &str| Part::Figure { svg: f.svg.clone(), caption: caption.to_owned() };
     let repeats = |kind: Kind| matches!(kind, Kind::BatchSize | Kind::DraftLength);

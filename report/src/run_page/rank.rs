@@ -6,10 +6,10 @@ use crate::{Report, Role, Swept};
 use foretoken_sim::metrics::Interval;
 
 /// A policy is as good as the fastest policy if its mean latency is at most this share longer and the interval of the
-/// difference over seeds holds 0.
+/// difference over seeds contains 0.
 pub const AS_GOOD: f64 = 0.01;
 
-/// The policies of a setting that a server can run, without the baseline, the fastest first.
+/// The ranking of a setting's policies. It has only policies that a server can run, and not the baseline.
 pub struct Ranking<'a> {
     /// Label of the fastest policy.
     pub leader: &'a str,
@@ -27,13 +27,13 @@ pub struct Behind<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// At most [`AS_GOOD`] slower than the fastest policy, and the interval of the difference holds 0.
+    /// At most [`AS_GOOD`] slower than the fastest policy on average, and the interval of the difference contains 0.
     Tied,
-    /// Slower than the fastest policy, in one of three cases: the interval of the difference does not hold 0; the
+    /// Slower than the fastest policy, in one of three cases: the interval of the difference does not contain 0; the
     /// policy is more than [`AS_GOOD`] slower on average and slower in every seed; or there is only one seed.
     Slower,
-    /// More than [`AS_GOOD`] slower on average but not in every seed, and the interval of the difference holds 0. Only
-    /// more seeds can decide.
+    /// More than [`AS_GOOD`] slower on average but not in every seed, and the interval of the difference contains 0.
+    /// Only more seeds can decide.
     Noisy,
 }
 

@@ -37,8 +37,9 @@ fn headline_of(latencies: &[(&str, [f64; 3])], change: impl Fn(&mut Report)) -> 
     page.split("class=\"headline\">").nth(1).unwrap().split("</p>").next().unwrap().replace("&nbsp;", "\u{a0}")
 }
 
-/// Measured latencies of eagle2, smartspec-medusa, adaserve-like and specinfer with three seeds. The last two policies
-/// are slower by a quarter or more in every seed. Their intervals are wide, because there are only three seeds.
+/// Measured latencies of eagle2, smartspec-medusa, adaserve-like and specinfer with three seeds, under names of other
+/// policies. The last two policies are slower by a quarter or more in every seed. Their intervals are wide, because
+/// there are only three seeds.
 #[test]
 fn a_policy_that_loses_in_every_seed_is_no_tie_and_the_second_is_named() {
     let said = headline_of(

@@ -37,7 +37,8 @@ pub struct ProbeRow {
     /// Did enough requests keep their SLO bounds, and did the server keep up with the arrivals?
     pub carried: bool,
     /// (Number of counted requests, number of counted requests that had kept their SLO bounds when the run ended,
-    /// number of counted requests that had missed a bound).
+    /// number of counted requests that had missed a bound). The first and last requests of a run do not count: they
+    /// fill the server and keep it full.
     pub counted: [u32; 3],
     /// Did the server keep up with the arrivals? `None` if the run was stopped before all counted requests ended.
     pub steady: Option<bool>,

@@ -21,7 +21,8 @@ pub struct FleetProbeRow {
     /// Did enough requests keep their SLO bounds, and did the fleet keep up with the arrivals?
     pub carried: bool,
     /// (Number of counted requests, number of counted requests that had kept their SLO bounds when the run ended,
-    /// number of counted requests that had missed a bound).
+    /// number of counted requests that had missed a bound). The first and last requests of a run do not count: they
+    /// fill the fleet and keep it full.
     pub counted: [u32; 3],
     /// Did the fleet keep up with the arrivals? `None` if the run was stopped early.
     pub steady: Option<bool>,

@@ -48,7 +48,7 @@ impl RequestsWriter {
         })
     }
 
-    /// Completes the file. If the writer is dropped without this call, no file is left.
+    /// Completes the file. If the writer is dropped without this call, no new file is left, and an earlier file stays.
     ///
     /// # Errors
     /// When the last bytes cannot be written (disk full).

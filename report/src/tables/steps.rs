@@ -30,7 +30,7 @@ impl StepsWriter {
         steps.chunks(ROWS).try_for_each(|rows| self.0.write(&vec![key; rows.len()], columns(rows)))
     }
 
-    /// Completes the file. If the writer is dropped without this call, no file is left.
+    /// Completes the file. If the writer is dropped without this call, no new file is left, and an earlier file stays.
     ///
     /// # Errors
     /// When the last bytes cannot be written (disk full).

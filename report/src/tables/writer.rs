@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// The most rows of a row group. The limit bounds the memory for a cell with millions of requests.
 pub(super) const ROWS: usize = 1 << 18;
 
-/// A row group has at least this many rows, except the last one. Each group takes some 80 kB of memory until the file
-/// is complete, and a sweep may have 100,000 cells of a few rows each.
+/// A row group is written when it has at least this many rows, or earlier if the next rows would exceed [`ROWS`]. Each
+/// group takes some 80 kB of memory until the file is complete, and a sweep may have 100,000 cells of a few rows each.
 const GROUP: usize = 1 << 16;
 
 /// Number of cells whose rows are built at a time, for tables in which a cell has at most some thousand rows.

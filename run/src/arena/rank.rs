@@ -6,8 +6,8 @@
 use foretoken_sim::luck::mix;
 use serde::Serialize;
 
-/// The cap: a loss in one scenario, ln(E2E / E2E of the reference), counts in the score as at most this. Without a cap,
-/// one overloaded scenario would decide the mean over all scenarios.
+/// The cap: a loss in one scenario, ln(E2E / E2E of the scenario's best oracle), counts in the score as at most this.
+/// Without a cap, one overloaded scenario would decide the mean over all scenarios.
 pub const CAP: f64 = 0.3;
 /// Number of bootstrap draws.
 pub(super) const DRAWS: u64 = 1000;

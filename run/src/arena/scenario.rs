@@ -135,8 +135,8 @@ impl Numbers {
 /// Checks the `[arena]` table of a plan; does nothing without the table.
 ///
 /// # Errors
-/// The scenario sweeps a setting, its TPOT bound is scaled from an autoregressive run, or none of its policies may be
-/// the reference.
+/// The scenario sweeps a setting, its TPOT bound is scaled from an autoregressive run, or none of the experiment's
+/// policies may be the reference.
 pub fn check(plan: &Plan) -> Result<()> {
     let first = &plan.variants[0];
     if first.experiment.arena.is_none() {

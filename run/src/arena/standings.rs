@@ -1,11 +1,10 @@
-//! The standings, which are the arena's table over all scenarios: losses against each scenario's reference, scores, and
-//! ranks with intervals.
+//! The standings, which are the arena's table over all scenarios: losses against each scenario's reference (its best
+//! oracle), scores, and ranks with intervals.
 //!
 //! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. The score
-//! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. In a
-//! scenario in which even the reference is overloaded, the latency depends on the length of the run. For such a
-//! scenario the ranks use ln(the best reference's / the policy's output tokens per second of time in steps) as the
-//! loss.
+//! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
+//! reference is overloaded in a scenario, latencies there depend on the length of the run. For this scenario the ranks
+//! use another loss: ln(the best reference's / the policy's output tokens per second of time in steps).
 use super::rank::{CAP, Rank, ranks};
 use super::scenario::{Numbers, Part, Ran, Scenario};
 use foretoken_sim::metrics::Interval;
@@ -76,16 +75,17 @@ pub struct Standing {
     pub behind_fixed: Vec<String>,
     /// The policy's greatest loss against the best fixed length, and the name of the scenario with this loss.
     pub worst_behind_fixed: (f64, String),
-    /// Output tokens per second of time in steps / the reference's, geometric mean over the scenarios in which the
-    /// policy ran.
+    /// Ratio of the policy's output tokens per second of time in steps to the reference's, as the geometric mean over
+    /// the scenarios in which the policy ran. The reference is the scenario's best oracle.
     pub busy_tok: f64,
-    /// Mean TTFT / the reference's, geometric mean over the scenarios in which the policy ran.
+    /// Ratio of the policy's mean TTFT to the reference's, as the geometric mean over the scenarios in which the policy
+    /// ran.
     pub ttft: f64,
-    /// p99 TPOT / the reference's, geometric mean over the scenarios in which the policy ran; absent if one of them has
-    /// no TPOT.
+    /// Ratio of the policy's p99 TPOT to the reference's, as the geometric mean over the scenarios in which the policy
+    /// ran; absent if no TPOT exists in one of these scenarios.
     pub tpot_p99: Option<f64>,
     /// Share of requests that met every bound of `[slo]`, mean over the scenarios in which the policy ran; absent if
-    /// one of them has no bound.
+    /// one of these scenarios has no bound.
     pub slo: Option<f64>,
     /// The policy's numbers in each scenario, in the order of [`Standings::scenarios`]; `None` if the policy did not
     /// run there.
@@ -263,7 +263,7 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
         }
     }
     // The geometric mean, over the scenarios in which the policy ran, of the ratio of a number to the reference's
-    // number. `None` if the number is missing in one of them.
+    // number. `None` if the number is missing in one of these scenarios.
     let against_reference = |of: fn(&Means) -> Option<f64>| {
         let logs: Option<Vec<f64>> = scenarios
             .iter()

@@ -247,8 +247,8 @@ impl Folder {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
     }
 
-    /// Writes a value as a JSON file. The JSON goes to the file piece by piece, so that the text of a large comparison
-    /// is never in memory.
+    /// Writes a value as a JSON file. The JSON goes to the file piece by piece, so that the whole text of a large
+    /// comparison is never in memory.
     ///
     /// # Errors
     /// The value cannot be written as JSON, or the file cannot be written.
@@ -364,8 +364,8 @@ impl Folder {
             .help("go on with the run it holds with --resume, replace it with --overwrite, or choose another with -o")
     }
 
-    /// Removes the files and folders `names` from the folder. If one of these names is not that of a result, removes
-    /// nothing and returns an error.
+    /// Removes the files and folders `names` from the folder. If one of these names is not a name of results, removes
+    /// nothing and returns an error. In folders, removes only the files that the program wrote.
     fn clear(&self, names: &[String]) -> Result<()> {
         if let Some(foreign) = names.iter().find(|n| !OURS.contains(&n.as_str())) {
             let message = format!("{} holds `{foreign}`, which is not a result of a run", self.path.display());

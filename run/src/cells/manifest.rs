@@ -31,8 +31,8 @@ pub struct Manifest {
     pub cells: usize,
     /// Are the results of all cells of the plan in the folder?
     pub complete: bool,
-    /// blake3 digest of each finished result file, by the file's path in the folder. As long as a run is not complete,
-    /// only the experiment and the finished recordings are listed.
+    /// blake3 digest of each finished result file, by the file's path in the folder. While a run is in progress, only
+    /// the experiment and the files that are finished already, such as recordings, are listed.
     pub files: BTreeMap<String, String>,
     /// How long the run took. Two runs of one plan may differ only in this and in the seal.
     pub timing: Timing,

@@ -132,7 +132,7 @@ impl Marks {
         Staged::write_all_to(&path, text.as_bytes()).map_err(write_problem)
     }
 
-    /// Takes the lock for merging. As long as it lives, no other process merges the shards.
+    /// Takes the lock for merging. As long as the returned lock lives, no other process merges the shards.
     ///
     /// # Errors
     /// Another process is merging the shards.

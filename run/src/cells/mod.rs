@@ -202,7 +202,8 @@ impl Runner<'_> {
     }
 
     /// Runs and stores a cell. Returns its SLO bounds, or `None` if the cell failed and its failure was stored. `slo`
-    /// are the bounds; `None` for a baseline whose own run gives the bounds.
+    /// are the bounds. It is `None` for a baseline, unless another run gives the bounds: if the TPOT bound is scaled,
+    /// it is then scaled from this baseline's own run.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
         let played =
@@ -234,8 +235,8 @@ pub struct Played {
     engine: Duration,
 }
 
-/// Runs a policy on a setting to the end. `slo` are the SLO bounds; `None` for a baseline whose own run gives the
-/// bounds.
+/// Runs a policy on a setting to the end. `slo` are the SLO bounds. It is `None` for a baseline, unless another run
+/// gives the bounds: if the TPOT bound is scaled, it is then scaled from this baseline's own run.
 ///
 /// # Errors
 /// The run is interrupted, the policy panics, the simulated clock passes its end of 213 days, or not one request fits

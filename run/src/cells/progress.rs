@@ -33,7 +33,8 @@ impl Progress {
         Progress { bar: Bar::new(cells, "cells", counts), started: Instant::now(), sums: Mutex::default() }
     }
 
-    /// Counts `cells` cells that are not run, because they finished or failed before. They do not count in the speed.
+    /// Counts `cells` cells that are not run, because they finished or failed before. These cells do not count in the
+    /// speed.
     pub fn skip(&self, cells: u64) {
         self.bar.inc(cells);
     }

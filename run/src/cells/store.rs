@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Describes the damage to a cell's file; `None` if the file is missing or undamaged. `others` are the cells of the
-    /// run. If the file is that of another of these cells, the text says so.
+    /// run. If the file is the file of another cell among the first 1000 of `others`, the text says so.
     pub fn damage(&self, id: CellId, others: impl IntoIterator<Item = CellId>) -> Option<String> {
         let path = self.path(id);
         if !path.exists() || self.has(id) {

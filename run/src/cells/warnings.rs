@@ -1,6 +1,6 @@
 //! Joins the warnings of many cells (runs of one policy each) into few lines. A line names the policies that gave the
-//! warning. If only some runs of these policies gave it, the line says how many, and names the first of them. Warnings
-//! that differ only in numbers become one line with the range of each number.
+//! warning. If only some runs of these policies gave the warning, the line says how many, and names the first of these
+//! runs. Warnings that differ only in numbers become one line with the range of each number.
 
 use foretoken_report::Key;
 

@@ -31,8 +31,8 @@ struct Decision {
     /// Number of nodes to verify in each request's tree; absent for chains.
     #[serde(skip_serializing_if = "Option::is_none")]
     verify_nodes: Option<Vec<u32>>,
-    /// Number of requests in the step's batch, which are the first ones of the state; absent if the policy does not
-    /// choose the batch.
+    /// Number of requests in the step's batch: the batch has this number of the state's first requests. Absent if the
+    /// policy does not choose the batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     batch_prefix: Option<usize>,
     /// Estimated time of the step for the decided lengths, seconds: draft passes and verify pass.

@@ -1,5 +1,5 @@
-//! For every leaf (setting) of the schema, runs an experiment that sets the leaf, with another value. Either the
-//! results must change, or the report must say that the leaf does nothing.
+//! For every leaf (setting) of the schema, takes an experiment that sets the leaf, and runs it with another value of
+//! the leaf. Either the results must change, or the report must say that the leaf does nothing.
 //!
 //! Four groups of leaves are not tried. [`look`] leaves out two groups on purpose: keys about the whole experiment
 //! (name, seeds, output, paper), and tables of other commands (live, observe, validate). `REFUSED` and `NEEDS_A_FILE`

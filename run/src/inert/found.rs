@@ -35,8 +35,8 @@ pub struct WithoutEffect {
 pub struct NotTried {
     /// The path of the setting's key.
     pub path: String,
-    /// True if a trial would take too long; `--check-settings always` tries the setting. False if the key is required
-    /// and no other valid value is known.
+    /// True if the setting was not tried because a trial would take too long; `--check-settings always` tries it. False
+    /// if the setting cannot be tried: its key is required, and no other valid value is known.
     pub for_its_cost: bool,
 }
 

@@ -20,7 +20,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Each setting is tried first on this number of requests, from the start of the run.
 const START: usize = 64;
-/// The cost of building a run before it starts, in request-steps: (for the run, for each of its requests).
+/// The cost of building a run before it starts, in request-steps (decode requests summed over steps, the unit of
+/// [`Judge::budget`]): (for the run, for each of its requests).
 const BUILD: (u64, u64) = (50_000, 20);
 
 /// Repeats a plan with changed settings and compares the numbers.
@@ -96,8 +97,8 @@ impl Judge<'_> {
         &self.numbers[(variant * seeds + seed) * policies..][..policies]
     }
 
-    /// The index in the plan of policy number `policy` of the file. They differ if the plan has an implied baseline in
-    /// front.
+    /// The index in the plan of policy number `policy` of the file. The two numbers differ if the plan has a baseline
+    /// in front that the file does not list.
     fn index_in_plan(&self, policy: usize) -> usize {
         policy + usize::from(self.plan.policies[self.plan.baseline].implied)
     }

@@ -31,7 +31,7 @@ use trial::Trials;
 /// Which settings are changed on trial after a run, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// The settings that can be tried with a quarter of the run's work, or within a few seconds if that is more.
+    /// The settings whose trials together take at most a quarter of the run's work, or a few seconds if that is more.
     #[default]
     Auto,
     /// All settings, on the whole run.
@@ -54,7 +54,7 @@ pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBo
     look_at(plan, numbers, check, interrupt, |_| true)
 }
 
-/// As [`look`], but of the keys that the experiment gives, tries only those for which `wanted` is true.
+/// Does the work of [`look`]. Of the keys that the experiment gives, tries only those for which `wanted` is true.
 fn look_at(
     plan: &Plan,
     numbers: &[Numbers],
@@ -101,8 +101,9 @@ fn look_at(
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];
     let document = first.document();
-    // In the experiment of a calibration, these tables describe a server and its requests. Of their settings, only the
-    // ones that the user changed are tried.
+    // An experiment with a calibrated profile describes a server and its requests in these tables. Their values are
+    // facts and not choices. `Check::Auto` therefore tries only the values of these tables that the user replaced with
+    // `--set`.
     let described = |path: &Path| {
         let in_tables = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
         check == Check::Auto && first.filled.calibrated && in_tables && !document.is_overridden(path)

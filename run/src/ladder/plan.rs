@@ -18,8 +18,8 @@ pub const PAGE: &str = "ladder.html";
 const WRAPPERS: [&str; 3] = ["true-cost", "true-calibration", "true-rates"];
 /// The bounds of the next three rungs, in order. Each replaces the policy.
 const BOUNDS: [&str; 3] = ["knows-rates", "knows-confidences", "knows-lengths"];
-/// Each bound runs with each of these settings of `price` (the cost of a second, see `oracle-goodput`). Only the run
-/// with the least E2E counts.
+/// Each bound runs with each of these settings of `price` (the cost of a second, see `oracle-goodput`). For each bound,
+/// only the run with the least E2E counts.
 const PRICES: [&str; 6] = ["", "decode = 1.0", "decode = 2.0", "decode = 3.0", "system = 1.0", "system = 2.0"];
 
 /// The runs from which one policy's ladder is made, as labels of policies of the plan.

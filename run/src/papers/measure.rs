@@ -75,7 +75,8 @@ fn gain(metric: Metric, own: f64, other: f64) -> f64 {
 
 /// The x at which the gain first falls to 0 or below, by linear interpolation between `points` (x, gain), which ascend
 /// by x. The search goes to rising x, or to falling x for `Turns::Ahead`. If no point has a gain of 0 or below, or if
-/// the first point has one already, the answer is a range with an open end beyond the points. `Nothing` without points.
+/// the first point of the search has a gain of 0 or below, the answer is a range with an open end beyond the points.
+/// `Nothing` without points.
 fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     if turns == Turns::Ahead {
         points.reverse();

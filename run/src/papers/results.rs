@@ -33,8 +33,8 @@ impl Measured {
         }
     }
 
-    /// The smallest range that covers all `ranges`. An end is open if it is open in one of them. `Nothing` if one of
-    /// them is not a range of numbers.
+    /// The smallest range that covers all `ranges`. Its low (high) end is open if one of the ranges has an open low
+    /// (high) end. `Nothing` if `ranges` is empty or has an entry that is not a range of numbers.
     pub fn covering(ranges: Vec<Measured>) -> Measured {
         let covering = |a: Measured, b: Measured| match (a, b) {
             (Measured::Numbers(low, high), Measured::Numbers(from, to)) => {

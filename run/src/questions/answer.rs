@@ -40,7 +40,7 @@ pub enum Decided {
     Yes,
     /// At least one claim in `decided_by` holds for no assumed value.
     No,
-    /// No claim is as in `No`, but at least one claim in `decided_by` holds only for some assumed values, or was not
+    /// The answer is not `No`, but at least one claim in `decided_by` holds only for some assumed values, or was not
     /// measured.
     CannotSay,
 }

@@ -70,8 +70,8 @@ pub fn verdict(reported: Option<&Measured>, ours: &Measured, share: bool) -> Ver
 }
 
 /// Does the claim hold for all assumed values? `None` if it holds only for some of them, or was not measured. A claim
-/// without a reported value holds if the measured shares are all positive, if the measured policies are all the same,
-/// or if it measures other numbers.
+/// without a reported value holds if it measures shares and all are positive, if it measures policies and all are the
+/// same, or if it measures numbers that are not shares.
 pub fn holds(verdict: Verdict, ours: &Measured, share: bool) -> Option<bool> {
     match (verdict, ours) {
         (Verdict::Agrees | Verdict::SameSign, _) => Some(true),

@@ -112,8 +112,8 @@ impl Results {
                 timing.wall_s, timing.engine_s
             ),
         };
-        // The time is that of the last command. If this command ran only some of the cells, a rate over the steps of
-        // all cells would be wrong.
+        // The manifest has the time of the last command. If this command ran only some of the cells, a rate over the
+        // steps of all cells would be wrong.
         if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
             text += &format!(": {:.1} million request-steps a second", steps as f64 / timing.engine_s / 1e6);
         }

@@ -71,7 +71,7 @@ impl Choice {
 /// lengths.
 pub fn choose(lengths: &[(u32, &[f64])]) -> Option<Choice> {
     let mean = |rates: &[f64]| rates.iter().map(|rate| rate.ln()).sum::<f64>() / rates.len() as f64;
-    // Among equal rates the first length is kept, which is the shortest.
+    // If several lengths have equal rates, the first one counts, which is the shortest.
     let &(fastest, best) = lengths.iter().reduce(|a, b| if mean(b.1) > mean(a.1) { b } else { a })?;
     let compare = |&(k, rates): &(u32, &[f64])| {
         let over_fastest = over(rates, best);

@@ -8,8 +8,8 @@ use foretoken_traces::{ArrivalSpec, LengthSpec};
 use std::path::Path;
 
 /// The one variant of a plan, with a closed loop in place of its arrivals. Settings without effect in a closed loop
-/// with a fixed draft length (arrivals, their transformations, bounds, beliefs) get their defaults. If only such
-/// settings are swept, a note on stderr names the sweeps. The variant records its steps.
+/// with a fixed draft length (arrivals, their transformations, bounds, beliefs) get their defaults. If a plan sweeps
+/// only these settings, a note on stderr names the sweeps. The variant records its steps.
 ///
 /// # Errors
 /// The experiment sweeps a setting that has an effect in closed loops.

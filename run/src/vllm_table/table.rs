@@ -14,9 +14,11 @@ use foretoken_spec::problem::Result;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The largest number of clients that is tried. Servers are set up for far fewer requests.
+/// The largest number of clients for which loops are run. Servers are set up for far fewer requests.
 pub const LARGEST: u32 = 4096;
-/// A warning appears if the table's rate is lower than the rate of the fastest fixed length by more than this share.
+/// A warning appears if the table's rate is lower than the rate of the fastest fixed length by more than this share, or
+/// if this rate is lower than the rate without a drafter by more than this share. The difference must be significant
+/// over the seeds.
 const BEHIND: f64 = 0.01;
 
 /// The table of draft lengths, and the loops from which it was made.
@@ -51,8 +53,8 @@ pub struct Loop {
     pub alone: Vec<(u32, Measured)>,
     /// The comparison of the lengths in `alone`.
     pub alone_choice: Choice,
-    /// The results of each length on a server that is set up for the table's longest length. They equal `alone` if such
-    /// a server gives the same rates, or if the row takes the longest length.
+    /// The results of each length on a server that is set up for the table's longest length. They equal `alone` if this
+    /// server gives the same rates, or if the row takes the longest length.
     pub lengths: Vec<(u32, Measured)>,
     /// The comparison of the lengths in `lengths`, and the length that the row takes.
     pub choice: Choice,
@@ -229,8 +231,8 @@ pub fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
     PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: table })
 }
 
-/// The (batch size, length) of each row that is in the table. A row is not in the table if its steps schedule no more
-/// requests than the steps of an earlier row; `not_reached` then says why.
+/// The (batch size, length) of each row that is in the table. A row is not in the table if no loop was run for it, or
+/// if its steps schedule no more requests than the steps of an earlier row; `not_reached` then says why.
 fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for row in rows {

@@ -12,7 +12,7 @@ pub struct Coin {
 }
 
 impl Coin {
-    /// Draws the bits for the requests of a workload, with drafts of at most `max_draft_len`.
+    /// Draws which drafts are right, for the requests of a workload, with drafts of at most `max_draft_len` tokens.
     fn of(workload: &Workload, max_draft_len: u32) -> Coin {
         let mut coin = Coin { words: Vec::new(), first: Vec::new(), ranks: RankLaw::default() };
         let right = threshold(0.8);

@@ -60,8 +60,8 @@ impl Bits for Beside {
         let (mut model, mut copied) = (TruthRow::default(), TruthRow::default());
         self.model.fill(request, positions, &mut model);
         self.lookups.fill(request, positions, &mut copied);
-        // `positions` is the output length plus the length of the longest draft. The difference is therefore the number
-        // of depths.
+        // `positions` is the output length plus the length of the longest draft. So `positions` minus the output length
+        // is the number of depths.
         let depths = positions.saturating_sub(request.output_len as usize).max(1);
         out.reset(positions, depths);
         for depth in 0..depths as u32 {
@@ -106,8 +106,9 @@ mod tests {
         row
     }
 
-    /// A round has a match where the lookup alone has a match. The round has as many right tokens in a row as in a run
-    /// with only the drafter that the round's start selects.
+    /// Compares the joint row with the rows of the lookup alone and of the model alone, for a round at each position.
+    /// The joint row has a match exactly where the lookup alone has one. Right drafts in a row: at a match as many as
+    /// the lookup alone has, elsewhere as many as the model alone has (at most `model_len`).
     #[test]
     fn the_start_of_a_round_decides_who_drafts_it() {
         let lookup = PromptLookup { match_rate: 0.5, precision: 0.8, mean_run: 6.0 };

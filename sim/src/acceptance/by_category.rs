@@ -1,4 +1,5 @@
-//! `by-category`: the requests of each category (chat, code, documents, random text) have their own law of acceptance.
+//! `by-category`: the requests of each category (chat, code, documents, random text) have their own law of acceptance,
+//! which says how probable it is that a draft is right.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;
@@ -144,7 +145,8 @@ impl Bits for Laws {
         self.laws.iter().any(|law| law.may_lack_proposals())
     }
 
-    /// False if a category uses prompt lookup: whether a lookup matches changes the odds in that category only.
+    /// False if a category uses prompt lookup. A [`Law`](super::Law) has one probability of a match for all requests
+    /// (`proposes_if_wrong`), but with other laws than prompt lookup a draft always has a proposal.
     fn has_law(&self) -> bool {
         self.laws.iter().all(|law| law.has_law() && !law.may_lack_proposals())
     }

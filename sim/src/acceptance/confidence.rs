@@ -1,6 +1,6 @@
 //! The confidence that a draft reports for a token. First the bit (right or wrong) is drawn. Then the confidence is
-//! drawn from its distribution given the bit, so that P(right | confidence) is the declared curve (docs/model.md 6.3
-//! and 13).
+//! drawn from its distribution given the bit, so that P(right | confidence) is the [`Curve`] of the settings
+//! (docs/model.md 6.3 and 13).
 //!
 //! Let q be the draft's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j) at
 //! depth j. Let z = w·x + b_j have a normal prior with density φ. The mean of the prior is solved so that the marginal
@@ -70,8 +70,8 @@ impl Default for Confidence {
 impl Confidence {
     /// The key of the first wrong setting, and why the setting is wrong; `None` if all settings are good.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
-        // In an f64 a probability with a logit of 40 equals 1. So settings beyond these bounds carry no information,
-        // and they overflow.
+        // In an f64 a probability with a logit of 40 equals 1. Settings beyond the bounds below would give confidences
+        // without information, or overflow.
         let positive = [("confidence.curve.slope", self.curve.slope), ("confidence.prior_sd", self.prior_sd)];
         if let Some((key, x)) = positive.into_iter().find(|(_, x)| !(1e-3..=1e3).contains(x)) {
             return Some((key, format!("{x:?} is not a number > 0, from 0.001 to 1000")));
@@ -108,7 +108,8 @@ pub(super) struct ConfidenceModel {
     /// Quantiles of z, the log-odds that a token is right, by [wrong, right][rate][quantile]. Tabulated only when the
     /// first confidence is drawn, because most policies read no confidences.
     table: OnceLock<[Vec<f32>; 2]>,
-    /// Mean of the prior of the log-odds z, by rate. Tabulated only when a bound first asks for it.
+    /// Mean of the prior of the log-odds z, by rate. Tabulated when it is first needed: only bounds (policies that know
+    /// more than a server can) need it.
     means: OnceLock<Vec<f64>>,
 }
 

@@ -1,13 +1,13 @@
 //! `constant`, `by-position` and `by-context`: bits are independent. The rate of a bit depends only on the token's
-//! position in its request.
+//! position in its request and, with `by-context`, on the length of the prompt.
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
-/// One rate for all positions: the independent and identically distributed (i.i.d.) model behind E(a, k) (Leviathan et
-/// al. 2023, Eq. 1).
+/// One rate for all positions: drafts are independent and identically distributed (i.i.d.), as the formula E(a, k)
+/// assumes (Leviathan et al. 2023, Eq. 1).
 pub(super) struct Constant {
     pub rate: f64,
     pub seed: u64,

@@ -13,8 +13,8 @@ pub trait Law: Send + Sync {
     /// Replaces `weights` by the probability of each hypothesis about the request. The probabilities sum to 1.
     fn prior(&self, request: RequestTruth, weights: &mut Vec<f64>);
 
-    /// The probability that the draft at output position `position` and `depth` (from 0) of its round is right.
-    /// `before` is the bit at the position before.
+    /// The probability that the draft at output position `position` and `depth` (from 0) of its round is right, if
+    /// `hypothesis` is true and the bit at the position before is `before`.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64;
 
     /// The probability that a lookup finds a match at a position where its first token would be wrong. 1 for drafts
@@ -25,11 +25,12 @@ pub trait Law: Send + Sync {
     /// if the confidences that policies see carry no information.
     fn evidence(&self, confidence: f64, depth: u32) -> Option<f64>;
 
-    /// Mean and standard deviation of [`evidence`](Law::evidence) over the draws of a token whose bit is not known.
+    /// Mean and standard deviation of [`evidence`](Law::evidence) over the draws of a token, if `hypothesis` is true
+    /// and the token's bit is not known.
     fn evidence_spread(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> (f64, f64);
 
-    /// The rate for which the confidence at this position and depth is drawn: the probability that the token is right,
-    /// averaged over the rounds that reach this depth.
+    /// The rate for which the confidence at this position and depth is drawn, if `hypothesis` is true: the probability
+    /// that the token is right, averaged over the rounds that reach this depth.
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64;
 
     /// The request's own rate, which no server knows: the probability that the draft at output position `position` and

@@ -26,9 +26,9 @@ const HYPOTHESES: usize = 16;
 const POINTS: usize = 16;
 
 impl Beta {
-    /// Approximates the law by 16 rates with probabilities: the mean and the mass of each of 16 equal intervals, which
-    /// together reach 4.5 standard deviations to both sides of the mean. For shapes from 1 the mean over the 16 rates
-    /// is within 0.001 of a / (a + b).
+    /// Approximates this Beta distribution by 16 rates with probabilities: the mean and the mass of each of 16 equal
+    /// intervals, which together reach 4.5 standard deviations to both sides of the mean (but stay within [0, 1]). If
+    /// `a` and `b` are at least 1, the mean over the 16 rates is within 0.001 of a / (a + b).
     fn hypotheses(&self) -> Vec<(f64, f64)> {
         let (a, b, sum) = (self.a, self.b, self.a + self.b);
         let (mean, sd) = (a / sum, (a * b / (sum * sum * (sum + 1.0))).sqrt());

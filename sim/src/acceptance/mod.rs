@@ -1,5 +1,5 @@
-//! Acceptance sources decide which drafts are right. The truth of a request is fixed before any policy acts
-//! (docs/model.md 13).
+//! Acceptance sources decide which drafts are right. The truth of a request (which of its drafts are right) is fixed
+//! before any policy acts (docs/model.md 13).
 
 mod beside_model;
 mod by_category;
@@ -33,18 +33,18 @@ pub use spec::{AcceptanceSpec, Beyond, Rates, TableSource};
 pub use suffix::Suffix;
 pub use truths::Truths;
 
-/// Which drafts of a running request are right, hidden from policies. There is one bitmap over output positions for
-/// each draft depth whose bits differ.
+/// Which drafts of a running request are right, hidden from policies: one or more rows of bits over output positions.
 ///
-/// Bit n of depth row j says whether the draft's first choice at output position n is right when n is the (j+1)-th
-/// position drafted since the last verification. If the truth does not depend on the depth, one row holds for all
-/// depths.
+/// Bit n of row j says whether the draft's first guess at output position n is right if n is the (j+1)-th position
+/// drafted since the last verification (depth j). Depths beyond the last row use the last row, so one row is enough if
+/// the truth does not depend on the depth.
 #[derive(Clone, Debug, Default)]
 pub struct TruthRow {
     words: Vec<u64>,
     words_per_depth: usize,
     depths: usize,
-    /// Bitmap of the positions where a prompt lookup finds a match; empty if the draft always has a proposal.
+    /// Bitmap of the positions where the draft has a proposal, such as the match of a prompt lookup. Empty if the draft
+    /// always has a proposal.
     matched: Vec<u64>,
     /// The most tokens that a round may propose, by the output position where the round starts. Empty if the proposals
     /// have no such limits.
@@ -122,8 +122,8 @@ impl TruthRow {
         self.proposed = proposed;
     }
 
-    /// The most tokens that a round may propose if it starts at output position `n`. 0 without a match; `u32::MAX` if
-    /// there is no limit.
+    /// The most tokens that the lookup may propose if a round starts at output position `n`. 0 without a match, also if
+    /// a draft model then drafts in its place; `u32::MAX` if there is no limit.
     #[inline]
     pub fn proposed(&self, n: u32) -> u32 {
         let limit = self.proposed.get(n as usize).map_or(u32::MAX, |&tokens| tokens.into());
@@ -191,8 +191,8 @@ pub trait AcceptanceSource: Send + Sync {
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow);
 
     /// The confidence (0, 1] that a policy sees for the draft token at `depth` (from 0) of the round that starts at
-    /// output position `round_start`. It is called only when a policy reads confidences. It must be a pure function of
-    /// its arguments.
+    /// output position `round_start`. It must be a pure function of its arguments. For chains it is called only if the
+    /// policy reads values of its drafts, or if a bound asks.
     ///
     /// `right` is the token's truth bit if every earlier token of the round was right. Otherwise `right` is `None`, and
     /// `path` distinguishes the branches of a tree (0 along first guesses).
@@ -237,7 +237,7 @@ pub trait AcceptanceSource: Send + Sync {
     }
 
     /// The most tokens that the draft model beside the lookup drafts in a round without a match; 0 if there is no such
-    /// model. A round with a match takes no pass of the draft model.
+    /// model. If all rounds of a batch have a match, the draft model runs no pass.
     fn drafts_without_match(&self) -> u32 {
         0
     }

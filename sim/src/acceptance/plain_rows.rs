@@ -1,5 +1,5 @@
-//! The bitmaps of requests whose bits are all known and equal at all depths, side by side in one list. This is the
-//! usual case, and the layout makes it fast.
+//! Which drafts of a request are right, as one bitmap for each request, side by side in one list. Only requests whose
+//! bits are all known and equal at all depths are here. This is the usual case, and the layout makes it fast.
 
 use crate::drafts::Drafts;
 use crate::policy::BatchView;

@@ -9,7 +9,7 @@ use crate::luck::{Luck, Stream};
 use crate::workload::{Recording, Workload};
 
 /// P(right | i − 1 drafts of the round were accepted), i = 1…8, pooled over the Spec-Bench recording of Vicuna-68M
-/// drafting for Vicuna-7B. The last value repeats.
+/// drafting for Vicuna-7B. The last value holds for all larger i.
 pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
 
 /// Draws the bits of requests from a workload's recordings.

@@ -172,7 +172,8 @@ impl<B: Bits> Law for Source<B> {
 ///
 /// The uniform draw of position n consists of bit n % 64 of each of 32 hashes, its highest bit first. All 64 positions
 /// are compared with the rate at once. The first bit that differs decides a comparison, so a word needs eight hashes on
-/// average, while hashes of two draws each would take 32. The draws do not depend on the rate: all rates share them.
+/// average. If each hash gave two draws, a word would need 32. The draws do not depend on the rate: all rates share
+/// them.
 pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     let rate = threshold(rate);
     if rate > u64::from(u32::MAX) {

@@ -40,9 +40,9 @@ fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
     Rates::Mixture(Mixture { all: Beta { a, b }, categories: BTreeMap::new(), autocorrelation })
 }
 
-/// Policies may see probabilities in place of confidences ([`Shown`]). Then a share p of the tokens with probability p
-/// is right. This holds in every tenth of [0, 1] with over 1000 tokens, for the first and for later drafts of a round,
-/// and for confidences that are true, over-confident or without information.
+/// Policies may see probabilities in place of confidences ([`Shown`]). The test compares, in each tenth of [0, 1] with
+/// over 1000 tokens, the mean probability that a policy sees with the share of right tokens. It does so for the first
+/// and for later drafts of a round, and for confidences that are true, over-confident or without information.
 #[test]
 fn chances_are_the_shares_of_right_tokens() {
     for misfit in [Misfit::default(), Misfit { scale: 2.0, shift: 1.0 }, Misfit { scale: 0.0, shift: 0.3 }] {
@@ -116,8 +116,8 @@ fn a_rate_by_context_follows_prompt_and_output() {
     }
 }
 
-/// All depths share one uniform draw: a draft that is right at a depth is right at all smaller depths. The expected run
-/// is Σ Π a(depth).
+/// All depths share one uniform draw. So if the rates fall with the depth, a draft that is right at a depth is right at
+/// all smaller depths. The expected number of right drafts in a row is Σ Π a(depth).
 #[test]
 fn depths_share_their_draws() {
     let source = source(Rates::ByDepth { rates: vec![0.9, 0.6, 0.3] });
@@ -137,7 +137,8 @@ fn depths_share_their_draws() {
     assert!((mean - theory).abs() < 0.01, "{mean} against {theory}");
 }
 
-/// Within a request, two bits k positions apart have the correlation ρ^k. The rate of right bits does not change.
+/// Within a request, two bits k positions apart have the correlation `autocorrelation` to the power of k. The rate of
+/// right bits does not change.
 #[test]
 fn autocorrelation_decays_geometrically() {
     // A Beta law with nearly no spread, so that all requests have one rate.
@@ -196,7 +197,7 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
         assert_eq!(c, plain.confidence(request(7), 20, depth, right, 0));
         assert_ne!(c, other.confidence(request(7), 20, depth, right, 0));
     }
-    // A confidence on the target's path is drawn by the token's position. A confidence off the path is drawn by the
+    // A confidence on the target's path depends on the token's position. A confidence off the path depends on the
     // round's start and the token's depth.
     let on = |start, depth| plain.confidence(request(7), start, depth, Some(true), 0);
     assert_eq!(on(20, 3), on(22, 1));

@@ -90,7 +90,7 @@ impl Suffix {
 /// Draws which tokens of a suffix tree's proposals are right, where it has a match, and how long its proposals are.
 pub(super) struct SuffixTree {
     lookups: Lookups,
-    /// Where the length of a match is drawn: probability, at each token, that the match ends there; 1 / mean length.
+    /// Probability, at each token, that a match whose length is drawn ends there: 1 / mean length.
     ends: f64,
     /// The most tokens that are proposed, by the length of the match.
     proposals: Vec<u8>,
@@ -152,8 +152,8 @@ mod tests {
         row
     }
 
-    /// The proposals have the same lengths as those in `tests/arctic/record.py`'s recording from Arctic Inference 0.3.0
-    /// (tree of depth 24), after a repeated text of 1, 2, … tokens, with `max_spec_factor` 1, 0.5 and 3.
+    /// Compares the lengths of proposals with the lengths that `tests/arctic/record.py` recorded from Arctic Inference
+    /// 0.3.0 (tree of depth 24): after a repeated text of 1, 2, … tokens, with `max_spec_factor` 1, 0.5 and 3.
     #[test]
     fn proposals_are_as_long_as_arctic_inference_makes_them() {
         let recorded: serde_json::Value = serde_json::from_str(include_str!("suffix_proposals.json")).unwrap();

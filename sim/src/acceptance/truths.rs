@@ -19,8 +19,8 @@ pub struct Truths<'a> {
     requests: Vec<RequestTruth>,
     free_rows: Vec<u32>,
     row_of: Vec<u32>,
-    /// The bitmaps side by side, for fast reading. `None` without drafts, and for good once a request's row was not
-    /// [plain](TruthRow::is_plain).
+    /// The bitmaps side by side, for fast reading. `None` without drafts. Also `None` for good once a request's row was
+    /// not [plain](TruthRow::is_plain) (one bitmap for all depths, all bits known).
     plain: Option<PlainRows>,
 }
 
@@ -39,7 +39,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Fills in the bits of a request that starts. Without drafts only the request itself is stored, for bounds.
+    /// Fills in the bits of a request that starts. Without drafts only the request itself is stored, because bounds
+    /// (policies that know more than a server can) ask for it.
     pub fn start(&mut self, request: RequestTruth) {
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(TruthRow::default());
@@ -92,9 +93,9 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Lowers the draft limit of each request to what can be proposed: with a match to the length of the lookup's
-    /// proposal, without a match to the length that a draft model drafts (0 if there is no such model). Does nothing if
-    /// the draft always has a proposal.
+    /// Lowers the draft limit of each request to the number of tokens that the draft can propose. At a match this is
+    /// the length of the proposal; prompt lookup does not limit it. Without a match it is what the draft model beside a
+    /// lookup drafts (0 if there is no such model). Does nothing if the draft always has a proposal.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
@@ -166,8 +167,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Reports to the source, for each of the first `depths` depths of a round whose bit is unknown, that a decision
-    /// used the bit.
+    /// For each of the first `depths` depths of a round: if the bit there is unknown, reports to the source that a
+    /// decision used the bit.
     #[cold]
     fn look_at_all(&self, row: usize, start: u32, depths: u32) {
         (0..depths).for_each(|depth| self.look_at(row, start, depth));

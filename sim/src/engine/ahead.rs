@@ -31,8 +31,8 @@ pub struct Verifies {
     pub drafting: Time,
     /// Whether the drafter selected which drafts are verified.
     pub trimmed: bool,
-    /// Whether the target pass runs over all scheduled tokens of each request: its drafts, or padding in place of
-    /// missing drafts.
+    /// Whether the target pass has all scheduled tokens of each request: its drafts, or padding in place of missing
+    /// drafts.
     pub padded: bool,
 }
 
@@ -46,7 +46,7 @@ impl Ahead {
         self.sampled.resize(requests, 0);
     }
 
-    /// Moves the drafts of a batch's requests to `drafts`, and stores the requests' token counts on the device.
+    /// Moves the drafts of a batch's requests to `drafts`, and stores how many tokens of each request the device has.
     pub(super) fn take(&mut self, batch: &BatchView, workload: &Workload, drafts: &mut Drafts) -> Verifies {
         self.held.take(batch, drafts);
         self.device.fill(batch.ids, &workload.prompt_len, &self.sampled);

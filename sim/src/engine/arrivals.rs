@@ -1,6 +1,6 @@
 //! Arrivals of requests. A request is sent in one of four ways: at its time in the workload; when the last request of
-//! its client has ended (closed loop); a gap after the turn before it in its session has ended; or when a router gives
-//! it to the engine. The scheduler sees a request after the delay of the frontend.
+//! its client has ended (closed loop); a gap after the turn before it in its session has ended; or when a router or a
+//! server gives it to the engine. The scheduler sees a request after the delay of the frontend.
 
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
@@ -14,7 +14,8 @@ enum Mode {
     Open,
     /// In a closed loop: the end of the last request of the same client.
     Closed,
-    /// For the first turn of a session its time in the workload, for each later turn the end of the turn before it.
+    /// For the first turn of a session its time in the workload, for each later turn a gap after the end of the turn
+    /// before.
     Sessions,
     /// A router or a server, which gives requests to the engine while the engine runs.
     Fed,

@@ -114,8 +114,8 @@ impl Collector {
         }
     }
 
-    /// Records the step whose output the scheduler has just applied. `record` has the step's times and what was
-    /// scheduled. This call fills in its counts of drafts and of emitted tokens.
+    /// Records the step whose output the scheduler has just applied. The caller has put the step's times and what was
+    /// scheduled into `record`. This call adds the counts of drafts and of emitted tokens.
     #[inline]
     pub(super) fn step(&mut self, record: &mut StepRecord, scheduler: &Scheduler, spec: &SpecDecode) {
         let (output, result) = (scheduler.output(), scheduler.result());
@@ -207,8 +207,8 @@ impl Collector {
         self.totals.gaps.count(took, requests);
     }
 
-    /// Ends a stretch (decode steps that are computed in one go): adds the gaps of its further steps to the sum of all
-    /// gaps. Its first step ended at `first_end`, its last step at `end`.
+    /// Ends a stretch (decode steps that are computed in one go): adds the gaps between emissions in the stretch's
+    /// further steps to the sum of all gaps. The first step ended at `first_end`, the last step at `end`.
     pub(super) fn end_of_stretch(&mut self, first_end: Time, end: Time) {
         self.emissions.skip_to(end, first_end, &mut self.totals.gaps);
     }
@@ -261,7 +261,7 @@ impl Collector {
         self.records.preemptions[r.id as usize] += 1;
     }
 
-    /// Records that a request emitted its whole output. The request's last step was recorded before.
+    /// Records that a request emitted its whole output. The caller must have recorded the request's last step before.
     pub(super) fn finish(&mut self, r: &RunningRequest, now: Time, spent: Option<Spent>) {
         self.left(r);
         if let Some(spent) = &spent {

@@ -29,8 +29,8 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
     run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
     if depth == 0 && shape::draft_idle_pass(batch).is_some() {
-        // Without drafts the draft model may still have to run over prompts, or over tokens that it missed
-        // (docs/model.md 12).
+        // Without drafts the draft model may still have to process prompts, or tokens that it missed (docs/model.md
+        // 12).
         run.idle(executor, PassCost::ByPass)?;
     }
     drafts.verify_len.extend_from_slice(&drafts.draft_len);
@@ -41,9 +41,9 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     Ok(())
 }
 
-/// Runs the draft passes at the end of a step that ran over the tokens `ran`. These include passes that give no drafts.
-/// `batch` is what the drafter sees. `step` has the requests' state on the device. `plan` has the wanted lengths, at
-/// most `k` tokens each. Returns the number of passes.
+/// Runs the draft passes at the end of a step, including the passes that give no drafts. `ran` has the tokens of the
+/// step. `batch` is what the drafter sees. `step` has the requests' state on the device. `plan` has the wanted lengths,
+/// at most `k` tokens each. Returns the number of passes.
 pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -195,8 +195,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The shape of draft pass `pass`. `shape` counts one token for each request; this adds the further nodes that the
-    /// pass runs over in each request's tree.
+    /// The shape of draft pass `pass`. `shape` counts one token for each request; this adds the further nodes of each
+    /// request's tree in the pass.
     fn widened(&self, mut shape: PassShape, pass: u32) -> PassShape {
         for (i, tree) in self.drafts.trees.iter().enumerate().take(self.step.batch.len()) {
             if self.plan.draft_len[i] >= pass {

@@ -14,13 +14,13 @@ enum Kind {
     /// request.
     #[default]
     Sequential,
-    /// Several MTP modules: every pass, not only the first, runs over the step's tokens.
+    /// Several MTP modules: every pass, not only the first, has the step's tokens.
     Modules,
     /// One pass gives all drafts.
     Parallel,
     /// A first pass writes the context of the step's tokens, a second gives all drafts.
     Block,
-    /// Drafts are looked up; no pass runs over tokens.
+    /// Drafts are looked up; no pass has tokens.
     Lookup,
 }
 
@@ -47,15 +47,15 @@ pub struct DraftPasses {
 }
 
 /// Number of draft passes that a server makes at the end of a step to draft `k` tokens for each request. The draft
-/// length is set by a table by batch size, and `most` is the largest length in the table. For a drafter that gives all
-/// drafts in one pass the number is `k`.
+/// length is set by a table by batch size, and `most` is the largest length in the table. If the drafter gives all
+/// drafts in one pass, this returns `k` instead.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
     let passes = DraftPasses::of(&Derived::of(c, &spec));
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
-/// What a step ran over. The shapes of the draft passes at its end follow from this.
+/// The tokens of a step. The shapes of the draft passes at its end follow from this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// The tokens of the step's target pass.
@@ -168,8 +168,8 @@ mod tests {
         (1..=passes.number(k)).map(|pass| passes.shape(&ran, k, pass).batched).collect()
     }
 
-    /// How many tokens each draft pass had in `tests/vllm/runners.py`, which runs the released runners and drafters,
-    /// after a step with 11 tokens of 3 requests, with K = 4.
+    /// Compares the number of tokens of each draft pass with `tests/vllm/runners.py`, which runs the released runners
+    /// and drafters, after a step with 11 tokens of 3 requests, with K = 4.
     #[test]
     fn passes_are_those_of_the_released_runners() {
         let v1 = |method| EngineConfig { method, runner: Some(Runner::V1), ..EngineConfig::default() };

@@ -23,7 +23,8 @@ pub trait Drafter<E: Executor>: Hooks<E> {
     /// What the scheduler must know about the drafter. Chains have at most `max_draft_len` tokens.
     fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig;
 
-    /// Whether to draft for the next request that starts. Called once for each request, if the draft runs over prompts.
+    /// Whether to draft for the next request that starts. Called once for each request, if the draft model processes
+    /// prompts.
     fn drafts_for_next(&mut self) -> bool {
         true
     }

@@ -9,7 +9,7 @@ use crate::workload::RequestId;
 pub struct Columns {
     /// Whether requests may have drafts. Fills the column of draft limits.
     pub limit: bool,
-    /// Whether a request may have tokens that the draft has not run over. Fills the column of draft gaps.
+    /// Whether a request may have tokens that the draft model has not processed. Fills the column of draft gaps.
     pub gap: bool,
     /// Whether requests may have different TPOT limits. Fills the column of TPOT limits.
     pub own_slos: bool,
@@ -148,7 +148,7 @@ impl InputBatch {
         &self.limit[..self.n]
     }
 
-    /// Tokens of each request that the draft has not run over.
+    /// Tokens of each request that the draft model has not processed.
     pub fn draft_gap(&self) -> &[u32] {
         &self.gap[..self.n]
     }
@@ -174,7 +174,7 @@ impl InputBatch {
     }
 }
 
-/// Number of tokens of a decode request that the draft has not run over.
+/// Number of tokens of a decode request that the draft model has not processed; 0 if the request never drafts.
 #[inline]
 fn draft_gap(r: &RunningRequest) -> u32 {
     if r.may_draft { r.num_computed_tokens - r.num_draft_computed_tokens } else { 0 }

@@ -50,8 +50,8 @@ impl NextBatch {
         &self.ids
     }
 
-    /// The batch as policies see it at the end of step `step`: each request has the tokens that it certainly has by
-    /// then.
+    /// The batch as policies see it at the end of step `step`: each request has the tokens that it certainly has at
+    /// that time.
     pub fn view<'a>(&'a self, step: &BatchView<'a>) -> BatchView<'a> {
         BatchView {
             ids: &self.ids,

@@ -30,8 +30,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         &self.out.totals
     }
 
-    /// Ends a request before its end, between two steps (vLLM's `finish_requests`, as for a client that has left). The
-    /// tokens that a step in flight computes for the request are dropped. Does nothing if the request has ended.
+    /// Aborts a request between two steps (vLLM's `finish_requests`, as for a client that has left). The tokens that a
+    /// step in flight computes for the request are dropped. Does nothing if the request has ended.
     pub fn abort(&mut self, id: RequestId) {
         if self.arrivals.withdraw(id) {
             return;

@@ -38,7 +38,8 @@ pub(super) struct Pipeline {
     /// Ended requests, in order of their ends, whose end was not reported to the drafter yet. A step in flight may
     /// still contain them.
     pub(super) untold_ends: Vec<RequestId>,
-    /// Whether requests have ended since the last call of the scheduler. vLLM reports them in one more call.
+    /// Whether requests have ended since the last call of the scheduler. vLLM calls the scheduler once more to report
+    /// them, even if nothing else is left to do.
     pub(super) untold: bool,
     /// When the last output was taken.
     pub(super) last_end: Time,

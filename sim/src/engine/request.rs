@@ -8,10 +8,10 @@ use crate::workload::RequestId;
 pub struct WaitingRequest {
     /// Id of the request.
     pub id: RequestId,
-    /// Number of output tokens: those before the preemption, and those that a step in flight has given since. 0 for a
-    /// new request.
+    /// Number of output tokens so far, with tokens that a step in flight gave after the preemption. 0 for a new
+    /// request.
     pub num_output_tokens: u32,
-    /// Number of tokens that the draft had run over when the request was preempted; 0 for a new request.
+    /// Number of tokens that the draft model had processed when the request was preempted; 0 for a new request.
     pub num_draft_computed_tokens: u32,
     /// Whether the request may still draft.
     pub may_draft: bool,
@@ -64,7 +64,7 @@ pub struct RunningRequest {
     pub max_tokens: u32,
     /// Requested number of output tokens.
     pub max_tokens_asked: u32,
-    /// Number of the request's tokens that the draft has run over.
+    /// Number of the request's tokens that the draft model has processed.
     pub num_draft_computed_tokens: u32,
     /// Number of tokens that are scheduled in this step, drafts included; 0 if the step leaves the request out.
     pub num_scheduled_tokens: u32,
@@ -72,7 +72,7 @@ pub struct RunningRequest {
     pub num_spec_tokens: u32,
     /// Number of output tokens that steps in flight may give, if all drafts are accepted.
     pub num_output_placeholders: u32,
-    /// Number of the request's tokens that steps in flight run over.
+    /// Number of the request's tokens that steps in flight compute.
     pub num_in_flight_tokens: u32,
     /// Number of tokens for which the request's blocks have KV slots: a multiple of the block size.
     pub num_slots: u32,
@@ -93,8 +93,9 @@ pub struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Whether the request samples a token in this step and surely needs further tokens after the step and the step in
-    /// flight, by its requested number of output tokens.
+    /// Whether drafts that are made at the end of this step can be of use. The request must sample a token in this
+    /// step. And if this step and the step in flight give it one token each, it must still have fewer output tokens
+    /// than requested.
     pub fn can_use_drafts(&self) -> bool {
         let end = self.num_computed_tokens + self.num_scheduled_tokens;
         // A step in flight that samples gives the request at least one token.

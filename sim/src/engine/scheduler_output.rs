@@ -80,8 +80,8 @@ impl SchedulerOutput {
     }
 
     /// Splits the scheduled requests of the running list into decode requests and prefill chunks. The first `leading`
-    /// requests are known to be decode requests. `draft_prefill` says whether the draft runs over the chunks too. The
-    /// chunks' tokens then count from now on as run over by the draft.
+    /// requests are known to be decode requests. `draft_prefill` says whether the draft model processes the chunks too.
+    /// The chunks' tokens then count from now on as processed by the draft model.
     #[inline]
     pub fn gather(&mut self, running: &mut [RunningRequest], leading: usize, columns: Columns, draft_prefill: bool) {
         self.batch.begin(&running[..leading], running.len(), columns);
@@ -106,7 +106,7 @@ impl SchedulerOutput {
     }
 
     /// Adds the prefill chunk of a request, after the draft passes of the step. The chunk therefore has no tokens for
-    /// the draft to run over.
+    /// the draft model to process.
     pub fn push_chunk(&mut self, r: &RunningRequest) {
         push_chunk(&mut self.chunks, &mut self.prefill, r, 0);
     }

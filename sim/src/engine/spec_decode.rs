@@ -29,7 +29,8 @@ impl SpecDecode {
         self.accepted.resize(n, 0);
     }
 
-    /// Numbers of drafted, verified and accepted tokens of the `i`-th decode request. For a tree, all its tokens count.
+    /// Numbers of drafted, verified and accepted tokens of the `i`-th decode request; 0 without a drafter. For a tree,
+    /// all drafted nodes, all verified nodes, and the nodes of the accepted path.
     #[inline]
     pub fn of(&self, i: usize) -> (u32, u32, u32) {
         if i >= self.drafts.verify_len.len() {

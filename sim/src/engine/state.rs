@@ -109,7 +109,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     }
 
     /// Records the admissions. A request that is scheduled for the first time is also started in the executor. If the
-    /// draft runs over prompts, the drafter is asked before whether to draft for the request.
+    /// draft model processes prompts, the drafter is asked before whether to draft for the request.
     fn start_admitted(&mut self, now: Time) {
         for index in 0..self.scheduler.output().admitted.len() {
             let admission = self.scheduler.output().admitted[index];

@@ -160,8 +160,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// The tokens of a step over which the first draft pass at its end runs. The tokens of prompts are left out if the
-    /// draft does not run over prompts.
+    /// The tokens of a step that the first draft pass at its end processes. The tokens of prompts are left out if the
+    /// draft model does not process prompts.
     fn ran(&self, step: &InFlight) -> Ran {
         let plan = self.scheduler.step_plan();
         let mut batch = self.pipeline.ahead.device.view(&plan.batch);

@@ -10,11 +10,11 @@ pub use linear::Linear;
 /// A forward pass as a latency model sees it: sums over all requests of the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PassShape {
-    /// Number of requests with tokens in the pass; 0 if not known, as in files. Recurrent layers read a state for each
-    /// request. Window layers read at most a window of each request's context.
+    /// Number of requests with tokens in the pass; 0 if not known, as in files. Two kinds of layers need it: recurrent
+    /// layers read a state for each request, and window layers read at most a window of each request's context.
     #[serde(skip)]
     pub requests: u64,
-    /// Number of new tokens that the model runs over (docs/model.md 12 `batched`).
+    /// Number of new tokens that the model processes (docs/model.md 12 `batched`).
     pub batched: u64,
     /// Tokens of KV read, after [`ContextReads`] was applied (docs/model.md 12 `context`).
     pub context: u64,
@@ -85,7 +85,7 @@ impl Coefficients {
     /// Coefficients of a model that costs nothing.
     pub const FREE: Coefficients = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 0.0 };
 
-    /// Seconds of a pass that reads `context` tokens of context and runs over `batched` tokens.
+    /// Seconds of a pass that reads `context` tokens of context and processes `batched` tokens.
     pub fn pass_s(&self, context: f64, batched: f64) -> f64 {
         self.alpha_s * context + self.gamma_s * batched + self.delta_s
     }

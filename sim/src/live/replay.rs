@@ -57,7 +57,7 @@ impl<'a> ReplayClock<'a> {
     }
 
     /// Moves the clock to the end of the next recorded mark. If that mark has another kind than `asked`, or no mark is
-    /// left, the replay has diverged, and the clock stands still from then on.
+    /// left, the replay has diverged, and from then on marks do not move the clock.
     fn pass(&mut self, asked: MarkKind) {
         if self.diverged.is_some() {
             return;
@@ -98,8 +98,8 @@ impl Executor for ReplayClock<'_> {
 
     fn wait_until(&mut self, _: Time) {
         self.pass(MarkKind::Wait);
-        // After a divergence the clock jumps to its end. That stops the engine's loop, which would otherwise wait for
-        // ever.
+        // After a divergence the clock jumps to the largest time, at which the engine's loop ends. If the clock stood
+        // still, the next arrival would never come, and the loop would wait for ever.
         if self.diverged.is_some() {
             self.now = Time::MAX;
         }

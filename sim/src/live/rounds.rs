@@ -1,4 +1,5 @@
-//! The acceptance that a live run revealed, by request, round start and depth.
+//! The acceptance that a live run revealed: which drafts its rounds accepted, the first draft that each round rejected,
+//! and the values that policies read, such as confidences; all by request, round start and depth.
 //!
 //! A replay that makes the same rounds gets the recorded values. A replay with other rounds may need a value that was
 //! never revealed. If another round revealed the bit at the same output position, that bit is used. Otherwise a

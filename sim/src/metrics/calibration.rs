@@ -28,7 +28,8 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Adds the drafts of a step whose result is known. `accepted` is the number of accepted drafts of each request.
+    /// Adds the drafts of a step whose results are known: of each request the accepted drafts and the first rejected
+    /// one. `accepted` is the number of accepted drafts of each request.
     pub fn step(&mut self, drafts: &Drafts, accepted: &[u32]) {
         for (i, (&verified, &accepted)) in drafts.verify_len.iter().zip(accepted).enumerate() {
             for j in 0..verified.min(accepted + 1) {

@@ -113,8 +113,9 @@ impl Emissions {
         }
     }
 
-    /// Records steps in which all members emitted again. The last of these steps ended at `end`, the step that was
-    /// recorded before them at `from`. Adds the gaps to the sum; the caller has [counted](Gaps::count) them.
+    /// Records consecutive steps in each of which all members emitted. The step that was recorded before these steps
+    /// ended at `from`; the last of these steps ended at `end`. Adds the gaps to the sum; the caller has
+    /// [counted](Gaps::count) them.
     pub fn skip_to(&mut self, end: Time, from: Time, gaps: &mut Gaps) {
         gaps.add(end - from, self.members.len() as u32);
         self.end = end;
@@ -125,7 +126,8 @@ impl Emissions {
 mod tests {
     use super::*;
 
-    /// The gaps equal those computed from a list of each request's emission times. Requests come, leave and come back.
+    /// Compares the gaps with gaps that are computed from a list of each request's emission times. Requests come, leave
+    /// and come back.
     #[test]
     fn gaps_are_those_of_each_requests_own_times() {
         let steps: [(&[RequestId], &[RequestId], &[RequestId]); 8] = [

@@ -28,7 +28,7 @@ pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
 
 /// Checks a run with open arrivals for overload. A run is overloaded if three conditions hold:
 /// - At the last arrival at least 8 requests, or 5 % of all requests if that is more, are waiting.
-/// - At three quarters of the time in which requests arrive, at least half of that number were waiting.
+/// - At three quarters of the time in which requests arrive, at least half as many were waiting as at the last arrival.
 /// - In the time in which requests arrive, fewer requests per second completed than arrived.
 ///
 /// Returns `None` if a condition fails, for fewer than 8 requests, and if all requests arrive at once. The time after
@@ -123,8 +123,8 @@ mod tests {
         assert!(overload(&r).is_some());
     }
 
-    /// The arrival rate rises and falls so that the queue never empties. The queue is shorter at the end than at three
-    /// quarters.
+    /// The arrival rate rises and falls so that the queue never empties. This is overload, although the queue is
+    /// shorter at the end than at three quarters.
     #[test]
     fn a_queue_that_is_never_worked_off_is_overload() {
         let mut r = queue(200, 0.5);

@@ -73,13 +73,14 @@ pub struct PositionCounts {
 /// is over all requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Number of requests that arrived.
+    /// Number of requests of the run, also if some had not arrived when the run stopped.
     pub requests: u64,
     /// Number of requests that emitted their whole output.
     pub finished: u64,
     /// Number of requests that were rejected, because they could never run to their end.
     pub rejected: u64,
-    /// Number of requests that had not ended when the run stopped (0 unless interrupted).
+    /// Number of requests that had not ended when the run stopped. It is 0 unless the run ended early or clients
+    /// aborted requests.
     pub in_flight: u64,
     /// Number of preemptions.
     pub preemptions: u64,
@@ -141,7 +142,7 @@ pub struct Summary {
     pub mean_batch_size: f64,
     /// Mean share of the KV pool that the tokens of decode requests fill, weighted by time inside steps.
     pub kv_use_mean: f64,
-    /// Largest number of blocks that requests held at any time / usable blocks.
+    /// Largest share of the blocks of the target's pool that requests held at any time; in a fleet, in any one replica.
     pub kv_use_peak: f64,
     /// The numbers of the overload if more requests arrived than were completed; `None` if not. Always `None` for a
     /// closed loop, and before [`with_overload`](Summary::with_overload) is called.

@@ -32,7 +32,7 @@ pub struct Totals {
     pub emitted: u64,
     /// Number of preemptions.
     pub preemptions: u64,
-    /// Largest number of KV blocks that requests held at any time.
+    /// Largest number of blocks of the target's KV pool that requests held at any time; in a fleet, in any one replica.
     pub peak_blocks: u32,
     /// Sum over steps of decode batch size × step time, ps.
     pub batch_time: u128,

@@ -65,7 +65,7 @@ fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
         if let Growth::Beam { topk } = growth {
             expanded.sort_by(|a, b| score(b).total_cmp(&score(a)));
             expanded.truncate(*topk as usize);
-            // The next pass runs over the expanded nodes in the order in which they were drafted.
+            // The next pass processes the expanded nodes in the order in which they were drafted.
             expanded.sort_by_key(|p| all.iter().position(|q| q == p));
         }
         levels.push(all);
@@ -82,8 +82,8 @@ fn any_growth() -> impl Strategy<Value = (Growth, u32)> {
 }
 
 proptest! {
-    /// Trees grown by `DraftTree` and trees by enumeration agree in nodes, order, scores, the width of the next pass,
-    /// and the number of tokens that the draft has run over.
+    /// Compares trees grown by `DraftTree` with trees by enumeration: nodes, order, scores, the width of the next pass,
+    /// and the number of tokens that the draft model has processed.
     #[test]
     fn grown_trees_are_the_enumerated_ones((growth, depth) in any_growth()) {
         let tree = grown(&growth, depth);
@@ -95,7 +95,7 @@ proptest! {
             prop_assert!(node.parent == ROOT || node.score <= tree.nodes()[node.parent as usize].score);
         }
         prop_assert_eq!(tree.depth(), depth);
-        // Each pass runs over nodes that then get children, so the sum over passes counts the root and each expanded
+        // Each pass processes nodes that then get children, so the sum over passes counts the root and each expanded
         // node once.
         let expanded = levels.concat().iter().filter(|p| levels.concat().contains(&[p.as_slice(), &[1]].concat())).count();
         prop_assert_eq!(tree.ran() as usize, 1 + expanded);
@@ -105,9 +105,9 @@ proptest! {
         prop_assert_eq!(tree.width() as usize, parents.len());
     }
 
-    /// The accepted path is the longest path of kept nodes from the root that agrees with the target, found by
-    /// enumeration of all paths. `rank` is never called for a depth below the kept nodes, and the kept nodes and their
-    /// depth are counted correctly.
+    /// Compares the accepted path with the longest path of kept nodes from the root that agrees with the target, found
+    /// by enumeration of all paths. Also checks that `rank` is never called for a depth below the kept nodes, and
+    /// compares the number and the depth of the kept nodes.
     #[test]
     fn acceptance_is_the_longest_matching_path(
         (growth, depth) in any_growth(), drop in prop::collection::vec(any::<bool>(), 1..40),

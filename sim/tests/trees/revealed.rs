@@ -1,4 +1,5 @@
-//! Compares the trees that the event clock reveals and accepts with the acceptance source itself.
+//! Compares the draft trees of a simulation with the acceptance source, asked directly: the confidences of the nodes,
+//! and the numbers of accepted tokens.
 
 use crate::simulations::{SEED, run_with};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};

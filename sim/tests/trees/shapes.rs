@@ -72,7 +72,7 @@ proptest! {
         let draft_len: Vec<u32> = requests.iter().map(|r| r.2).collect();
         let view = columns.view(prefill);
         let mut trees = vec![DraftTree::default(); n];
-        // Number of nodes of each tree, without the root, that the draft has run over.
+        // Number of nodes of each tree, without the root, that the draft model has processed.
         let mut run_over = vec![0u64; n];
         for pass in 1..=4 {
             let before = trees.clone();
@@ -84,7 +84,7 @@ proptest! {
             for i in (0..n).filter(|&i| draft_len[i] >= pass) {
                 let c = u64::from(columns.context[i]);
                 trees[i].grow(&growth, |_, rank| guess(i, rank));
-                // The pass ran over every parent of the new level. Each parent attends to the context, to its path and
+                // The pass processed every parent of the new level. Each parent attends to the context, to its path and
                 // to itself.
                 let fresh = &trees[i].nodes()[before[i].nodes().len()..];
                 let mut parents: Vec<u32> = fresh.iter().map(|node| node.parent).collect();

@@ -157,7 +157,8 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
 #[test]
 fn records_count_nodes_and_depths_apart() {
     let policy = Static::tree(Growth::Expansion([2, 2].into()), 2, 6);
-    // With drafts at the end of a step, drafts for requests that have ended would not be counted.
+    // Drafts are made at the start of a step. At the end of a step, drafts would also be made for requests that end,
+    // and would not be counted.
     let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
     let run = run(Rates::Constant { rate: 1.0 }, RankLaw::default(), 3, 31, config, policy);
     assert!(

@@ -1,4 +1,4 @@
-//! Tests that P(right | confidence) is the declared curve for the acceptance sources without lookups, and that
+//! Tests that P(right | confidence) is the curve of the settings for the acceptance sources without lookups, and that
 //! confidences never change which drafts are right (docs/model.md 13). Also tests misfits, tokens off the target's
 //! path, and extreme settings.
 
@@ -44,12 +44,13 @@ fn workload() -> Workload {
     workload
 }
 
-/// For each bin of the declared probability: number of drafts, sum of the declared probabilities, and number of right
-/// drafts.
+/// For each tenth of [0, 1], by the P(right | confidence) that the curve of the settings gives: number of drafts, sum
+/// of these probabilities, and number of right drafts.
 type Bins = [(f64, f64, f64); 10];
 
-/// Sorts drafts into bins by declared P(right | confidence). Without `on_path_only` it takes the first draft of a round
-/// at every position. With `on_path_only` it takes all drafts of consecutive rounds up to the first wrong draft.
+/// Sorts drafts into bins by the P(right | confidence) that `curve` gives. Without `on_path_only` it takes the first
+/// draft of a round at every position. With `on_path_only` it takes all drafts of consecutive rounds up to the first
+/// wrong draft.
 fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool) -> Bins {
     let mut bins = Bins::default();
     let mut row = TruthRow::default();
@@ -74,7 +75,8 @@ fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool)
     bins
 }
 
-/// The largest difference between declared and real probability over the bins with at least 5,000 drafts.
+/// The largest difference between the mean probability by the curve and the share of right drafts, over the bins with
+/// at least 5,000 drafts.
 fn largest_gap(bins: &Bins) -> f64 {
     let enough = bins.iter().filter(|b| b.0 >= 5000.0);
     enough.map(|&(n, declared, right)| ((declared - right) / n).abs()).fold(0.0, f64::max)

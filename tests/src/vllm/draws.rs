@@ -10,8 +10,9 @@ impl Recorded {
         (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
     }
 
-    /// Number of drafts, at most `k` unless lengths are drawn by request, that the recorder's drafter proposes for the
-    /// request `id` with `outputs` output tokens.
+    /// Number of drafts that the recorder's drafter proposes for the request `id` with `outputs` output tokens. It is
+    /// `k`. If the workload draws lengths by request and `k` is above 0, it is a drawn number from 0 to the longest
+    /// draft.
     pub(super) fn proposed(&self, id: RequestId, outputs: u32, k: u32) -> u32 {
         match self.lengths.as_str() {
             "request" if k > 0 => {

@@ -412,8 +412,8 @@ impl<R: BufRead> Fixture<R> {
         Ok(step)
     }
 
-    /// Parses the requests of a step. A request without an id is the next request of `before`, the requests of the step
-    /// before.
+    /// Parses the requests of a step. `before` has the requests of the previous step. An entry without an id means the
+    /// request that comes next in `before`.
     fn entries(&self, text: &str, before: &[Entry]) -> Result<Vec<Entry>, BadFixture> {
         let bad = || self.bad(format!("{text:?} are no requests of a step"));
         let place: HashMap<u32, usize> = before.iter().enumerate().map(|(at, e)| (e.request, at)).collect();

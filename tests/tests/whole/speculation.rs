@@ -47,8 +47,8 @@ fn constant_acceptance_yields_leviathans_formula() {
         let run = setup.run(fixed(k));
         let lengths: Vec<f64> =
             (0..2000).map(|i| 1.0 + f64::from(run.records.accepted[i]) / f64::from(run.records.rounds[i])).collect();
-        // A request ends with its tokens, so rounds with many accepted drafts are a little less frequent in it. The
-        // ratio of sums over all requests is consistent nevertheless. Its error follows from the differences between
+        // A request ends with its tokens, so a request has slightly fewer rounds with many accepted drafts. The ratio
+        // of sums over all requests is consistent nevertheless. Its error follows from the differences between
         // requests.
         let (_, error) = mean_and_error(&lengths);
         let ratio = 1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64;

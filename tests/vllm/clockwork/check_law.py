@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds law.py to what it promises: the costs of the shipped laws, equal luck, and a message for each wrong file.
+"""Tests law.py: the costs of the shipped laws, equal random draws for every draft length, and a message for each wrong
+file.
 
     python check_law.py
 """

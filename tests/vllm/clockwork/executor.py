@@ -1,5 +1,6 @@
-"""An executor of vLLM's engine core that runs no model. It sleeps until a pass is over by a stated law, and lets drafts
-hold by a stated law. Everything else is vLLM's: HTTP, tokenizer, engine core, scheduler, metrics, step log.
+"""An executor of vLLM's engine core that runs no model. A law file gives the time of a pass, for which the executor
+sleeps, and the probability that a draft is right. Everything else is vLLM's: HTTP, tokenizer, engine core, scheduler,
+metrics, step log.
 
     PYTHONPATH=tests/vllm/clockwork CLOCKWORK_LAW=law.toml CLOCKWORK_TRUTH=truth.csv \
         vllm serve PAIR/target --distributed-executor-backend executor.Clockwork ...
@@ -102,7 +103,7 @@ class Clockwork(Executor):
         return False
 
     def collective_rpc(self, method, timeout=None, args=(), kwargs=None, non_block=False):
-        """Control messages have nothing to control. They are answered with what a worker without a model would say."""
+        """Answers control messages as a worker without a model would; they have no effect."""
         answer = [{} if method == "get_encoder_output_widths" else None]
         return Later(answer, 0.0) if non_block else answer
 

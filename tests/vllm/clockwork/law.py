@@ -1,4 +1,4 @@
-"""The law of a clockwork device: how long passes take, and which drafts hold. Read from a TOML file.
+"""The law of a clockwork device: how long passes take, and which drafts are right. It is read from a TOML file.
 
 All times are in seconds. A target pass over b tokens, which reads c tokens of context, takes
 
@@ -6,8 +6,8 @@ All times are in seconds. A target pass over b tokens, which reads c tokens of c
     + context_s * c + cross_s * B * c
 
 where B is b, padded to the next of `captured` sizes if no prompt is in the pass. A draft pass takes
-base_s + per_token_s * b + context_s * c. A decision by luck is a hash of the seed, the prompt and the position, so that
-every draft length meets the same luck.
+base_s + per_token_s * b + context_s * c. A random decision is a hash of the seed, the prompt and the position, so that
+every draft length gets the same random draws.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 
 
 class BadLaw(Exception):
-    """What is wrong with a law file: the file, the key, and what is allowed."""
+    """An error in a law file: the file, the key, and the allowed values."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Law:
         return math.exp(math.sqrt(variance) * normal - variance / 2.0)
 
     def accepted(self, request: bytes, position: int, drafted: int) -> int:
-        """How many of `drafted` tokens hold, if the first one stands at output position `position`."""
+        """How many of `drafted` tokens are right, if the first one is at output position `position`."""
         rate = self.rate(request)
         for depth in range(drafted):
             factor = self.acceptance.factors[min(depth, len(self.acceptance.factors) - 1)]
@@ -176,7 +176,7 @@ def made(path, prefix: str, kind, values: dict):
 
 
 def check(path, law: Law) -> None:
-    """Refuses numbers that are no device."""
+    """Refuses numbers that no device can have."""
 
     def wants(key: str, value, right: bool, what: str) -> None:
         if not right:

@@ -4,9 +4,9 @@
     record.py LAW.toml --foretoken target/release/foretoken --vllm VENV/bin/vllm --out RECORDED [--repeats 3] [--only 'k3/*']
 
 One server a draft length, one after the other: closed loops of 12, 4 and 1 clients, and open loops at 0.3, 0.7 and 0.9
-of the rate that the closed loop of 12 sustained. What is complete is not asked again: the script can be stopped and
-started again. `--real-time` runs server and client with the priority of real time, which needs root: then other work on
-the machine does not delay them.
+of the rate that the closed loop of 12 sustained. Complete runs are not repeated: the script can be stopped and started
+again. `--real-time` runs server and client with the priority of real time, which needs root: then other work on the
+machine does not delay them.
 """
 
 import argparse

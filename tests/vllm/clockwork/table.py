@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The table of a validation on a clockwork device, in Markdown, and what of it lies within the project's own bounds.
+"""Prints the table of a validation on a clockwork device, in Markdown, and how many of its numbers are within the
+project's own bounds.
 
     foretoken calibrate R/r*/k0/closed-* R/r*/k3/closed-* -o CALIBRATED
     foretoken validate --calibrated CALIBRATED --observed R/r*/k*/* -o COMPARED --format json > compared.json

@@ -40,7 +40,7 @@ pub(crate) struct Turn {
     pub at: Time,
     session: u32,
     number: u32,
-    /// The time from the end of the answer before until this turn is sent; zero for a first turn.
+    /// The time from the end of the previous turn's answer until this turn is sent; zero for a first turn.
     gap: Time,
 }
 

@@ -94,7 +94,7 @@ impl Category {
 
 impl SpecBenchLengths {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        // Beyond these limits nearly every draw of some category would be outside the limits and repeated.
+        // If a maximum is below the number here, nearly every draw of some category exceeds it and is repeated.
         let low = [
             ("max_prompt", self.max_prompt, 128),
             ("max_output", self.max_output, 64),

@@ -7,13 +7,14 @@ use foretoken_sim::{Luck, Stream, Workload};
 use std::path::Path;
 
 impl TruthTable {
-    /// Gives every request of `workload` a recording, drawn at random from `seed`. It is drawn from the family whose
-    /// name is the request's category, or from all families if no family has this name. Returns notes for readers of
-    /// the results. `path` is the table's path, for messages.
+    /// Gives every request of `workload` a recording, drawn at random from `seed`. The recording is drawn from the
+    /// family whose name is the request's category, or from all families if no family has this name. `beyond` says what
+    /// happens if a request is longer than its recording: an error, or the recording begins again. A note then gives
+    /// the number of longer requests. `path` is the table's path, for messages.
     ///
     /// # Errors
-    /// A request already replays a recording. Or a request is longer than its recording, and `beyond` refuses this or
-    /// the recording has only one token.
+    /// A request already replays a recording. A request is longer than its recording, and `beyond` is `Refuse` or the
+    /// recording has only one token.
     pub fn assign(
         &self,
         path: &Path,

@@ -59,8 +59,8 @@ fn renewal_processes_have_their_rate_and_cv() {
         ("{ gamma = { rate = 5.0, cv = 2.0 } }", 5.0, 2.0),
         ("{ gamma = { rate = 5.0, cv = 0.5 } }", 5.0, 0.5),
     ] {
-        // If a process starts with a gap, its number of requests is (cv² − 1)/2 above rate × duration. A sampled CV is
-        // biased by O(1/n).
+        // The mean number of requests of a process that starts with a gap is rate × duration + (cv² − 1)/2. A sampled
+        // CV is biased by O(1/n).
         let start = (gap_cv * gap_cv - 1.0) / 2.0 / 3600.0;
         agrees(generator, averaged(30, |s| rate(&arrivals(generator, 3600.0, s))), mean + start, 0.0);
         agrees("CV", averaged(30, |s| cv(&arrivals(generator, 3600.0, s))), gap_cv, gap_cv * 0.002);

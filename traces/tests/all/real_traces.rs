@@ -14,8 +14,8 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!((got - want).abs() <= tolerance, "{what}: got {got}, published {want} ± {tolerance}");
 }
 
-/// (file, number of requests, mean requests/s, lowest and highest rate of 5-s bins, the same of 60-s bins, IDC(1 s),
-/// IDC(60 s)), as published, rounded to the last digit.
+/// (file, number of requests, mean requests/s, [lowest, highest] rate of 5-s bins, [lowest, highest] rate of 60-s bins,
+/// IDC(1 s), IDC(60 s)), as published, rounded to the last digit.
 type WindowRow = (&'static str, usize, f64, [f64; 2], [f64; 2], f64, f64);
 
 #[rustfmt::skip]

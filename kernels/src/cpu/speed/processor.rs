@@ -83,7 +83,8 @@ impl Processor {
             // not distinguished.
             ("GenuineIntel", 6, 8) => Some(2),
             // Intel's servers (Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids) have two
-            // 512-bit units. Some of the smaller models have only one unit.
+            // 512-bit units. Some of the smaller models have only one unit; they also count as two, because the model
+            // number does not distinguish them.
             ("GenuineIntel", 6, 16) => match model {
                 0x55 | 0x6A | 0x6C | 0x8F | 0xCF | 0xAD | 0xAE => Some(2),
                 // Intel's laptops and desktops (Ice Lake, Tiger Lake and Rocket Lake) have one 512-bit unit.

@@ -12,7 +12,7 @@ pub fn span(step: &StepTrace) -> Option<(Time, Time)> {
     Some((start.map_or(verify.begin, |m| m.begin), verify.end))
 }
 
-/// A forward pass of either model.
+/// A forward pass of the target or the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The shape of the pass.
@@ -29,7 +29,7 @@ pub struct Passes {
     /// The target pass.
     pub target: Pass,
     /// Time between passes, without waits for arrivals and without recording: the work of the scheduler and the policy,
-    /// and the work that ends the step before.
+    /// and the work at the end of the step before.
     pub host: Time,
 }
 

@@ -28,8 +28,9 @@ pub struct BlockTable {
     chain: u64,
 }
 
-/// A pool of equal blocks. In the free queue, blocks without a hash come first (the last freed in front), then blocks
-/// with a hash (the first freed in front). A free block with a hash can be a cache hit until the pool hands it out.
+/// A pool of equal blocks. In the free queue, blocks without a hash come first (blocks of the table that was released
+/// last in front), then blocks with a hash (the first freed in front). A free block with a hash can be a cache hit
+/// until the pool hands it out.
 pub struct BlockPool {
     /// Whether blocks are only counted and have no ids.
     counts: bool,

@@ -25,7 +25,7 @@ pub struct KvCacheManager {
     watermark_always: bool,
     /// Number of tokens after a block that the block's hash also covers.
     hash_lookahead: u32,
-    /// Number of tokens at the end of the computed ones that are not cached, because they may be computed again.
+    /// The last tokens of the computed tokens are not cached, because they may be computed again. This is their number.
     recomputed: u32,
     /// Whether the last block of a prefix-cache hit is not used but computed again.
     drop_last_hit: bool,
@@ -115,8 +115,8 @@ impl KvCacheManager {
         tokens.div_ceil(self.block_size)
     }
 
-    /// Whether the empty pool of the target, and the empty pool of the draft, could hold this number of tokens. In v0
-    /// the watermark must stay free besides.
+    /// Whether the target's pool, and whether the draft's own pool, could hold this number of tokens if the pool were
+    /// empty. The second value is true if the draft has no pool of its own. In v0 the watermark must stay free besides.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
         (need <= self.pool.total(), need <= self.draft_total())
@@ -128,8 +128,8 @@ impl KvCacheManager {
         self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
     }
 
-    /// v0's `can_append_slots`: whether the free blocks suffice to grow to `tokens` tokens, if only the blocks that the
-    /// first `seen` tokens fill completely are not counted as new.
+    /// v0's `can_append_slots`: whether the free blocks suffice to grow to `tokens` tokens. All blocks count as new,
+    /// except the blocks that the first `seen` tokens fill completely.
     pub fn can_append(&self, seen: u32, tokens: u32) -> bool {
         let begun = seen / self.block_size;
         self.blocks_for(tokens) - begun <= self.num_free_blocks()
@@ -184,8 +184,8 @@ impl KvCacheManager {
     }
 
     fn content<'w>(&self, workload: &'w Workload, id: RequestId) -> Content<'w> {
-        // If the size of prefix blocks is no multiple of the KV block size and the reverse does not hold either, no
-        // prefix is shared, and `Simulation::run` warns.
+        // Neither the size of prefix blocks nor the KV block size may be a multiple of the other. Then no prefix is
+        // shared, and `Simulation::run` warns.
         let (shared, block_size) = (workload.prefix_block, self.block_size);
         let divides = shared > 0 && (shared.is_multiple_of(block_size) || block_size.is_multiple_of(shared));
         let prefix = if divides { workload.prefix(id) } else { &[] };
@@ -209,7 +209,7 @@ impl KvCacheManager {
     ///
     /// `busy` says whether other requests run. The watermark must stay free if `busy` is true; in v0 always. If the
     /// setting `scheduler_reserve_full_isl` is on, the free blocks must suffice for all tokens of the request, although
-    /// only those for `tokens` are taken.
+    /// the call takes only the blocks for `tokens`.
     pub fn allocate_new(
         &mut self,
         workload: &Workload,

@@ -23,7 +23,8 @@ pub(in crate::engine) struct Derived<'a> {
     pub first_draft_pass: FirstDraftPass,
     /// Why async scheduling is not possible with these settings; `None` if it is possible.
     pub never_async: Option<&'static str>,
-    /// Whether the next step is scheduled while a step is in flight. vLLM does this wherever it is possible.
+    /// Whether the next step is scheduled while a step is in flight: as the setting says, or else wherever it is
+    /// possible, as in vLLM.
     pub asynchronous: bool,
     /// vLLM's `num_lookahead_tokens` for the drafter: the number of KV slots reserved behind a request's scheduled
     /// tokens. The setting of this name is not applied here.

@@ -103,7 +103,8 @@ impl Scheduler<'_> {
             let tokens = self.asked.prompt(head.id) + head.num_output_tokens;
             let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
             let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };
-            // Tokens that a step in flight gave to the request while it waited are not recorded yet.
+            // A step in flight may have given tokens to the request while it waited. They are not recorded yet, so the
+            // rejection returns the request.
             let ran = (head.num_output_tokens > 0).then(|| self.asked.activate(head));
             self.output.rejected.push(Rejection { id: head.id, reason, ran });
         }
@@ -117,8 +118,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Removes the `count` running requests that have emitted their whole output, frees their blocks, and adds them to
-    /// the step's result. The other requests keep their order.
+    /// Removes the `count` running requests that have emitted their whole output, frees their blocks, and adds the
+    /// requests to the step's result. The other requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;
@@ -133,8 +134,7 @@ impl Scheduler<'_> {
 }
 
 impl Rules {
-    /// Marks the verified tokens of a decode request as cacheable, in releases that cache tokens when they are verified
-    /// (0.33).
+    /// Under the rule `cache_when_verified`: marks the verified tokens of a decode request as cacheable.
     fn confirm(&self, r: &mut RunningRequest) {
         if self.cache_when_verified && !r.prefilling {
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);

@@ -1,5 +1,5 @@
 //! `prefill_schedule_interval` = N: while requests decode, prompts are scheduled only in every N-th step. Exception: if
-//! the last step that could admit requests left some waiting, prompts are scheduled in every step.
+//! the last step that could admit requests left requests waiting for lack of room, prompts are scheduled in every step.
 
 use super::rules::Rules;
 use crate::engine::request::RunningRequest;

@@ -57,7 +57,8 @@ pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
     if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
 }
 
-/// Checks the settings that decide when drafts are made and when steps are scheduled.
+/// Refuses settings that contradict each other about when drafts are made, when tokens are delivered, when steps are
+/// scheduled, and which tokens the first draft pass has.
 fn check_order(derived: &Derived) -> Result<(), BadConfig> {
     let c = derived.config;
     if c.async_scheduling == Some(true)

@@ -38,19 +38,20 @@ pub struct Rules {
     pub draft_passes: DraftPasses,
     /// Whether one pass gives all drafts of a request, if drafts are made at the start of a step.
     pub parallel_drafting: bool,
-    /// Whether the draft runs over prompts too.
+    /// Whether the draft model processes prompts too.
     pub draft_prefill: bool,
-    /// When the draft runs over tokens that it missed while the request did not draft.
+    /// When the draft model processes tokens that it missed while the request did not draft.
     pub draft_gap: DraftGap,
-    /// Whether a decode request may have tokens that the draft has not run over. A draft that drafts at the start of a
-    /// step and has no KV never misses tokens.
+    /// Whether a decode request may have tokens that the draft model has not processed. A drafter that drafts at the
+    /// start of a step and has no KV never misses tokens.
     pub draft_gaps: bool,
     /// Whether the token budget that was reserved for drafts, and that selection has freed, goes to prompts in prefill.
     pub tops_up_chunks: bool,
     /// Whether consecutive steps in which nothing is decided (a stretch) are computed in one go.
     pub skip_stretches: bool,
     /// Whether all requests of a step are scheduled with the same number of drafts: the number of the request with the
-    /// most. Missing drafts are padding. Runner V2 and async scheduling need one length for all requests.
+    /// most. Missing drafts are padding. Runner V2 and async scheduling need one length for all requests; oracles are
+    /// exempt.
     pub one_length: bool,
     /// The order in which requests are served.
     pub policy: SchedulingPolicy,
@@ -68,10 +69,10 @@ pub struct Rules {
     pub chunked_prefill: bool,
     /// Most prompt tokens of a request in a step; 0 for no limit.
     pub long_prefill_token_threshold: u32,
-    /// Whether this threshold is raised to the token budget divided by the number of running and waiting requests, if
-    /// that is larger.
+    /// Whether `long_prefill_token_threshold` is raised to the token budget divided by the number of running and
+    /// waiting requests, if that is larger.
     pub long_prefill_token_threshold_adaptive: bool,
-    /// Whether the threshold does not apply if at most one request runs or waits.
+    /// Whether `long_prefill_token_threshold` does not apply if at most one request runs or waits.
     pub lift_threshold_when_alone: bool,
     /// KV slots reserved behind a request's scheduled tokens.
     pub num_lookahead_tokens: u32,
@@ -103,10 +104,10 @@ pub struct Rules {
     /// Number of padding drafts that an admitted request with one token left gets; 0 for no padding.
     pub pad_admissions: u32,
     /// Whether the runner falls back from full to piecewise CUDA graphs (vLLM
-    /// `_maybe_override_dynamic_sd_cudagraph_mode`).
+    /// `_maybe_override_dynamic_sd_cudagraph_mode`): runner V1 does so with a table of draft lengths by batch size.
     pub leaves_full_graphs: bool,
-    /// Whether blocks that decoding filled are cached as soon as their tokens are verified (0.33). Otherwise they are
-    /// cached when the next tokens are scheduled.
+    /// Whether blocks that decoding filled are cached as soon as their tokens are verified: under async scheduling, and
+    /// in 0.33 with drafts. Otherwise they are cached when the next tokens are scheduled.
     pub cache_when_verified: bool,
     /// Whether the scheduler avoids two endless loops of vLLM. First, it rejects a request that the pool can never hold
     /// (vLLM does not start with such a pool). Second, of two requests with equal priority and arrival time it preempts

@@ -1,6 +1,6 @@
-//! Schedules the running requests, before any waiting request. Each gets its tokens, its drafts and KV slots as long as
-//! the token budget lasts. If KV slots are lacking, it preempts the last running request, or the one with the lowest
-//! priority.
+//! Schedules the running requests, before any waiting request. Each request gets its tokens, its drafts and KV slots as
+//! long as the token budget lasts. If KV slots are lacking, the scheduler preempts the last running request; under
+//! priority scheduling, the request with the lowest priority.
 
 use super::rules::{Order, Rules};
 use super::state::Scheduler;
@@ -310,9 +310,10 @@ impl Rules {
         self.num_prefill_lookahead_tokens > 1 && self.num_hash_lookahead_tokens == 0
     }
 
-    /// Returns `new`, the number of prompt tokens of the next chunk, or fewer. If fewer than the prefill lookahead of
-    /// the `left` prompt tokens would remain behind the chunk, the chunk is shortened so that as many remain. It may
-    /// become 0. Only drafters with several MTP modules have a lookahead above 1.
+    /// Shortens a chunk that would leave too few prompt tokens. `left` is the number of prompt tokens to compute, and
+    /// `new` is the planned length of the next chunk. Behind the chunk either no prompt token may remain, or at least
+    /// as many as the prefill lookahead (`num_prefill_lookahead_tokens`). Returns the allowed length, at most `new`; it
+    /// may be 0. Only drafters with several MTP modules have a lookahead above 1.
     pub(super) fn off_the_end(&self, left: u32, new: u32) -> u32 {
         let remaining = left.saturating_sub(new);
         if 0 < remaining && remaining < self.num_prefill_lookahead_tokens {

@@ -15,8 +15,8 @@ pub(super) struct StepScratch {
     pub(super) num_spec_tokens: u32,
     /// Number of requests at the front of the running list that are known to be decode requests in this step.
     pub(super) leading: usize,
-    /// Whether a request that could use drafts was scheduled in this step and then preempted. The request counts as if
-    /// it still ran.
+    /// Whether a request that could use drafts was scheduled in this step and then preempted. As if this request still
+    /// ran, the step then does not skip its drafting.
     pub(super) drafts_needed: bool,
     /// Waiting requests that the scheduler passed over in this step. Empty between steps.
     pub(super) aside: Vec<WaitingRequest>,

@@ -63,8 +63,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Number of drafts of a running request in this step: the drafts that it holds, or the most that may be made for
-    /// it.
+    /// Number of drafts of a running request in this step. If drafts are made at the end of a step: the drafts that the
+    /// request holds. Otherwise: the most drafts that may be made for the request; 0 in prefill.
     #[inline]
     pub(super) fn spec_tokens_of(&self, r: &RunningRequest) -> u32 {
         match self.rules.draft_at {
@@ -90,7 +90,8 @@ impl<'a> Scheduler<'a> {
         Columns { limit: self.rules.drafter, gap: self.rules.draft_gaps, own_slos, slo_tpot_s }
     }
 
-    /// Marks the request that this step admitted at position `index` of its list: no drafts are ever made for it.
+    /// Forbids drafts, from now on, for a request that this step admitted. `index` is the request's position in the
+    /// list of admitted requests.
     pub fn never_draft_for(&mut self, index: usize) {
         let at = self.running.len() - self.output.admitted.len() + index;
         self.running[at].may_draft = false;

@@ -17,9 +17,9 @@ pub struct Stretch {
 }
 
 impl Scheduler<'_> {
-    /// The stretch (steps that are computed in one go) that begins with the next step. `None` if the next step needs a
-    /// decision: there is a drafter, a request waits or is in prefill, prefixes are shared, or the token budget or the
-    /// free blocks do not suffice.
+    /// The stretch (steps that are computed in one go) that begins with the next step. `None` if no request runs, or if
+    /// the next step needs a decision: there is a drafter, a request waits or is in prefill, prefixes are shared, or
+    /// the token budget or the free blocks do not suffice.
     pub fn stretch(&self) -> Option<Stretch> {
         // Without shared prefixes only a preempted request can hit the cache. The number of its blocks that are still
         // cached then depends on how many blocks were taken, not on which request took them.

@@ -12,8 +12,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Appends `tokens` tokens to the output of a decode request. If fewer are left until the request's end, appends
-    /// only these and counts the request as ended. Resets the request's number of scheduled tokens.
+    /// Appends `tokens` tokens to the output of a decode request, but not more than are left until the request's end.
+    /// If none is left then, counts the request as ended. Resets the request's number of scheduled tokens.
     #[inline(always)]
     pub(super) fn append(&mut self, r: &mut RunningRequest, tokens: u32) {
         let left = r.max_tokens - r.num_output_tokens;

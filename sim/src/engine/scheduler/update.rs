@@ -56,7 +56,7 @@ impl Scheduler<'_> {
     /// Gives every decode request its accepted drafts and one more token.
     fn update_drafted(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let n = self.output.batch.len();
-        // If drafts are made at the end of a step, the draft runs over all tokens of the step, so it never misses
+        // If drafts are made at the end of a step, the draft model processes all tokens of the step, so it never misses
         // tokens.
         let keeps_kv = self.rules.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
         if self.output.batch.leads() && !keeps_kv {
@@ -101,13 +101,14 @@ impl Scheduler<'_> {
     }
 }
 
-/// After a step: updates how many tokens of the `i`-th decode request the draft has run over. `r` still has the counts
-/// from before the step.
+/// After a step: updates how many tokens of the `i`-th decode request the draft model has processed. `r` still has the
+/// counts from before the step.
 ///
-/// The draft has run over the new token and over drafts: over all but the last of a chain, over the accepted nodes of a
-/// tree that were expanded, and over none if one pass gave all drafts. Rejected tokens are overwritten. If nothing was
-/// drafted, `gap` says whether the draft misses the tokens for now, has run over them, or never drafts for the request
-/// again. `gap` is `None` if the draft has no KV or drafts at the end of a step; it then never misses tokens.
+/// If the request drafted, the draft model has processed the step's new token and some of the drafts: all but the last
+/// of a chain, the accepted nodes of a tree that were expanded, none if one pass gave all drafts. Tokens that the
+/// target rejected do not count. If the request did not draft, `gap` says whether the draft model misses the tokens for
+/// now, has processed them, or never drafts for the request again. `gap` is `None` if the drafter has no KV or drafts
+/// at the end of a step; it then never misses tokens.
 #[inline]
 fn draft_ran(r: &mut RunningRequest, spec: &SpecDecode, i: usize, gap: Option<DraftGap>) {
     let (computed, drafted, accepted) = (r.num_computed_tokens, spec.drafts.draft_len[i], spec.accepted[i]);

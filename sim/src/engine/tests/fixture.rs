@@ -76,8 +76,8 @@ impl AcceptanceSource for Coin {
 /// Most tokens of a tree of an [`Erratic`] policy in its wild form.
 pub const WILD_TREE: u32 = 30;
 
-/// A policy that drafts, stops and trims at random (keyed by the step), within its limit. A wild one also drafts trees,
-/// leaves requests out of steps, proposes more than is allowed, and refuses to draft for some requests.
+/// A policy that drafts, stops and trims at random (keyed by the step), within its limit. In its wild form it also
+/// drafts trees, leaves requests out of steps, proposes more than is allowed, and refuses to draft for some requests.
 pub struct Erratic {
     pub limit: u32,
     pub seed: u64,

@@ -40,8 +40,8 @@ fn the_token_budget_splits_a_prompt_after_the_decodes() {
     let mut f = Fixture::new(requests(&[(0.0, 100, 9), (0.001, 250, 1)]));
     f.config.max_num_batched_tokens = 101;
     let chunks: Vec<_> = f.plain().steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
-    // In the second, third and fourth step one token goes to the decode request, and 100 tokens of the budget are left
-    // for the prompt.
+    // From the second step on, one token goes to the decode request, and 100 tokens of the budget are left for the
+    // prompt of 250 tokens. Its last chunk has 50.
     assert_eq!(chunks[..4], [(0, 100), (1, 100), (1, 100), (1, 50)]);
 }
 
@@ -82,7 +82,8 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     assert_eq!(run.steps[0].draft_time, shape(0, 10));
     assert_eq!(run.steps[1].draft_time, shape(10, 1) + shape(11, 1) + shape(12, 1));
     assert_eq!(run.steps[1].verify_time, pass(10, 4));
-    // After a round whose drafts were all accepted, the next first draft pass also runs over the last of these drafts.
+    // All drafts of the first round were accepted. The draft model has not processed the last of them, so the next
+    // first draft pass has two tokens.
     assert_eq!(run.steps[2].draft_time, shape(14, 2) + shape(15, 1) + shape(16, 1));
 }
 
@@ -104,8 +105,8 @@ fn the_model_length_caps_drafts_and_outputs() {
     let run = fixed(&f, 8);
     assert_eq!(run.records.emitted[..3], [10, 0, 1]);
     assert_eq!(run.records.outcome[1], Outcome::Rejected);
-    // With 10 tokens of context, positions up to 18 may be verified, so the request gets 8 drafts. After this round
-    // there is room for one more token.
+    // With 10 tokens of context and a length limit of 20, positions up to 18 may be verified, so the request gets 8
+    // drafts. After this round there is room for one more token.
     let drafted: Vec<_> = run.steps.iter().map(|s| s.drafted).collect();
     assert_eq!(drafted, [0, 8]);
 }

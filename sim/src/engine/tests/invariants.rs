@@ -118,7 +118,8 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
         held_blocks(f, run, s, lookahead, order == Order::Async)?;
     }
     if order == Order::Async {
-        // With async scheduling, requests come and go between the scheduler call and the start of the step.
+        // With async scheduling, requests come and go between the scheduler call and the start of the step, so the
+        // records do not tell which requests ran before a preemption.
         return Ok(());
     }
     run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
@@ -161,7 +162,7 @@ fn no_admission_beside_a_preemption(
     let r = &run.records;
     let up_to = |times: &[Time], at: Time| times.iter().filter(|&&t| t <= at).count() as u32;
     // A request may be rejected during scheduling. Its client (closed loop) then sends the next request in the middle
-    // of the step.
+    // of the step, so the counts below would be wrong.
     let rejects = (0..r.len()).any(|i| r.outcome[i] == Outcome::Rejected && r.finish[i] == s.start);
     if s.preempted == 0 || f.config.version == Version::V0 || rejects {
         return Ok(());
@@ -311,8 +312,8 @@ proptest! {
         prop_assert_eq!(counted.steps, named.steps);
     }
 
-    /// 7: a drafter that may never draft gives the same bytes as the engine without a drafter, if the draft takes no
-    /// blocks and runs over no prompts.
+    /// Invariant 7: a drafter that may never draft gives the same bytes as the engine without a drafter, if the draft
+    /// model takes no blocks and processes no prompts.
     #[test]
     fn invariant_7(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);

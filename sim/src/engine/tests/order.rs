@@ -20,8 +20,8 @@ fn target(context: u64, batched: u64) -> Time {
     Linear::new(YARDSTICK).pass(PassShape { requests: 1, context, batched, pairs: 0 })
 }
 
-/// Time of three draft passes. The first runs over `batched` tokens with `context` tokens of KV. The second and third
-/// run over one token each, with `from` + 1 and `from` + 2 tokens of KV.
+/// Time of three draft passes. The first has `batched` tokens and reads `context` tokens of KV. The second and third
+/// have one token each, and read `from` + 1 and `from` + 2 tokens of KV.
 fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
     let draft = Linear::new(f.draft);
     let pass = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
@@ -33,8 +33,8 @@ fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
 fn drafts_delay_the_next_step_and_not_the_token() {
     let f = alone((None, Some(false), None));
     let run = fixed(&f);
-    // The first draft pass runs over the prompt and one extra slot of the draft model. Later ones run over the 4
-    // scheduled tokens and one extra slot.
+    // The first draft pass after the prompt has the prompt and one extra slot of the draft model. The first draft pass
+    // after a round has the 4 scheduled tokens and one extra slot.
     let (first, second) = (drafts(&f, 0, 11, 10), drafts(&f, 10, 5, 14));
     let sampled = target(0, 10);
     let verified = sampled + first + target(10, 4);

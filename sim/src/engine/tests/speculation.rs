@@ -46,8 +46,8 @@ fn run(f: &Fixture, policy: impl SpecPolicy + 'static) -> Run {
     f.with(|s| s.run(Speculation::Policy(Box::new(policy))))
 }
 
-/// Only verified tokens are charged, so token budget that was reserved for drafts, but that no draft was proposed for,
-/// goes to prompts.
+/// With `budget_charge = trimmed` only verified tokens are charged. Token budget that was reserved for drafts, but for
+/// which no draft was proposed, goes to prompts.
 #[test]
 fn trimming_frees_what_was_reserved_for_a_lookup_without_a_match() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
@@ -76,7 +76,7 @@ fn trimming_frees_what_was_reserved_for_requests_left_out() {
     assert_eq!((steps[1].batch_size, steps[1].verified, steps[1].chunk_tokens), (1, 3, 16));
 }
 
-/// After parallel drafting the draft has not run over its own drafts, so it must catch up on the accepted ones.
+/// In parallel drafting the draft model does not process its own drafts, so it must catch up on the accepted ones.
 #[test]
 fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -100,8 +100,8 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     assert_eq!(run(&f, two).steps[2].draft_time, shape(13, 2));
 }
 
-/// A beam of two does not expand every node. If the target's path ends at a node that was not expanded, the draft has
-/// not run over the last accepted token.
+/// A beam of two does not expand every node. If the target's path ends at a node that was not expanded, the draft model
+/// has not processed the last accepted token.
 #[test]
 fn an_accepted_node_that_was_not_expanded_is_caught_up() {
     let mut tree = DraftTree::default();
@@ -121,8 +121,8 @@ fn an_accepted_node_that_was_not_expanded_is_caught_up() {
 
 #[test]
 fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
-    /// A policy that drafts a beam of two with three levels. It checks that the draft has run over all tokens of a
-    /// request but at most one.
+    /// A policy that drafts a beam of two with three levels. It checks that the draft model has processed all tokens of
+    /// a request but at most one.
     struct Beam;
     impl SpecPolicy for Beam {
         fn limits(&self) -> DraftLimits<'_> {
@@ -199,7 +199,7 @@ fn a_lookup_with_a_draft_prefill_gives_a_warning() {
     assert!(!warns(&f));
 }
 
-/// If the draft does not run over prompts, there is no draft prefill to skip: `drafts_for_next` is not called, and
+/// If the draft model does not process prompts, there is no draft prefill to skip: `drafts_for_next` is not called, and
 /// drafts may be made for every request.
 #[test]
 fn draft_prefill_can_only_be_skipped_where_there_is_some() {

@@ -202,7 +202,8 @@ fn attributes(item: &Item) -> Option<&[syn::Attribute]> {
     })
 }
 
-/// The name that an item gives to its module; `None` if it gives none.
+/// The name that an item defines in its module. `None` for items without a name, and for `mod` and `use`, which the
+/// caller treats itself.
 fn defined(item: &Item) -> Option<String> {
     Some(
         match item {

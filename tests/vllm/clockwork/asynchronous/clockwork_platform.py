@@ -1,4 +1,4 @@
-"""A platform for vLLM that is the CPU's and keeps asynchronous scheduling, which the CPU's platform switches off.
+"""vLLM's CPU platform with asynchronous scheduling, which the original platform switches off.
 
 vLLM finds it by the entry point beside it, if this folder is on PYTHONPATH.
 """
@@ -7,7 +7,7 @@ from vllm.platforms.cpu import CpuPlatform
 
 
 class ClockworkPlatform(CpuPlatform):
-    """The CPU, with asynchronous scheduling as it was asked for."""
+    """The CPU platform, with the setting of asynchronous scheduling that was given."""
 
     @classmethod
     def check_and_update_config(cls, vllm_config) -> None:
