@@ -12,8 +12,8 @@ use foretoken_spec::document::Path;
 use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 
-/// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the settings
-/// of every variant (combination of swept values).
+/// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the
+/// settings of every variant (combination of swept values).
 ///
 /// # Errors
 /// A policy or a setting cannot run live, or a file of a variant cannot be read. The error names it.
@@ -26,8 +26,8 @@ pub fn check_all(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<Capaci
     Ok(room.expect("a plan has a variant"))
 }
 
-/// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the settings
-/// of one variant.
+/// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the
+/// settings of one variant.
 ///
 /// # Errors
 /// A policy or a setting cannot run live. The error names it.
