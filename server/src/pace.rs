@@ -164,9 +164,12 @@ impl<'e> Pace<'e> {
         let id = self.engine.give_new(request);
         let arrived = self.last_arrival;
         let stream = Stream { to, prompt_len: ask.prompt_len, full, arrived, first: Time::MAX, last: Time::MAX };
-        // Sending fails if the client has left already. The engine then serves the request all the same.
-        let _ = stream.to.send(Piece::Begun(id));
+        let left = stream.to.send(Piece::Begun(id)).is_err();
         self.streams.insert(id, stream);
+        if left {
+            // The client left before the engine took the request. Without `Begun` it cannot send a `Leave` message.
+            self.leave(id, Finished::Abort);
+        }
     }
 
     fn leave(&mut self, id: RequestId, how: Finished) {

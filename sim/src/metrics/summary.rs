@@ -2,6 +2,7 @@
 //! requests.
 
 use super::{Lived, Outcome, Overload, RequestRecords, Totals, overload};
+use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// Mean and quantiles of a metric, seconds. Quantiles interpolate linearly (numpy's default).
@@ -176,7 +177,9 @@ impl Summary {
         let meets = |i: usize| slo.met_by(records, i, slo_tpot_s.get(i).copied());
         let met = done.iter().filter(|&&i| meets(i)).count() as f64;
 
-        let first = records.arrival.iter().min().copied().unwrap_or_default();
+        // In a run that ended early, requests that have not arrived have no arrival time (zero).
+        let arrived = |i: &usize| records.outcome[*i] != Outcome::InFlight || records.first_scheduled[*i] < Time::MAX;
+        let first = (0..records.len()).filter(arrived).map(|i| records.arrival[i]).min().unwrap_or_default();
         let last = done.iter().map(|&i| records.finish[i]).max().unwrap_or(first);
         let duration_s = (last - first).as_s();
         let per = |amount: f64, span: f64| if span > 0.0 { amount / span } else { 0.0 };
@@ -252,7 +255,6 @@ fn positions(totals: &Totals) -> Vec<PositionCounts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Time;
 
     #[test]
     fn quantiles_are_numpys() {
@@ -261,6 +263,18 @@ mod tests {
         assert_eq!((q.mean, q.p50), (2.5, 2.5));
         assert!((q.p90 - 3.7).abs() < 1e-12 && (q.p99 - 3.97).abs() < 1e-12);
         assert_eq!(Quantiles::of(&mut []), None);
+    }
+
+    /// The second request had not arrived when the run stopped.
+    #[test]
+    fn requests_that_did_not_arrive_do_not_lengthen_the_run() {
+        let mut r = RequestRecords::new(2);
+        r.arrival[0] = Time::from_s(3.0);
+        r.first_scheduled[0] = Time::from_s(3.0);
+        (r.first_token[0], r.finish[0]) = (Time::from_s(4.0), Time::from_s(5.0));
+        (r.emitted[0], r.outcome[0]) = (10, Outcome::Finished);
+        let x = Summary::new(&r, &Totals::default(), Slo::default(), &[], 100, 16);
+        assert_eq!((x.duration_s, x.token_goodput_tok_s, x.in_flight), (2.0, 5.0, 1));
     }
 
     /// Two finished requests, of which one meets its bound, and one rejected request.
