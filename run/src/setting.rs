@@ -334,8 +334,8 @@ impl Setting {
         &*self.server.acceptance
     }
 
-    /// Latencies, rates and counts of a run. The SLO attainment refers to the bounds `slo`. In an open loop, the
-    /// summary also has the run's overload.
+    /// Latencies, rates and counts of a run. SLO attainment and SLO goodput are judged by the bounds `slo`; a request's
+    /// own bound on TPOT takes precedence. In an open loop, the summary also has the run's overload, if there is any.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
         let own_bounds = &self.workload.slo_tpot_s;
         let numbers =

@@ -66,12 +66,15 @@ impl WithHost {
         })
     }
 
-    /// A note for the user if host time does not change the advice; else `None`.
-    pub fn note(&self) -> Option<String> {
+    /// A note for the user if host time does not change the kind of the advice (`flips` is false); else `None`. `best`
+    /// is the best candidate without host time; with host time another one may be the best.
+    pub fn note(&self, best: Option<&str>) -> Option<String> {
+        let same = !matches!(self.verdict, Verdict::Change) || self.best.as_deref() == best;
+        let is = if same { "the same" } else { "nearly the same" };
         (!self.flips).then(|| {
             format!(
                 "the costs are a roofline, and no host time is counted; with that of a measured server ({}) the advice \
-                 is the same: {}",
+                 is {is}: {}",
                 self.source,
                 self.says()
             )

@@ -136,7 +136,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     };
     advice.warnings = plans[typical].warnings().into_iter().map(str::to_owned).collect();
     advice.warnings.extend(table_warnings);
-    advice.warnings.extend(advice.with_host.as_ref().and_then(WithHost::note));
+    advice.warnings.extend(advice.with_host.as_ref().and_then(|other| other.note(best_name.as_deref())));
     let further = warnings(ask, &advice);
     advice.warnings.extend(further);
     Ok(advice)

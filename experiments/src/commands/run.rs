@@ -74,7 +74,7 @@ pub struct RunArgs {
     /// Repeat the run with one setting left out at a time, and name settings without effect
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub check_settings: CheckSettings,
-    /// For a folder with scenarios of the arena: only those marked `quick`, with two seeds
+    /// Of a folder's experiments with an [arena] table, run only those with arena.quick = true, each with two seeds
     #[arg(long, conflicts_with = "shard")]
     pub quick: bool,
     /// Add the policy oracle-goodput and every policy's regret against it

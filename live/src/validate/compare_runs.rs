@@ -163,8 +163,9 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell without a piece (a live run and its repeat) that counts: each piece was unfinished, has no
-    /// step, or had a change of the machine's speed. `None` if no piece was begun or nothing was probed.
+    /// The report of a cell of which no piece counts. (A piece is a live run and its repeat.) A piece does not count if
+    /// it was not finished, if none of its tapes has a step, or if the machine changed its speed during the piece.
+    /// `None` if no piece was begun, or if the machine's speed was not measured.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();

@@ -1,7 +1,7 @@
 //! Azure LLM inference CSV (Patel et al., ISCA 2024; AzurePublicDataset, 2023 and the same columns of 2024).
 //!
-//! `TIMESTAMP` is wall-clock time with seven decimals (a UTC suffix is accepted). Arrival times count from the first
-//! row.
+//! `TIMESTAMP` is wall-clock time with seven decimals. A time zone is accepted; without one the time is UTC. Arrival
+//! times count from the earliest request that is kept.
 
 use super::clock::{Origin, instant};
 use super::collector::{Collector, Names};

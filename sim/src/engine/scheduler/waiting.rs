@@ -79,8 +79,10 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Number of padding drafts for a request with `left` tokens to compute. With one token left, beside decode
-    /// requests and no prefill, it is padded to the length of a decode request with drafts. Otherwise 0.
+    /// Number of padding drafts for a waiting request: `computed` tokens are cached, `left` tokens are to be computed. A
+    /// request with one token left is padded to the length of a decode request with drafts. It is not padded (0) if
+    /// the step has scheduled a prompt of a running request, if no request is running and nothing is cached, or if
+    /// the padding would exceed `max_model_len`.
     fn padding(&self, computed: u32, left: u32, running: usize) -> u32 {
         let padding = self.rules.pad_admissions;
         let decodes_only = !self.pace.prefill_scheduled && (running > 0 || computed > 0);
