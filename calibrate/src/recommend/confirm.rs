@@ -64,8 +64,8 @@ pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
         _ => "results/confirm".to_owned(),
     };
     let step_log = if known.is_some() { " --step-log server.log" } else { "" };
-    // `foretoken observe` refuses a TPOT bound that is a multiple of plain decoding's latency. If the experiment has one,
-    // the command removes all bounds.
+    // `foretoken observe` refuses a TPOT bound that is a multiple of plain decoding's latency. If the experiment has
+    // such a bound, the command removes all bounds.
     let no_slo = if known.is_none() { scaled_bound(ask) } else { "" };
     format!("foretoken observe {url} {} --set 'policies=[{policy}]'{no_slo}{step_log} -o {to}", quoted(&file))
 }

@@ -79,8 +79,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Number of padding drafts for a waiting request: `computed` tokens are cached, `left` tokens are to be computed. A
-    /// request with one token left is padded to the length of a decode request with drafts. It is not padded (0) if
+    /// Number of padding drafts for a waiting request: `computed` tokens are cached, `left` tokens are to be computed.
+    /// A request with one token left is padded to the length of a decode request with drafts. It is not padded (0) if
     /// the step has scheduled a prompt of a running request, if no request is running and nothing is cached, or if
     /// the padding would exceed `max_model_len`.
     fn padding(&self, computed: u32, left: u32, running: usize) -> u32 {
