@@ -303,7 +303,8 @@ mod tests {
         assert_eq!(choose(&mut p, &batch), 4, "the draft was kept up");
     }
 
-    /// Each bucket of batch sizes learns by itself. A reward counts for the length that ran, not for the chosen length.
+    /// Each bucket of batch sizes has its own rewards. A reward counts for the length that ran, not for the chosen
+    /// length.
     #[test]
     fn batch_sizes_are_told_apart() {
         let mut p = running();

@@ -13,8 +13,8 @@ pub struct Depth {
     pub requests: u64,
     /// Sum of the requests' contexts c_i, in tokens.
     pub context: u64,
-    /// Sum of the requests' catch-up tokens g_i, charged in the first pass only. It is 0 if the draft always extends,
-    /// because the whole batch's catch-up is then charged in every step.
+    /// Sum of the requests' catch-up tokens g_i, which join the first draft pass only. It is 0 if the draft always
+    /// extends, because the whole batch's catch-up is then part of every step.
     pub catch_up: u64,
 }
 
@@ -99,8 +99,8 @@ impl Estimate {
         }
     }
 
-    /// Adds one draft pass over the requests `at` the next depth, and the verification of their tokens. Does nothing if
-    /// no request drafts there.
+    /// Adds a draft pass at the next depth, over the requests in `at`, and the verification of their tokens. Does
+    /// nothing if no request drafts there.
     pub fn deepen(&mut self, at: Depth) {
         if at.requests == 0 {
             return;
@@ -185,7 +185,8 @@ mod tests {
 
     proptest! {
         /// An estimate that was grown depth by depth equals [`Belief::step_s`] at every length, for all limits, prompt
-        /// chunks and draft gaps. So does an estimate from which tokens were dropped.
+        /// chunks and draft gaps (context tokens that the draft model skipped). So does an estimate from which tokens
+        /// were dropped.
         #[test]
         fn growing_equals_the_plain_reading(batch in any_batch(12, 8), belief in any_belief(), cut in 0u32..4) {
             let view = batch.view();

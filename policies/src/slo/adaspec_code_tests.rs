@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the drafting loop and the elimination against a direct implementation, and the mistakes by hand.
+//! Tests of [`super`]: the drafting loop and the elimination against a direct implementation, and the mistakes of the
+//! code on examples computed by hand.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};

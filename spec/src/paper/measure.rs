@@ -1,5 +1,5 @@
 //! The quantities that a claim may be about. There are a few general kinds of quantity. Each is computed over the
-//! variants that `at` picks. The crate `foretoken-run` computes them.
+//! variants (combinations of swept values) that `at` picks. The crate `foretoken-run` computes them.
 
 use super::Metric;
 use serde::{Deserialize, Serialize};
