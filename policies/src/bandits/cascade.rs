@@ -160,9 +160,10 @@ impl Running {
         }
     }
 
-    /// Ends the trial of `lengths[tested]` and stores its utility. If utility still rises and there is a longer length,
-    /// the trial of that length begins. Else a set phase with the best length begins. A set phase with length 0 is
-    /// twice as long as the one before if that had length 0 too, up to `most_back_off` times `set_steps`.
+    /// Ends the trial of `lengths[tested]` and stores its utility. If there is a longer length, and utility rose or
+    /// `tested` is 0 or 1, the trial of the next longer length begins. Else a set phase with the best length begins. A
+    /// set phase with length 0 is twice as long as the set phase before if that had length 0 too, up to
+    /// `most_back_off` times `set_steps`.
     fn conclude(&mut self, tested: usize) {
         let t = self.trial;
         let step_s = t.seconds / f64::from(t.steps);

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NightjarLike {
-    /// Longest draft in tokens, 1 to 32, and at most the engine's `max_draft_len`.
+    /// Longest draft in tokens, 1 to 32. A value above the engine's `max_draft_len` is cut to it.
     pub k_max: u32,
     /// Number of neighbouring batch sizes that share what was learned, at least 1.
     pub bucket: u32,

@@ -28,7 +28,7 @@ pub struct Adaedl {
     pub epsilon: f64,
     /// Number of draft passes before drafting may stop, from 1 to `k_max`.
     pub k_min: u32,
-    /// Longest draft in tokens, 1 to 32, and at most the engine's `max_draft_len`.
+    /// Longest draft in tokens, 1 to 32. A value above the engine's `max_draft_len` is cut to it.
     pub k_max: u32,
 }
 

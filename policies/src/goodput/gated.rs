@@ -27,7 +27,7 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gated {
-    /// Longest draft in tokens (`gamma`), 1 to 32, and at most the engine's `max_draft_len`.
+    /// Longest draft in tokens (`gamma`), 1 to 32. A value above the engine's `max_draft_len` is cut to it.
     pub gamma: u32,
     /// True lets requests have different draft lengths (the budget gate); false gives all the same length (the
     /// aggregate gate).

@@ -60,7 +60,7 @@ impl Depths {
         }
     }
 
-    /// The requests that would draft their `depth`-th token, `depth` from 1; zero beyond the longest.
+    /// Sums over the requests that would draft a token at `depth` (from 1). All sums are 0 above the longest draft.
     #[inline]
     pub fn at(&self, depth: u32) -> Depth {
         self.at.get(depth as usize).copied().unwrap_or_default()
@@ -122,8 +122,8 @@ impl Estimate {
         self.verify_s += self.verify_tokens_s(n, at.context + n * (before + 1));
     }
 
-    /// Removes one draft token from verification; its draft time stays. `position` is c_i + j for the j-th token of
-    /// request i, j from 1.
+    /// Removes one draft token from verification; its draft time stays. `position` is c_i + j for the j-th draft token
+    /// (j from 1) of request i, which has c_i tokens of context.
     pub fn drop_token(&mut self, position: u64) {
         self.drop_tokens(1, position);
     }
@@ -178,7 +178,8 @@ mod tests {
             let second = time(k + 2) - 2.0 * time(k + 1) + time(k);
             assert!((second - 3.0 * (2e-9 + 5e-8)).abs() < 1e-14, "k {k}: {second}");
         }
-        // The constant and linear terms, by hand at k = 1 (a_sum = 1350): one draft pass and two positions each.
+        // The whole time by hand at k = 1: one draft pass over 3 requests with 1,350 tokens of context in total, and a
+        // target pass over two positions of each request.
         let by_hand = (2e-9 * 1350.0 + 3e-7 * 3.0 + 1e-3) + (5e-8 * (1350.0 + 1353.0) + 2e-5 * 6.0 + 7e-3);
         assert!(close(time(1), by_hand));
     }

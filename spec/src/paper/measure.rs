@@ -56,7 +56,7 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
-    /// The metric that is compared.
+    /// The metric whose value is taken.
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
@@ -164,7 +164,7 @@ pub struct Keeps {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The metric that is compared.
+    /// The metric whose value is taken.
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
