@@ -1,7 +1,7 @@
 //! Predicts how long a forward pass takes: presets of GPUs, shapes of models, rooflines, and measured tables.
 //!
 //! [`LatencySpec`] has the settings of an experiment file. It builds the [`LatencyModel`](foretoken_sim::LatencyModel)
-//! that gives the event clock its pass times. A [`RooflineSpec`] needs no measurement: it uses a GPU's datasheet
+//! that gives the pass times of a simulation. A [`RooflineSpec`] needs no measurement: it uses a GPU's datasheet
 //! ([`gpus`]) and a model's shape ([`models`]), which may be read from a Hugging Face `config.json` ([`config`]).
 
 mod bad;

@@ -7,7 +7,7 @@
 //! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
 //! policy that always drafts the same length (`the loop`). Policies that draft trees run on a scripted executor, and a
 //! stopwatch times their calls, because growing the trees would take longer than deciding. For oracles only `propose`
-//! is timed. Presets without a drafter and presets that need the acceptance law are left out.
+//! is timed. Presets without a drafter are left out, and so are presets that need the true probabilities of acceptance.
 
 #![allow(missing_docs)]
 
@@ -345,7 +345,7 @@ fn decisions(c: &mut Criterion) {
     let mut group = c.benchmark_group("decision-at-32");
     let (draft, target) = (Linear::new(BELIEF.draft), Linear::new(BELIEF.target));
     for preset in PolicySpec::all() {
-        // Bounds that need the acceptance law run only in a simulation on the event clock, so the bench skips them.
+        // Only a simulation knows the true probabilities of acceptance. So the bench skips the bounds that need them.
         if preset.definition().needs_law() {
             continue;
         }

@@ -24,7 +24,8 @@ pub struct PolicyContext<'a> {
     pub max_num_batched_tokens: u32,
     /// The run's seed, for policies that draw at random.
     pub seed: u64,
-    /// Number of steps after which a policy learns a step's outcome; 0 is at the end of the step.
+    /// Number of steps after which a policy learns a step's outcome. With 0 it learns the outcome at the end of the
+    /// step.
     pub staleness_steps: u32,
     /// Whether the engine drafts at the start or at the end of a step. An engine that drafts at the end runs the first
     /// draft pass in every step, also if nothing is drafted.
@@ -124,7 +125,8 @@ pub trait Definition {
         usual
     }
 
-    /// True if the policy sees the hidden truth. It is then a bound or a wrapper, not a policy that a server can run.
+    /// True if the policy sees the hidden truth, which no server knows: true costs, true acceptance rates, or which
+    /// drafts will be accepted. It is then a bound or a wrapper, not a policy that a server can run.
     fn sees_hidden_truth(&self) -> bool {
         false
     }

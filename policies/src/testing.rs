@@ -100,7 +100,8 @@ impl Batch {
     }
 }
 
-/// 1 to `most` requests with limits from 0 to `longest` drafts, with and without draft gaps and prompt chunks.
+/// 1 to `most` requests with limits from 0 to `longest` drafts. Some batches have draft gaps (context tokens that the
+/// draft model skipped) and prompt chunks, others do not.
 pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     let request = (1u32..4000, 0..=longest, prop_oneof![Just(0u32), Just(1), 0u32..40]);
     let chunk = prop_oneof![Just(None), (0u32..500, 1u32..500).prop_map(Some)];
@@ -121,7 +122,7 @@ pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     )
 }
 
-/// Costs of the size that real models have; α and γ may be 0. All are whole picoseconds, the unit of the event clock.
+/// Costs of the size that real models have; α and γ may be 0. All are whole picoseconds, the unit of simulated time.
 pub fn any_belief() -> impl Strategy<Value = Belief> {
     let model = |alpha: u32, gamma: u32, delta: u32| {
         (0..alpha, 0..gamma, 0..delta).prop_map(|(a, g, d)| Coefficients {

@@ -11,8 +11,9 @@ use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 /// A model's α, γ and δ are trusted if their mean relative error on held-out shapes (shapes they were not fitted to) is
 /// at most this, for decode passes and for verification passes.
 pub const TRUSTED_ERROR: f64 = 0.10;
-/// Bound on the mean relative error of a fitted table on held-out shapes. If twice the machine's repeatability is
-/// larger, it is the bound. A larger error only gives a note; the profile stays trusted.
+/// Bound on the mean relative error of a fitted table on held-out shapes. If twice the machine's repeatability (the
+/// relative difference between two measurements of a shape) is larger, it is the bound. A larger error only gives a
+/// note; the profile stays trusted.
 pub const TABLE_ERROR: f64 = 0.05;
 
 /// A time above this multiple of the median counts as interrupted by another process. Means leave it out.
@@ -79,7 +80,8 @@ pub const FOLDS: u8 = 5;
 
 /// Gives each shape its cross-validation fold. Shapes of fold 0 are used in every fit, so that no fit has to
 /// extrapolate. They are the ends of the measured range, and shapes whose number of tokens no shape of another fold
-/// has. `seed` distributes the other shapes of each region evenly over the folds 1 to [`FOLDS`].
+/// has. `seed` distributes the other shapes of each region (decode, verify, wide, prefill) evenly over the folds 1 to
+/// [`FOLDS`].
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
     let mut folds = vec![0; shapes.len()];

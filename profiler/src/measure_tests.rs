@@ -103,7 +103,8 @@ fn a_measurement_in_slices_equals_an_uninterrupted_one() {
         let kept = |_, _, _: &Visit| Ok::<_, Infallible>(());
         let never = AtomicBool::new(false);
         measure(&mut steady, &stops, (effort(&stops), until), &mut sliced, &never, kept).unwrap();
-        // The estimate of the number of all visits becomes better with time, so the ends of early slices may be off.
+        // The estimate of the number of all visits becomes better with time. So early slices may end too early or too
+        // late.
         let share = sliced.len() as f64 / whole.len() as f64;
         assert!(
             sliced.len() >= round && (slice < 5 || (share - f64::from(slice) / 20.0).abs() < 0.1),

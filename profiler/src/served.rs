@@ -104,8 +104,8 @@ impl Served {
         }
     }
 
-    /// The coefficient of variation of pass times within a group. It is the median over all groups with at least two
-    /// passes, or 0 if there is no such group.
+    /// The robust coefficient of variation of pass times within a group (1.4826 · median absolute deviation / median):
+    /// the median over all groups with at least two passes, or 0 if there is no such group.
     pub fn noise_cv(&self) -> f64 {
         let spreads: Vec<f64> = self.means().iter().filter(|m| m.count > 1).map(|m| m.spread).collect();
         if spreads.is_empty() { 0.0 } else { median(spreads) }

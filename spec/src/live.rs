@@ -137,7 +137,8 @@ fn warm_up() -> u32 {
 }
 
 impl LiveSpec {
-    /// The names of the target and of the draft, as far as they are folders. Presets and shipped models are left out.
+    /// The names of the target and of the draft, to be changed, but only names of folders. Presets and shipped models
+    /// are left out.
     pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut String> {
         [&mut self.target, &mut self.draft]
             .into_iter()

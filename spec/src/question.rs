@@ -1,8 +1,8 @@
-//! The `[question]` table of an experiment file: a question that was asked in public, the numbers that the thread
-//! reports, and the answer that the run gives.
+//! The `[question]` table of an experiment file: a question that was asked in a public thread, the numbers that the
+//! thread reports, and the answer that the run gives.
 //!
-//! What the thread does not say is assumed. An assumption is a swept setting; a claim is measured over all its values,
-//! and the answer must hold for each of them.
+//! What the thread does not say is assumed. An assumption is a swept setting. A claim is measured over all values of
+//! the assumptions, and the answer must hold for each of them.
 
 use crate::paper::{Claim, Measure, Stated};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! The JSON schema of an experiment: the schema of the types, and the additions of the document (sweeps, values from a
-//! profile).
+//! The JSON schema of an experiment. It is the schema of the Rust types, with what a file may have besides: sweeps in
+//! place of values, and a profile in place of costs.
 //!
 //! Editors use it to complete keys and to point at mistakes. `Experiment::read` decides what is valid.
 

@@ -15,8 +15,8 @@ fn needs_escape(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t' || format
 }
 
-/// The text with every control character, and every character that is invisible or changes the direction of writing,
-/// as `\u001b`: the form that JSON and TOML read back.
+/// The text with control characters, invisible characters and characters that change the direction of writing escaped,
+/// like `\u001b`. JSON and TOML read this form back. Line ends and tabs stay.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(needs_escape) {
         return Cow::Borrowed(text);

@@ -1,5 +1,6 @@
-//! Our own router: least remaining work, by the true work of every request. No real router knows this work, so the
-//! router is a reference.
+//! Our own router: chooses the replica whose requests in flight have the least work. A request's work is its true work
+//! (prompt and steps), and all of it counts until the request ends. No real router knows this work, so the router is a
+//! reference.
 
 use super::checks;
 use super::least_requests::least;

@@ -102,11 +102,11 @@ struct KvRouter {
     workers: Vec<Worker>,
     /// For each worker, the prefixes that were sent to it within the last `router_ttl_secs`.
     cached: PrefixIndex,
-    /// Entries of `cached` as (expiry time, worker, the prefix's hash), earliest first. An entry that was renewed since
-    /// has a later time in `expiry`, and is then not removed.
+    /// Times at which entries of `cached` may expire, as (time, worker, the prefix's hash), earliest first. If the
+    /// prefix was sent to the worker again, `expiry` has a later time, and the entry of `cached` stays until then.
     expires: VecDeque<(Time, usize, u64)>,
-    /// By (worker, the prefix's hash): the time at which the entry of `cached` is removed, unless the prefix is sent to
-    /// the worker again before.
+    /// For each (worker, the prefix's hash), the time at which the entry of `cached` is removed, unless the prefix is
+    /// sent to the worker again before.
     expiry: HashMap<(usize, u64), Time>,
     requests: HashMap<RequestId, Sent>,
     matched: Vec<u32>,

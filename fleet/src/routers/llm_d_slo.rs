@@ -192,9 +192,10 @@ fn finite(bound_s: f64) -> f64 {
     bound_s.min(1e9)
 }
 
-/// Scores each replica by its headroom, from 0 to 1. If some replicas are within both bounds and some are not, only the
-/// replicas within the bounds are candidates; with `explore`, only the other replicas. Replicas that are no candidates
-/// get −∞. If the candidates miss a bound, all but the [least severe](least_severe) get 0.
+/// Scores each replica by its headroom; the highest score wins. If some replicas are within both bounds and some are
+/// not, only the replicas within the bounds are candidates; with `explore`, only the replicas that miss a bound. Else
+/// all replicas are candidates. Other replicas get −∞. If the candidates miss a bound, only the replicas of
+/// [`least_severe`] are scored, and the other candidates get 0.
 pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Vec<f64> {
     let keeps = |kept: bool| (0..all.len()).filter(|&i| all[i].kept() == kept).collect::<Vec<usize>>();
     let (positive, negative) = (keeps(true), keeps(false));

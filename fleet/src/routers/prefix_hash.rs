@@ -1,4 +1,5 @@
-//! Consistent hashing: a hash of the prompt's beginning chooses the replica on a ring, unless it is overloaded.
+//! Consistent hashing: a hash of the prompt's beginning chooses the replica on a ring, unless this replica has too many
+//! requests in flight.
 
 use super::checks;
 use super::least_requests::least;

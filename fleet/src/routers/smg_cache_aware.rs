@@ -1,5 +1,5 @@
-//! The replica that has seen most of the prompt; the least loaded one if load is uneven or if too little of the prompt
-//! was seen.
+//! Chooses the replica to which most of the prompt was sent before. Chooses the least loaded replica instead if load is
+//! uneven, or if too little of the prompt was sent before.
 
 use super::checks;
 use crate::Signals;
@@ -78,7 +78,7 @@ impl RouterDefinition for SmgCacheAware {
 
 struct Trees {
     settings: SmgCacheAware,
-    /// For each worker, the prefixes of the prompts that were sent to it; sizes are in tokens.
+    /// For each replica (SMG calls it a worker), the prefixes of the prompts that were sent to it; sizes are in tokens.
     seen: PrefixIndex,
     every: Time,
     next_cut: Time,

@@ -1,5 +1,5 @@
-//! Compares every router with a second implementation, written from the original source alone and as simply as
-//! possible: 10,000 decisions each, on random states.
+//! Compares every router with a second implementation, which is as simple as possible: 10,000 decisions each, on random
+//! states. It is written from the original source alone or, for our own routers, from their rule.
 
 mod dynamo;
 mod llm_d;
@@ -127,8 +127,9 @@ fn least_requests() {
     });
 }
 
-/// `power_of_two.rs`: the second worker is the first plus a random offset, so that the two differ. The one with the
-/// lower share of KV blocks in use is taken; if a report is missing, the one with fewer requests in flight.
+/// The rule of SMG's `power_of_two.rs`. The second worker is the first plus a random offset, so that the two differ.
+/// The worker with the lower share of KV blocks in use is taken; if a report is missing, the worker with fewer requests
+/// in flight.
 #[test]
 fn power_of_two() {
     compare(&RouterSpec::PowerOfTwo(Default::default()), 6, |request, seen| {
@@ -146,7 +147,8 @@ fn power_of_two() {
     });
 }
 
-/// `least_load.rs`: the score in seconds from each worker's polled load and the tokens sent since the poll.
+/// The rule of SMG's `least_load.rs`: each worker's score in seconds comes from its polled load and from the tokens
+/// that were sent since the poll.
 #[test]
 fn smg_least_load() {
     let mut polled: HashMap<usize, u64> = HashMap::new();

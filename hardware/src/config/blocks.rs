@@ -6,8 +6,8 @@ use super::fields::Fields;
 use super::{attention, feed_forward, recurrent};
 use crate::models::{Attention, FeedForward, LayerGroup};
 
-/// Reads the layers in order, each as a group of one. The result is `None` if the file does not list its layers by
-/// letters or names.
+/// Reads the layers in order, each as a group with one layer. The result is `None` if the file does not list its layers
+/// by letters or names.
 ///
 /// # Errors
 /// A letter or a name is not known, a key that a listed layer needs is missing or out of range, or `num_hidden_layers`
@@ -25,8 +25,8 @@ pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>
     Ok(Some(layers))
 }
 
-/// Reads the layers of the MTP module, each as a group of one. The result is `None` if the file does not list these
-/// layers by letters or names.
+/// Reads the layers of the MTP module, each as a group with one layer. The result is `None` if the file does not list
+/// these layers by letters or names.
 ///
 /// # Errors
 /// A letter or a name is not known, or a key that a listed layer needs is missing or out of range.

@@ -35,7 +35,7 @@ pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig>
 /// The file has experts, but the number of active experts or the width of an expert is missing or out of range. More
 /// experts are active than there are. `enable_moe_block` is true, but the number of experts is missing.
 pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
-    // The files of Gemma 4's dense models also have keys for experts. They set this flag to false.
+    // The files of Gemma 4's dense models also have keys for experts. They set `enable_moe_block` to false.
     let enabled = fields.flag("enable_moe_block")?;
     let keys = ["n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"];
     let Some(total) = fields.size_of(&keys)?.filter(|_| enabled != Some(false)) else {
@@ -72,7 +72,8 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
 }
 
 /// Inner width of all shared experts of a layer together; 0 if there are none. Every token uses the shared experts
-/// besides its routed experts.
+/// besides its routed experts. `expert` is the width of a routed expert, and of a shared one if the file gives only
+/// their number.
 fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
     // Some files give the total width of all shared experts.
     let keys = ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"];
@@ -109,8 +110,9 @@ fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
     names.into_iter().map(one).collect()
 }
 
-/// Whether each of `count` layers has experts. A list of the file decides; without a list, the keys for the number of
-/// dense first layers and for the interval between sparse layers decide.
+/// Whether each of `count` layers has experts. The list `mlp_layer_types` decides, or else a list at `moe_layer_freq`.
+/// Without both, a layer is dense if it is one of the `first_k_dense_replace` first layers, if it is listed in
+/// `mlp_only_layers`, or if the interval between sparse layers skips it.
 fn sparse_layers(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let listed = fields.numbers("mlp_only_layers")?.unwrap_or_default();
     let first = fields.count("first_k_dense_replace")?.unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Keys of `config.json` that do not change how long a pass takes.
 
-/// Whether `key` needs no warning if no reader has read it. Such keys concern training, token ids, positions, norms or
-/// the loading of the file. Other such keys have a meaning only together with another key, and are read together with
-/// it.
+/// Whether `key` needs no warning if no reader has read it. Some harmless keys concern training, token ids, positions,
+/// norms or the loading of the file. Others have a meaning only together with a second key; if a file has the second
+/// key, a reader reads both.
 pub fn is_harmless(key: &str) -> bool {
     let by_end = ["_token_id", "_token_index", "_dropout", "_pdrop", "_coef", "_version", "_eps", "_epsilon"];
     let by_start =

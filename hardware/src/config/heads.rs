@@ -32,8 +32,8 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
 
 /// Turns `shape` into the drafter that the file describes; other files leave it unchanged. A file with
 /// `target_layer_ids` describes a block drafter. A file with `draft_vocab_size` describes an EAGLE-3 head (arXiv
-/// 2503.01840, figure 6). A matrix of an EAGLE-3 head joins three hidden states of the target; the layers read the
-/// result beside the token's embedding. Its output head has the draft's vocabulary, and its embedding is the target's.
+/// 2503.01840, figure 6): a matrix joins three hidden states of the target, and the layers read the result beside the
+/// token's embedding. The head's output matrix has the draft's vocabulary. The embedding is the target's.
 ///
 /// # Errors
 /// `draft_vocab_size`, `target_hidden_size` or a key of a block drafter (`dflash_config`, `target_layer_ids`,

@@ -6,12 +6,11 @@ use super::fields::Fields;
 use super::{attention, bad::BadConfig, block_sparse, blocks, compressed, indexers, recurrent};
 use crate::models::{Attention, LayerGroup, Selection};
 
-/// The layers in order, each as a group of one.
+/// The layers in order, each as a group with one layer.
 ///
 /// # Errors
-/// A key that the layers need is missing or out of range; a list of layers does not have one entry a layer; a layer's
-/// kind is not known or not modelled; or the heads do not divide the hidden size, or the KV heads do not divide the
-/// heads.
+/// A key that the layers need is missing or out of range. A list of layers does not have one entry a layer. A layer's
+/// kind is not known or not modelled. The heads do not divide the hidden size, or the KV heads do not divide the heads.
 pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig> {
     refuse(fields)?;
     if let Some(layers) = blocks::layers(fields, family)? {

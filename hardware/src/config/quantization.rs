@@ -56,7 +56,9 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     let Some(table) = table else { return Ok(read) };
     let scheme = scheme(&table)?;
     read.bits.kv = scheme.kv.unwrap_or(plain.kv);
-    // `quantized_layers` lists all modules that are quantised. A part that it does not list is not quantised.
+    // A file with `quantized_layers` lists in it all modules that are quantised, so names that are skipped do not
+    // count. `mixed` sets the parts that are listed. The other parts keep the file's own type, unless the method has
+    // fewer bits.
     let listed = table.get("quantized_layers").is_some();
     let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
     for part in [Part::Attention, Part::Dense, Part::Experts] {
@@ -153,7 +155,7 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
         None if table.get("quant_algo").is_some() => "modelopt",
         None => return Err(table.bad("quant_method", "missing; it says how the weights are kept, as \"fp8\"")),
     };
-    // The modules that the file excludes from quantisation. Each method has another key for this list.
+    // The modules that the file excludes from quantisation. The key of this list depends on the method.
     let skipped = |keys: &[&str]| {
         let lists = keys.iter().filter_map(|key| table.get(key)).filter_map(Value::as_array).flatten();
         lists.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()

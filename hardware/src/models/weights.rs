@@ -31,7 +31,8 @@ impl Attention {
         self
     }
 
-    /// Gives the layer the selection `chosen`; `None` if the layer has another kind than grouped attention.
+    /// Gives the layer the selection `chosen`, which says how it chooses the tokens to attend to. `None` if the layer
+    /// has another kind than grouped attention.
     pub fn to_blocks(mut self, chosen: Selection) -> Option<Attention> {
         let Attention::Grouped { selection, .. } = &mut self else { return None };
         *selection = Some(chosen);

@@ -23,8 +23,8 @@ pub struct Work {
     pub head_bytes: f64,
     /// FLOP of the output head for a token.
     pub head_flops: f64,
-    /// Attention over KV. Layers with an equal window, an equal number of KV heads (`split`) and the same kind of
-    /// selection form one entry.
+    /// Attention over KV. Work with equal `window`, `split` and `by_token` forms one entry; work with and without
+    /// `unpacked` stays apart. A layer with an indexer or with compressed attention adds to several entries.
     pub attention: Vec<AttentionWork>,
     /// Bytes of the recurrent states of a request, over all layers.
     pub state_bytes: f64,
@@ -76,7 +76,8 @@ impl FlopsByBits {
     }
 }
 
-/// Attention over KV in all layers that have an equal window, an equal `split` and the same kind of selection.
+/// Attention over KV, summed over all layers: the work with one `window`, one `split` and one `by_token`, and either
+/// all of it with `unpacked` or all without.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AttentionWork {
     /// Bytes of KV that a pass reads for each token of context, summed over these layers.
@@ -125,7 +126,8 @@ impl AttentionWork {
         }
     }
 
-    /// Adds the work of other layers with the same window, the same number of KV heads and the same kind of selection.
+    /// Adds the work `more` of other layers. It must have the same `window`, `split` and `by_token`, and `unpacked` if
+    /// this work has it.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
         self.kept_bytes += more.kept_bytes;

@@ -4,9 +4,9 @@
 //! A pass is a sequence of kernels. Each kind of kernel takes as long as the slower of computing and moving data, and
 //! the pass takes the sum:
 //! - feed-forward and projections: weights are read once a pass; 2 FLOP for each weight and token;
-//! - attention: KV of the context is read once; in each layer 4 FLOP for each number of a query and query-key pair; a
-//!   window or a selection limits both; latent attention computes with compressed or with expanded keys, whichever is
-//!   cheaper;
+//! - attention: KV of the context is read once; each query-key pair takes 4 FLOP for each number of the query, in each
+//!   layer; a window or a selection limits the KV and the pairs; latent attention computes with compressed or with
+//!   expanded keys, whichever is cheaper;
 //! - recurrent layers: the state of each request is read and written;
 //! - the output head: its weights are read once; every batched token is assumed to sample, which overstates prefill by
 //!   the head's share, 2 to 5 %.

@@ -19,8 +19,7 @@ pub struct Roofline {
     pub(super) head_bytes_s: f64,
     /// Seconds to compute the output head for one token.
     pub(super) head_flops_s: f64,
-    /// Seconds of attention over KV. Layers with an equal window, an equal number of KV heads and the same kind of
-    /// selection form one entry.
+    /// Seconds of attention over KV, one entry for each entry of `Work::attention`.
     pub(super) attention: Vec<AttentionTimes>,
     /// Seconds to read and write the recurrent states of one request.
     pub(super) state_bytes_s: f64,
@@ -63,8 +62,7 @@ impl BlockTimes {
     }
 }
 
-/// Seconds of attention over KV in layers with an equal window, an equal number of KV heads and the same kind of
-/// selection.
+/// Seconds of the work in one [`AttentionWork`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttentionTimes {
     bytes_s: f64,
@@ -92,8 +90,8 @@ impl AttentionTimes {
         let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
         let (mut read, mut pairs) = ((shape.context + shape.batched) as f64, shape.pairs as f64);
         if let Some(window) = self.window {
-            // `read` is exact if all contexts are shorter than the window, or if all are longer. If the batch has both,
-            // `read` is too large.
+            // Cuts `read`, the number of tokens whose KV the pass reads, to the window. The result is exact if all
+            // contexts are shorter than the window, or if all are longer. If the batch has both, it is too large.
             let readers = if self.by_token { tokens } else { requests };
             if readers > 0.0 {
                 read = read.min(window * readers + if self.by_token { 0.0 } else { tokens });
@@ -137,7 +135,8 @@ mod tests {
     use super::*;
 
     /// The numbers were counted in GLM-4.7-Flash's router (mlx-lm PR #1485). Two neighbouring tokens share 25.7 % of
-    /// their experts (each token uses 4 of 64). A pass over both tokens reads 1.743 times the experts of one token.
+    /// their experts (each token uses 4 of 64). A pass over both tokens reads 1.743 times the experts of one token. The
+    /// model must read as many with an `expert_reuse` of 0.213.
     #[test]
     fn the_reuse_that_was_counted_gives_the_experts_that_were_counted() {
         let experts = BlockTimes { bytes_s: 1.0, total: 64.0, miss: 1.0 - 4.0 / 64.0 };

@@ -4,8 +4,8 @@
 //! Source: BanditSpec (arXiv 2505.15141), section 6.2, and sail-sg/BanditSpec, `ucb_length_spec_generate` in
 //! `generate_utils.py`; restated in docs/model.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of
 //! *all* arms, so it is the same for each arm. After the first rounds the arm with the best mean therefore always wins,
-//! and a mean that is wrong at first is never corrected. `banditspec-literal` has this bonus. `banditspec` divides by
-//! the arm's own pulls, as UCB does.
+//! and an arm whose mean is too low by accident is not tried again. `banditspec-literal` has this bonus. `banditspec`
+//! divides by the arm's own pulls, as UCB does.
 
 use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};

@@ -1,12 +1,12 @@
-//! `cascade-like`: tests draft lengths from 0 up, each for a few steps, until utility falls. Then it runs the tested
-//! length with the greatest utility for longer. It does not speculate if no length pays.
+//! `cascade-like`: tests draft lengths from 0 up, each for a few steps, until utility falls. Utility is the gain in
+//! tokens divided by the rise in cost, both against decoding without drafts. Then the tested length with the greatest
+//! utility runs for longer. This is length 0 if no length pays.
 //!
 //! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675).
-//! Utility is the gain in tokens divided by the rise in cost, both against decoding without drafts. Test phases are
-//! short and set phases, which run the best length, are long. Utility below 1 turns speculation off. Three things are
-//! our own, hence "-like" (docs/model.md 7.7): the constants, the growing pauses without speculation, and testing from
-//! the shortest length up until utility falls. A vLLM fork scores lengths by accepted/(1 + 0.1 k), without times. This
-//! policy does not use that score.
+//! Test phases are short. Set phases, which run the best length, are long. Utility below 1 turns speculation off. Three
+//! things are our own, hence "-like" (docs/model.md 7.7): the constants, the growing pauses without speculation, and
+//! testing from the shortest length up until utility falls. A vLLM fork scores lengths by accepted/(1 + 0.1 k), without
+//! times. This policy does not use that score.
 
 use crate::bandits::bandit::{cut, has_room};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -160,9 +160,10 @@ impl Running {
         }
     }
 
-    /// Ends the trial of `lengths[tested]` and stores its utility. If utility still rises and there is a longer length,
-    /// the trial of that length begins. Else a set phase with the best length begins. A set phase with length 0 is
-    /// twice as long as the one before if that had length 0 too, up to `most_back_off` times `set_steps`.
+    /// Ends the trial of `lengths[tested]` and stores its utility. If there is a longer length, and utility rose or
+    /// `tested` is 0 or 1, the trial of the next longer length begins. Else a set phase with the best length begins. A
+    /// set phase with length 0 is twice as long as the set phase before if that had length 0 too, up to
+    /// `most_back_off` times `set_steps`.
     fn conclude(&mut self, tested: usize) {
         let t = self.trial;
         let step_s = t.seconds / f64::from(t.steps);
@@ -282,8 +283,8 @@ mod tests {
         assert!(utility.iter().zip(expected).all(|(u, e)| (u - e).abs() < 1e-9) && utility.len() == 4, "{utility:?}");
     }
 
-    /// If no length pays, each pause without speculation is twice as long as the one before, up to `most_back_off`. A
-    /// bad length 1 alone does not end the tests.
+    /// If no length pays, each pause without speculation is twice as long as the one before, up to `most_back_off`
+    /// times `set_steps`. A bad length 1 alone does not end the tests.
     #[test]
     fn it_backs_off_where_nothing_pays() {
         let mut p = running(&[1, 2]);

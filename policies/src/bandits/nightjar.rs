@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NightjarLike {
-    /// Longest draft in tokens, 1 to 32, and at most the engine's `max_draft_len`.
+    /// Longest draft in tokens, 1 to 32. A value above the engine's `max_draft_len` is cut to it.
     pub k_max: u32,
     /// Number of neighbouring batch sizes that share what was learned, at least 1.
     pub bucket: u32,
@@ -303,7 +303,8 @@ mod tests {
         assert_eq!(choose(&mut p, &batch), 4, "the draft was kept up");
     }
 
-    /// Each bucket of batch sizes learns by itself. A reward counts for the length that ran, not for the chosen length.
+    /// Each bucket of batch sizes has its own rewards. A reward counts for the length that ran, not for the chosen
+    /// length.
     #[test]
     fn batch_sizes_are_told_apart() {
         let mut p = running();

@@ -1,21 +1,22 @@
-//! The draft lengths that are worth most in a step, for bounds that know the true cost and a value of every draft
-//! token.
+//! The draft lengths that are worth most in a step, for bounds (policies that show how well a server could do at best).
+//! The bounds know the true pass times and a value of every draft token.
 //!
 //! Request i drafts and verifies d_i tokens. Its token at depth j is worth `value(i, j)` expected tokens. For an oracle
 //! the value is 1 or 0. For other bounds it is the probability that this token and all before it are accepted. Values
 //! never rise with depth.
 //!
-//! Take a fixed number of draft passes D and a truth that is linear in [`PassShape`](foretoken_sim::PassShape). The
-//! step time is then a constant plus a cost for each token. The lengths with the best ratio of value to time therefore
-//! maximise value − λ·time for some λ ≥ 0. For a given λ the requests' lengths do not depend on each other. So each
-//! request's tokens are merged, along the upper hull of their (cost, value), into segments of falling value per cost.
-//! If values are 0 or 1, the only reason for a merge is the catch-up of the draft model, which costs extra at the first
-//! token. All segments are sorted by value per cost, and every prefix of this order is evaluated at its true cost, also
-//! if it ends within a segment. The best lengths are among these prefixes: **the enumeration is exact for linear
-//! truths**, draft gaps and prompt chunks included.
+//! Take a fixed number of draft passes D, and true pass times that are linear in
+//! [`PassShape`](foretoken_sim::PassShape). The step time is then a constant plus a cost for each token. The lengths
+//! with the best ratio of value to time therefore maximise value − λ·time for some λ ≥ 0. For a given λ the requests'
+//! lengths do not depend on each other. So each request's tokens are merged, along the upper hull of their (cost,
+//! value), into segments of falling value per cost. If values are 0 or 1, the only reason for a merge is the catch-up
+//! of the draft model, which costs extra at the first token. All segments are sorted by value per cost, and every
+//! prefix of this order is evaluated at its true cost, also if it ends within a segment. The best lengths are among
+//! these prefixes: **the enumeration is exact for linear pass times**, draft gaps and prompt chunks included.
 //!
-//! For other truths (staircase, roofline) the order comes from the models' local slopes, and every prefix is evaluated
-//! at its true cost. The result is the best of these candidates, which need not be the best of all vectors of lengths.
+//! For other pass times (staircase, roofline) the order comes from the models' local slopes, and every prefix is
+//! evaluated at its true cost. The result is the best of these candidates, which need not be the best of all vectors of
+//! lengths.
 
 use crate::bounds::price::Worth;
 use crate::bounds::true_cost::{Slopes, TrueCost, draft_token, verify_token};
@@ -149,8 +150,8 @@ impl Frontier {
 }
 
 /// The cost of the draft token of request i at a depth, in picoseconds: the time that it adds to a draft pass and to
-/// verification. It comes from the slopes of the latency models at the step without drafts, so it is exact for linear
-/// truths only.
+/// verification. It comes from the slopes of the latency models at the step without drafts, so it is exact only if pass
+/// times are linear.
 fn token_cost(batch: &BatchView, truth: &Truth) -> impl Fn(usize, u32) -> f64 {
     let plain = shape::plain_pass(batch);
     let draft = Slopes::of(truth.draft, plain);

@@ -6,7 +6,7 @@ use foretoken_sim::{Drafting, Host, Linear, Time};
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// The true time of a step with draft lengths `lens`, from the pass shapes that the executor charges.
+/// The true time of a step with draft lengths `lens`, from the shapes of the passes that the executor would run.
 fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
     let deepest = lens.iter().copied().max().unwrap_or(0);
@@ -27,8 +27,8 @@ fn all_vectors(most: &[u32]) -> Vec<Vec<u32>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// For linear truths no vector of lengths is worth more than the choice, whether worth is the step's ratio of
-    /// tokens to time or tokens − price × time.
+    /// If true pass times are linear, no vector of lengths is worth more than the choice. Worth is the step's ratio of
+    /// tokens to time, or tokens − price × time.
     #[test]
     fn it_equals_exhaustive_search(
         batch in any_batch(4, 4),

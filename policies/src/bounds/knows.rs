@@ -1,6 +1,6 @@
-//! `knows-rates`, `knows-confidences` and `knows-lengths`: bounds that differ in what they know. Each chooses the draft
-//! lengths with the greatest expected worth. It uses the true costs and the true acceptance law, that is, the
-//! probabilities with which drafts are accepted. No server with the same knowledge can do better in one step.
+//! `knows-rates`, `knows-confidences` and `knows-lengths`: bounds that differ in what they know. Each bound chooses the
+//! draft lengths with the greatest expected worth, by the true costs and the true acceptance law (the probabilities
+//! with which drafts are accepted). No server with the same knowledge can do better in one step.
 //!
 //! - `knows-rates` knows what a server has observed of each request so far.
 //! - `knows-confidences` also knows every confidence of this round, before it drafts. A later confidence is evidence
@@ -8,9 +8,9 @@
 //! - `knows-lengths` also knows how many tokens each request has still to make, so that it drafts none beyond the end.
 //!
 //! An oracle that sees which drafts are right can do better than these bounds. The best fixed length in hindsight knows
-//! less. Survival, the probability that a token and all before it are accepted, is the exact posterior of the source's
-//! law (`posterior.rs`). It also uses the confidences of the tokens that were drafted in earlier rounds. The choice is
-//! exact for linear truths (`frontier.rs`).
+//! less. Survival, the probability that a token and all before it are accepted, is the exact posterior of the
+//! acceptance law (`posterior.rs`). The posterior also uses the confidences of the tokens that were drafted in earlier
+//! rounds. The choice is exact if true pass times are linear (`frontier.rs`).
 //!
 //! Source: docs/model.md 12 and 13.
 

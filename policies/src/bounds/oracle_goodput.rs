@@ -4,10 +4,10 @@
 //!
 //! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
-//! The vector form gives each request its own length ([`Frontier`]): exact for linear truths. It is never worse than
-//! the batch form, because its candidates include min(run_i, k) drafts for every request, where run_i is the number of
-//! drafts that will be accepted. With a [price](OracleGoodput::price) of time it maximises tokens − price × seconds,
-//! which does better over a run with prompts in many steps.
+//! The vector form gives each request its own length ([`Frontier`]). The choice is exact if true pass times are linear.
+//! It is never worse than the batch form, because its candidates include min(run_i, k) drafts for every request, where
+//! run_i is the number of drafts that will be accepted. With a [price](OracleGoodput::price) of time, the oracle
+//! maximises tokens − price × seconds. This does better over a run with prompts in many steps.
 //!
 //! The [`Truth`] that an oracle sees has no residual noise, because no policy could choose by it.
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 /// Step overhead in ps, large enough to change choices.
 const OVERHEAD: u64 = 1_500_000_000;
 
-/// The true time of a step with draft lengths `lens`, from the pass shapes that the executor charges.
+/// The true time of a step with draft lengths `lens`, from the shapes of the passes that the executor would run.
 fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
     let deepest = lens.iter().copied().max().unwrap_or(0);
@@ -83,8 +83,8 @@ fn with_truth<T>(belief: &Belief, run: &[u32], f: impl FnOnce(&Truth) -> T) -> T
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// The vector form equals an exhaustive search over all vectors of lengths, exactly. The truths are linear. Batches
-    /// have prompt chunks, draft gaps and requests with limit 0.
+    /// If true pass times are linear, the vector form equals an exhaustive search over all vectors of lengths, exactly.
+    /// Batches have prompt chunks, draft gaps (context tokens that the draft model skipped) and requests with limit 0.
     #[test]
     fn vector_form_equals_exhaustive_search(
         batch in any_batch(5, 4),
@@ -145,8 +145,8 @@ impl LatencyModel for Padded {
     }
 }
 
-/// The time of a pass rises only at every eighth batched token. The vector form sees this: it fills padding that a
-/// smooth cost would charge for. It may miss the optimum. The test bounds how often and by how much against exhaustive
+/// The time of a pass rises only at every eighth batched token. The vector form uses this: it adds drafts for which the
+/// pass is padded in any case. It may miss the optimum. The test bounds how often and by how much against exhaustive
 /// search, so that a worse heuristic would fail.
 #[test]
 fn on_a_staircase_it_is_close_to_exhaustive_search() {

@@ -1,5 +1,6 @@
-//! The survival of draft tokens, for a bound that knows the acceptance law and what a server has observed. Survival is
-//! the probability that a token and all before it are accepted.
+//! The survival of draft tokens, for a bound (a policy that shows how well a server could do at best). The bound knows
+//! the acceptance law and what a server has observed. Survival is the probability that a token and all before it are
+//! accepted.
 //!
 //! A request's own acceptance rate is unknown: it is one of several hypotheses. Each output position has a bit, which
 //! is true if a draft at that position would be right. Under one hypothesis the bits are a Markov chain ([`Law`]). A
@@ -90,9 +91,9 @@ impl Posteriors {
     }
 
     /// Writes into `out` the probability that each of the first `out.len()` tokens of the round from output position
-    /// `start` is accepted together with all tokens before it. `confidences`: the bound also knows the confidences of
-    /// all these tokens. First, the outcomes that [`observe`](Posteriors::observe) stored since the last call update
-    /// what the bound has concluded about the request.
+    /// `start` is accepted together with all tokens before it. If `confidences` is true, the bound also knows the
+    /// confidences of all these tokens. First, the outcomes that [`observe`](Posteriors::observe) stored since the last
+    /// call update what the bound has concluded about the request.
     pub fn survival(
         &mut self,
         hidden: Hidden,

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: survival is calibrated for every source that has a law, and equals a sum over all cases of right
-//! and wrong drafts.
+//! Tests of [`super`]: survival is calibrated for every acceptance source with a law (known probabilities of
+//! acceptance), and equals a sum over all cases of right and wrong drafts.
 
 use super::*;
 use crate::testing::outcome;
@@ -71,7 +71,7 @@ fn assert_calibrated(name: &str, predictions: &[(f64, bool)]) {
             survived += f64::from(u8::from(right));
         }
         // Tokens of a round depend on each other. The variance of their sum is at most LONGEST times the sum of their
-        // variances. The laws of confidences are tabulated, which may be off by 0.003.
+        // variances. The distributions of confidences come from tables, which may be off by 0.003.
         let tolerance = 5.0 * (variance * f64::from(LONGEST)).sqrt() + 0.003 * n;
         assert!((survived - expected).abs() <= tolerance, "{name}, bin {bin}: {survived} of {n}, {expected} expected");
     }

@@ -1,4 +1,5 @@
-//! The price of time: in each step a bound takes the choice with the most tokens − price × time.
+//! The price of time: in each step a bound (a policy that shows how well a server could do at best) takes the choice
+//! with the most tokens − price × time.
 //!
 //! The step's own ratio of tokens to time is the best myopic choice. It is not the best choice for a whole run: a
 //! prompt makes a step slow and its ratio low, so drafts look cheap although every request waits longer. Two other

@@ -1,6 +1,6 @@
 //! `true-cost`, `true-calibration` and `true-rates`: wrappers that give a policy the truth in place of one of its
-//! beliefs. The policy decides by its own rule. How much better it does than without the wrapper says what the wrong
-//! belief costs (`foretoken ladder`). Wrappers can be nested.
+//! beliefs. The policy decides by its own rule. The gain over the policy without the wrapper is what the wrong belief
+//! costs (`foretoken ladder`). Wrappers can be nested.
 
 use crate::PolicySpec;
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: a policy's decisions depend on a belief exactly if the policy declares it, and a wrapper refuses
+//! Tests of [`super`]: a policy's decisions depend on a belief exactly if its `beliefs` name it, and a wrapper refuses
 //! policies without the belief.
 
 use super::*;
@@ -11,8 +11,8 @@ fn policy(json: &str) -> PolicySpec {
     serde_json::from_str(json).expect("a policy")
 }
 
-/// The policies that a server can run: no oracles, no policies that see hidden truth, and none that run the engine
-/// without a policy.
+/// The policies that a server can run: no oracles, no policies that see hidden truth (what no server knows, such as
+/// true costs), and none that run the engine without a policy.
 fn servers() -> impl Iterator<Item = PolicySpec> {
     PolicySpec::all()
         .into_iter()
@@ -47,9 +47,9 @@ fn confidences_are_believed_where_they_are_read() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// The decisions of a policy change with the cost that it believes if, and only if, the policy declares a belief about
-/// costs. Two policies use costs only in a state that these steps do not bring about: `adaserve-like` for a request
-/// that is behind its TPOT limit by the clock, `nightjar-like` when it starts to draft again.
+/// The decisions of a policy change with the cost that it believes if, and only if, its `beliefs` name the cost. Two
+/// policies use costs only in a state that these steps do not bring about: `adaserve-like` for a request that is behind
+/// its TPOT limit by the clock, `nightjar-like` when it starts to draft again.
 #[test]
 fn costs_are_believed_where_they_change_decisions() {
     let model = |delta_s: f64, gamma_s: f64| Coefficients { alpha_s: 1e-8, gamma_s, delta_s };
@@ -70,8 +70,7 @@ fn costs_are_believed_where_they_change_decisions() {
     assert_eq!(wrong, ["adaserve-like", "nightjar-like"]);
 }
 
-/// The decisions of a policy change with the requests' own rates if, and only if, the policy declares a belief about
-/// rates.
+/// The decisions of a policy change with the requests' own rates if, and only if, its `beliefs` name the rate.
 #[test]
 fn rates_are_believed_where_they_change_decisions() {
     let rates = |rate: f64| -> Arc<[f64]> { vec![rate; 64].into() };

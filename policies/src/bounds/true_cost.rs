@@ -1,6 +1,6 @@
 //! The true time of a step, updated as draft tokens are added one by one. Bounds compare choices by this time. No other
-//! policy can, because it needs the hidden [`Truth`]. The shapes must equal the shapes that the executor charges
-//! ([`foretoken_sim::shape`]).
+//! policy can, because it needs the hidden [`Truth`]. The shapes must equal the shapes of the passes that the executor
+//! runs ([`foretoken_sim::shape`]).
 
 use foretoken_sim::host::HostStep;
 use foretoken_sim::{BatchView, ContextReads, Drafting, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};

@@ -28,7 +28,7 @@ pub struct Adaedl {
     pub epsilon: f64,
     /// Number of draft passes before drafting may stop, from 1 to `k_max`.
     pub k_min: u32,
-    /// Longest draft in tokens, 1 to 32, and at most the engine's `max_draft_len`.
+    /// Longest draft in tokens, 1 to 32. A value above the engine's `max_draft_len` is cut to it.
     pub k_max: u32,
 }
 
@@ -110,9 +110,9 @@ impl Running {
         Adapted { acceptance: 0.0, lambda: self.rule.initial_lambda }
     }
 
-    /// Returns the state of a request after a step that verified `drafted` of its tokens and accepted `accepted`. λ
-    /// rises if the average acceptance rate is below `alpha`. λ falls if the average is above `alpha` and `k_max`
-    /// drafts were accepted.
+    /// Returns the state of a request after a step that verified `drafted` of its tokens (at least 1) and accepted
+    /// `accepted`. The step counts in the moving average of the acceptance rate. λ then rises if the average is below
+    /// `alpha`. λ falls if the average is above `alpha` and `k_max` drafts were accepted.
     fn learn(&self, known: Adapted, drafted: u32, accepted: u32) -> Adapted {
         let r = &self.rule;
         let rate = f64::from(accepted) / f64::from(drafted);

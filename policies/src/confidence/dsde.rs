@@ -40,7 +40,7 @@ pub struct Dsde {
     pub initial: u32,
     /// Shortest draft in tokens, from 1 to `k_max` (`min_spec_tokens`).
     pub k_min: u32,
-    /// Longest draft in tokens, 1 to 32, and at most the engine's `max_draft_len` (`max_spec_tokens`).
+    /// Longest draft in tokens, 1 to 32 (`max_spec_tokens`). A value above the engine's `max_draft_len` is cut to it.
     pub k_max: u32,
     /// True limits each request's draft length to the mean of the batch's lengths (`sl_cap_activation`).
     pub batch_cap: bool,

@@ -20,7 +20,8 @@ pub struct SpecdecPlusPlus {
     pub threshold: f64,
     /// Fewest tokens of a draft, from 1 to `longest` (first value of `bound`).
     pub shortest: u32,
-    /// Most tokens of a draft, 1 to 32, and at most the engine's `max_draft_len` (second value of `bound`).
+    /// Most tokens of a draft, 1 to 32 (second value of `bound`). A value above the engine's `max_draft_len` is cut to
+    /// it.
     pub longest: u32,
 }
 

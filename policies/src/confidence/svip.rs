@@ -16,7 +16,7 @@ pub struct Svip {
     pub entropy_scale: f64,
     /// Drafting stops when that root is above this, > 0.
     pub threshold: f64,
-    /// Longest draft in tokens, at least 1, and at most the engine's `max_draft_len`.
+    /// Longest draft in tokens, at least 1. A value above the engine's `max_draft_len` is cut to it.
     pub cap: u32,
 }
 

@@ -150,7 +150,8 @@ mod tests {
     }
 
     proptest! {
-        /// No vector of prefixes within the capacity has a greater sum of probabilities, and the capacity is used up.
+        /// No choice of at most k·B tokens, each request's from its first draft on, has a greater sum of cumulative
+        /// probabilities. k·B tokens are verified, or all if the limits allow fewer.
         #[test]
         fn nothing_beats_the_choice(batch in any_batch(4, 4), confidences in prop::collection::vec(0.01f64..=1.0, 16)) {
             let look = |i: usize, j: usize| confidences[4 * i + j];

@@ -1,8 +1,8 @@
 //! `trtllm-auto`: TensorRT-LLM's automatic choice for n-gram drafting. The draft length depends on the engine's largest
 //! batch. From 32 running requests on nothing is drafted.
 //!
-//! Source: NVIDIA/TensorRT-LLM `auto_heuristic.py` @7274a594. It drafts 5 tokens, with matches of 3, if the largest
-//! batch is at most 4; else 3 tokens, with matches of 5. It is off from a batch of 32.
+//! Source: NVIDIA/TensorRT-LLM `auto_heuristic.py` @7274a594. It drafts 5 tokens after a match of 3 tokens, if the
+//! largest batch is at most 4. Else it drafts 3 tokens after a match of 5 tokens. It is off from a batch of 32.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};

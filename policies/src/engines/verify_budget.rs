@@ -1,5 +1,5 @@
-//! `verify-budget`: every request drafts N tokens. Of a batch of B requests round(B·M) tokens are verified; the tokens
-//! that are most likely to survive come first. sfllm calls the setting "dNtM".
+//! `verify-budget`: every request drafts N tokens. Of a batch of B requests round(B·M) tokens are verified. The tokens
+//! come first that are most likely to be accepted together with all tokens before them. sfllm calls the setting "dNtM".
 //!
 //! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest token, which needs no
 //! draft. The rule is the rule of TETRIS, but the number of verified tokens is a setting.

@@ -27,8 +27,8 @@ const NEGLIGIBLE: f64 = 0.02;
 /// Measures the worth of steps with each choice of [`Asks`], and makes a choice for each step.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    /// By choice: the mean, over its steps, of the step's worth minus the worth planned before it, in tokens per
-    /// request; and the number of its steps.
+    /// By choice: (a mean, number of steps with this choice). The mean is over these steps: the step's worth minus the
+    /// worth that was planned before the step, in tokens per request.
     earned: [(f64, u32); 3],
     steps: u32,
     /// Index in `CHOICES` of this step's choice.

@@ -76,7 +76,7 @@ impl NextPrompts {
     }
 
     /// What past steps with the present value of `awaited` predict for the next step: the probability that it has
-    /// prompts, and its mean number of prompt tokens if it has.
+    /// prompts, and the mean number of prompt tokens of a step with prompts.
     fn expected(&self) -> (f64, u64) {
         let (all, with, tokens) = self.seen[usize::from(self.awaited)];
         if with > 0.0 { (with / all, (tokens / with) as u64) } else { (0.0, 0) }
@@ -237,8 +237,9 @@ impl Costs {
         (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64
     }
 
-    /// Seconds of the target pass that verifies `drafts` tokens, with this step's prompts. If the next step verifies
-    /// the drafts, it is the mean over the cases with and without prompts that are expected there.
+    /// Seconds of the target pass that verifies `drafts` tokens. If this step verifies them, the pass has this step's
+    /// prompts. If the next step verifies them, its prompts are not known. Then this is the mean of the times with the
+    /// usual prompts and without prompts, weighted by how often past steps had prompts.
     pub fn verify_s(&self, drafts: u64) -> f64 {
         if !self.expects_prompts {
             return self.target.pass_s(self.plain.0 + drafts, self.plain.1);

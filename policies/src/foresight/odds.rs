@@ -6,10 +6,11 @@ use foretoken_sim::{Drafts, StepOutcome};
 
 /// Number of steps between refits of the curve from confidence to chance.
 const REFIT_INTERVAL: u32 = 8;
-/// The chance expected of a token before anything was observed; later the prior chance at depth 1.
+/// The prior chance of a token at depth 1, and its prior gain. Until a step with drafts is observed, it is the expected
+/// chance at every depth.
 const START: f64 = 0.6;
-/// Weight, in tokens, of the prior chance at a depth. The prior is the chance expected one depth before. A fixed prior
-/// could be too low, and would then keep the policy from depths that it has never tried.
+/// Weight, in tokens, of the prior in the average of a depth. The prior chance is the expected chance at the depth
+/// before. A fixed prior could be too low, and would then keep the policy from depths that it has never tried.
 const START_WEIGHT: f64 = 10.0;
 /// Factor on the weights of earlier steps when a step is added.
 const KEEP: f64 = 0.999;

@@ -63,9 +63,9 @@ impl Backlog {
         }
     }
 
-    /// The price of a second in tokens. Without a backlog it is `decode`. With a backlog it lies between `decode` and N
-    /// / (n/g + N·m), if that is higher: the greater the share of full steps, the higher. Here g is `decode`, and m is
-    /// `request_s`, the time that one request adds to a step.
+    /// The price of a second in tokens. Without a backlog it is `decode`. With a backlog it rises, with the share of
+    /// full steps, from `decode` up to N / (n/g + N·m); it stays at `decode` if that value is lower. Here g is
+    /// `decode`, and m is `request_s`, the time that one request adds to a step.
     pub fn price(&self, batch: &BatchView, decode: f64, request_s: f64) -> f64 {
         if batch.num_waiting == 0 || self.full == 0.0 {
             return decode;

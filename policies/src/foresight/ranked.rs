@@ -1,4 +1,5 @@
-//! Tokens of a batch, sorted by their survival into buckets. Adding a token is one addition, and no step needs to sort.
+//! Tokens of a batch, sorted into buckets by their survival (the probability that a token and all before it are
+//! accepted). Adding a token is one addition, and no step needs to sort.
 
 /// Number of buckets between survivals of 0 and 1.
 const BUCKETS: usize = 256;

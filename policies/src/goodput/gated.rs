@@ -2,11 +2,11 @@
 //! decode requests alone.
 //!
 //! Source: the crate inference-lab 1.0.0, `src/simulation/spec.rs`. The aggregate gate takes the draft length g for the
-//! whole batch with the greatest (requests + Σ survival of the tokens up to depth g) / (verify time + draft time). The
-//! budget gate starts from g and drops single tokens where that raises goodput. Of the requests' deepest tokens it
-//! drops the least likely first. A draft pass without tokens takes no time. A block drafter makes one pass for all
-//! tokens, so only the verified lengths differ: tokens are added while goodput rises. Prefill chunks in the step cost
-//! nothing in the estimate.
+//! whole batch with the greatest (requests + Σ survival of the tokens up to depth g) / (verify time + draft time).
+//! Survival is the probability that a token and all before it are accepted. The budget gate starts from g and drops
+//! single tokens where that raises goodput. Of the requests' deepest tokens it drops the least likely first. A draft
+//! pass without tokens takes no time. A block drafter makes one pass for all tokens, so only the verified lengths
+//! differ: tokens are added while goodput rises. Prefill chunks in the step cost nothing in the estimate.
 //!
 //! In inference-lab the confidences of a whole round are known before drafting. Here a confidence is known once its
 //! token is drafted, so a deeper token is assumed to be as confident as the request's newest token. The draft passes
@@ -27,7 +27,7 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gated {
-    /// Longest draft in tokens (`gamma`), 1 to 32, and at most the engine's `max_draft_len`.
+    /// Longest draft in tokens (`gamma`), 1 to 32. A value above the engine's `max_draft_len` is cut to it.
     pub gamma: u32,
     /// True lets requests have different draft lengths (the budget gate); false gives all the same length (the
     /// aggregate gate).
@@ -143,7 +143,7 @@ impl Running {
         while self.passes < drafts.passes {
             self.passes += 1;
             let depth = self.passes as usize;
-            // The extrapolated value of this depth is replaced by the survivals of the drafted tokens.
+            // The extrapolated value of this depth is replaced by the sum of the survivals of the drafted tokens.
             self.expected[depth] = 0.0;
             for (i, row) in self.rows.iter_mut().enumerate() {
                 if drafts.draft_len[i] < self.passes {

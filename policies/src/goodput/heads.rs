@@ -110,7 +110,8 @@ mod tests {
         assert_eq!(heads.alpha, before);
     }
 
-    /// With one request a step, r is 0 or 1. An average of the inverse would settle at s, not at α.
+    /// With one request a step, the observed share r is 0 or 1. An average of the inverse 1 − (1 − r)^(1/k) would then
+    /// settle at s_j(k), not at α_j.
     #[test]
     fn wide_heads_come_to_rest_at_the_rate_of_one_token() {
         let mut heads = Heads::new(0.9, 0.98);

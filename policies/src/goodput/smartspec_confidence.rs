@@ -225,12 +225,12 @@ mod tests {
         // Verifying is nearly free, so all drafts are verified, although at depth 2 only one of two tokens is predicted
         // to be accepted.
         assert_eq!(decide(params, BELIEF, [8, 8, 8]).1, [4, 2, 1]);
-        // At 4 ms a token and about 10 ms besides, v = 0 to 4 give 3/22, 5/34, 6/42, 7/46 and 8/50 tokens per ms. The
-        // dip at 2 does not end the search.
+        // At 4 ms a token and about 10 ms besides, the verify lengths 0 to 4 give 3/22, 5/34, 6/42, 7/46 and 8/50
+        // tokens per ms. The dip at length 2 does not end the search.
         let target = Coefficients { gamma_s: 4e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]).1, [4, 2, 1]);
-        // At 20 ms a token, v = 0 and 1 give 3/68 and 5/128 tokens per ms: verifying does not pay, although the tokens
-        // were drafted.
+        // At 20 ms a token, the verify lengths 0 and 1 give 3/68 and 5/128 tokens per ms: verifying does not pay,
+        // although the tokens were drafted.
         let target = Coefficients { gamma_s: 20e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]), (vec![4, 2, 1], vec![0, 0, 0]));
     }

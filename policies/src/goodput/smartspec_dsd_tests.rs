@@ -1,4 +1,4 @@
-//! Tests of [`super`]: each rule of the branch by hand, and the search against a direct implementation.
+//! Tests of [`super`]: each rule of the authors' vLLM branch by hand, and the search against a direct implementation.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;

@@ -1,4 +1,4 @@
-//! The policies `smartspec…` and `turbospec…` in the engine, on the event clock: behaviour that tests of single steps
+//! The policies `smartspec…` and `turbospec…` in simulated runs of the engine: behaviour that tests of single steps
 //! cannot show.
 
 use crate::testing::{BELIEF, CONTEXT};

@@ -88,7 +88,7 @@ fn the_expectation_is_the_corrected_one() {
 }
 
 /// Section 7.2.2 of the paper: under load the tree shrinks to one token a head, which is 4 tokens a request with the
-/// base token. Under still more load, heads stay unused, which the paper's simulation of three fixed heads does not
+/// newest token. Under still more load, heads stay unused, which the paper's simulation of three fixed heads does not
 /// show.
 #[test]
 fn widths_shrink_to_one_as_the_batch_grows() {
@@ -146,7 +146,7 @@ fn bad_settings_are_named() {
     }
 }
 
-/// Seconds of a step with these trees, from the pass shapes that the simulator charges for.
+/// Seconds of a step with these trees, from the shapes of the passes that the simulator would run.
 fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree]) -> f64 {
     let passes = depths.iter().copied().max().unwrap_or(0);
     let draft = |s| pass_s(&belief.draft, s);

@@ -92,7 +92,7 @@ fn a_long_run_of_length_zero_warns() {
 
 proptest! {
     /// The chosen length equals brute force over a direct implementation of docs/model.md 12, with limits, prompt
-    /// chunks and draft gaps.
+    /// chunks and draft gaps (context tokens that the draft model skipped).
     #[test]
     fn argmax_equals_brute_force(batch in any_batch(12, 8), belief in any_belief(), acceptance in 0.0f64..=1.0) {
         let view = batch.view();
@@ -110,7 +110,7 @@ proptest! {
 }
 
 /// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match. Only these 2 count E(a, k) tokens, get drafts, and verify
-/// more than their base token. All drafts are made in one pass.
+/// more than their newest token. All drafts are made in one pass.
 #[test]
 fn prompt_lookup_counts_the_matched_requests_only() {
     let belief = Belief { drafting: Drafting::Parallel, ..BELIEF };

@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    /// The caveat of docs/model.md 3.4: at context 512 a plain step takes 6.94 ms at any batch size. At shorter
-    /// contexts, more requests are faster.
+    /// The caveat of docs/model.md 3.4. By the published coefficients, a step without drafts takes 6.94 ms at context
+    /// 512, whatever the batch size. At shorter contexts, a larger batch takes less time, which no GPU does.
     #[test]
     fn the_published_fit_is_collinear() {
         let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);

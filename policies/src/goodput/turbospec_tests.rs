@@ -26,7 +26,8 @@ fn decided(params: Turbospec, longest: u32, batch: &Batch) -> Running {
     p
 }
 
-/// docs/model.md 10: context 512, EAGLE draft, overhead 5 %, tokens counted once, k ≤ 10, by acceptance .5 to .9.
+/// The best lengths of docs/model.md 10: context 512, EAGLE draft, overhead 5 %, tokens counted once, k ≤ 10. Each row
+/// has the lengths for the acceptance rates .5 to .9.
 #[test]
 fn turbospec_best_lengths() {
     for (requests, lengths) in [
@@ -46,8 +47,8 @@ fn turbospec_best_lengths() {
     }
 }
 
-/// docs/model.md 3.4: if the base token counts twice, the published coefficients no longer turn speculation off at 256
-/// requests.
+/// docs/model.md 3.4: if each request's newest token counts twice, the published coefficients no longer turn
+/// speculation off at 256 requests.
 #[test]
 fn double_counting_hides_that_speculation_does_not_pay() {
     let batch = Batch::new(&[511; 256], &[10; 256]);
@@ -136,8 +137,8 @@ fn bad_settings_are_named() {
 
 proptest! {
     /// With a belief, the search equals a second implementation of the formula. The target's time is that of
-    /// docs/model.md 12 (context read once) with the base tokens counted twice. All requests have the same limit, so
-    /// that all lengths are equal.
+    /// docs/model.md 12 (context read once), with each request's newest token counted twice. All requests have the same
+    /// limit, so that all lengths are equal.
     #[test]
     fn equals_the_formula_written_again(
         batch in any_batch(10, 1),

@@ -179,8 +179,8 @@ impl Arms {
         }
     }
 
-    /// Ends a challenge. The held length then runs for 4 windows if it has just won the challenge, 16 after one lost
-    /// challenge in a row, and 64 after more.
+    /// Ends a challenge. The held length then runs for 4 windows if it has just won the challenge, for 16 if one
+    /// challenge was lost, and for 64 if two or more were lost in a row.
     fn end_challenge(&mut self) {
         self.challenge = false;
         self.window = Window::default();

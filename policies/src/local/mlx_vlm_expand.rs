@@ -1,9 +1,10 @@
-//! `mlx-vlm-expand`: a request has two draft lengths. It drafts the longer one while most of its last rounds accepted
-//! at least as many tokens as the shorter one.
+//! `mlx-vlm-expand`: a request has two draft lengths. After 8 rounds at the shorter length it drafts the longer one,
+//! while at least 65 % of its last 32 rounds accepted at least as many tokens as the shorter length has
+//! (`least_share`).
 //!
 //! Source: mlx-vlm's `_effective_mtp_block_size`, which lablup/mlxcel keeps beside its own rule (PR #1295, 2026-08-22).
-//! The rule uses no times. mlxcel's issue #1207 reports a load where the share of such rounds is 58.5 %, so that the
-//! rule never expands and loses 5 %.
+//! The rule uses no times. mlxcel's issue #1207 reports a load where the share is 58.5 %. This is below 65 %, so
+//! requests keep the shorter length and lose 5 %.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;
@@ -135,8 +136,9 @@ mod tests {
     fn eight_rounds_and_a_share_of_the_last_thirty_two() {
         // The request expands once 8 of 8 rounds accepted the whole shorter length.
         assert_eq!(lengths([2; 10], 8), [2, 2, 2, 2, 2, 2, 2, 2, 4, 4]);
-        // 5 of 8 such rounds, 0.625, are too few; 6 of 9, 0.667, are enough. A round that accepts 3 drafts counts as
-        // one that accepts the shorter length of 2; a round that accepts 1 or none counts as a failure.
+        // If 5 of 8 rounds accept at least the shorter length, 0.625, they are too few; 6 of 9, 0.667, are enough. A
+        // round that accepts 3 drafts counts like a round that accepts the shorter length of 2. A round that accepts 1
+        // or none counts as a failure.
         assert_eq!(lengths([2, 0, 3, 1, 2, 1, 2, 2, 2, 2], 8)[7..], [2, 2, 4]);
         // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 rounds that accepted the whole shorter length, the request
         // stays expanded up to the eleventh failure, but not after the twelfth.

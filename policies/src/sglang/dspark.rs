@@ -1,5 +1,6 @@
 //! `dspark`: SGLang's DSpark scheduler. It drafts whole blocks. A table of steps per second gives the batch a budget of
-//! draft tokens to verify. The tokens most likely to survive are verified.
+//! draft tokens to verify. The tokens most likely to survive are verified. Survival is the probability that a token and
+//! all before it are accepted.
 //!
 //! Source: DSpark (arXiv 2607.05147) as in SGLang 0.5.23, `srt/speculative/dspark_components/dspark_planner.py` and
 //! `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`. These files were executed for the fixture that
@@ -178,9 +179,9 @@ impl Scheduler {
         self.relay.budget_computed();
     }
 
-    /// The number of draft tokens to verify with the best rate, by the table. With `align` it is raised to the captured
-    /// graph's size; it may then exceed the number of drafts. `None` before the first confidences have reached the
-    /// host. Stores the rates for `explain`.
+    /// The number of draft tokens whose verification gives the most tokens per second, by the table. With `align` it is
+    /// raised to the captured graph's size; it may then exceed the number of drafts. `None` before the first
+    /// confidences have reached the host. Stores the rates for `explain`.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
         if self.told {
             self.push_live(drafts);

@@ -113,7 +113,8 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
         policy.slots[0].decide();
         policy.slots[0].steps()
     };
-    // ceil(1.5 x 2) = 3, ceil(1.5 x 0.2) = 1; from 3 an average of 2.6 rises to 5 although the ceiling is 4.
+    // The ceiling cuts length 7 to ceil(1.5 x 2) = 3 and to ceil(1.5 x 0.2) = 1. With an average of 2.6 the length
+    // rises from 3 to 5, although the ceiling is 4.
     assert_eq!([decided(7, 2.0), decided(7, 0.2), decided(3, 2.6), decided(5, 4.4)], [3, 1, 5, 5]);
     // The ceiling is at least 1: only the threshold leads to 0.
     let params = SglangGen3 {

@@ -21,8 +21,8 @@ impl Router {
         Router { keys, captured }
     }
 
-    /// The index of the slot of a batch: of the largest key that is not above the padded batch size. If all keys are
-    /// above it, the first slot.
+    /// The index of the slot for a batch size: the slot with the largest key that is not above the padded batch size,
+    /// or the first slot if all keys are above it.
     pub fn slot(&self, batch_size: u32) -> usize {
         let size = padded(&self.captured, batch_size);
         self.keys.partition_point(|&key| key <= size).saturating_sub(1)

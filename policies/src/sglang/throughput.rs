@@ -154,8 +154,8 @@ impl Tracker {
         Tracker { window, positions: (0..positions).map(|_| empty()).collect() }
     }
 
-    /// Adds a verify batch: for each position below `steps`, the acceptance rate over the requests that had it
-    /// verified. Ends at the first position that no request had verified.
+    /// Adds a verify batch: for each position below `steps`, the acceptance rate over the requests whose draft at this
+    /// position was verified. Stops at the first position at which no draft was verified.
     fn take_in(&mut self, outcome: &StepOutcome, steps: u32) {
         for (j, position) in (0..steps).zip(&mut self.positions) {
             let verified = outcome.verified.iter().filter(|&&v| v > j).count();

@@ -87,8 +87,8 @@ pub(crate) mod tests {
     use crate::testing::{Batch, CONTEXT};
 
     /// The draft lengths of a policy without history for `batches`, each given as (number of decodes, number of prefill
-    /// chunks). Asserts that all requests of a batch get the same length, and that this length is charged for the next
-    /// batch.
+    /// chunks). Asserts that all requests of a batch get the same length, and that this length counts against the token
+    /// budget of the next batch.
     pub(crate) fn lengths(policy: &dyn Definition, batches: &[(usize, u32)]) -> Vec<u32> {
         policy.check().unwrap();
         let Speculation::Policy(mut running) = policy.build(&CONTEXT) else { panic!("a policy") };

@@ -13,8 +13,8 @@ pub struct Depth {
     pub requests: u64,
     /// Sum of the requests' contexts c_i, in tokens.
     pub context: u64,
-    /// Sum of the requests' catch-up tokens g_i, charged in the first pass only. It is 0 if the draft always extends,
-    /// because the whole batch's catch-up is then charged in every step.
+    /// Sum of the requests' catch-up tokens g_i, which join the first draft pass only. It is 0 if the draft always
+    /// extends, because the whole batch's catch-up is then part of every step.
     pub catch_up: u64,
 }
 
@@ -60,7 +60,7 @@ impl Depths {
         }
     }
 
-    /// The requests that would draft their `depth`-th token, `depth` from 1; zero beyond the longest.
+    /// Sums over the requests that would draft a token at `depth` (from 1). All sums are 0 above the longest draft.
     #[inline]
     pub fn at(&self, depth: u32) -> Depth {
         self.at.get(depth as usize).copied().unwrap_or_default()
@@ -99,8 +99,8 @@ impl Estimate {
         }
     }
 
-    /// Adds one draft pass over the requests `at` the next depth, and the verification of their tokens. Does nothing if
-    /// no request drafts there.
+    /// Adds a draft pass at the next depth, over the requests in `at`, and the verification of their tokens. Does
+    /// nothing if no request drafts there.
     pub fn deepen(&mut self, at: Depth) {
         if at.requests == 0 {
             return;
@@ -122,8 +122,8 @@ impl Estimate {
         self.verify_s += self.verify_tokens_s(n, at.context + n * (before + 1));
     }
 
-    /// Removes one draft token from verification; its draft time stays. `position` is c_i + j for the j-th token of
-    /// request i, j from 1.
+    /// Removes one draft token from verification; its draft time stays. `position` is c_i + j for the j-th draft token
+    /// (j from 1) of request i, which has c_i tokens of context.
     pub fn drop_token(&mut self, position: u64) {
         self.drop_tokens(1, position);
     }
@@ -178,14 +178,16 @@ mod tests {
             let second = time(k + 2) - 2.0 * time(k + 1) + time(k);
             assert!((second - 3.0 * (2e-9 + 5e-8)).abs() < 1e-14, "k {k}: {second}");
         }
-        // The constant and linear terms, by hand at k = 1 (a_sum = 1350): one draft pass and two positions each.
+        // The whole time by hand at k = 1: one draft pass over 3 requests with 1,350 tokens of context in total, and a
+        // target pass over two positions of each request.
         let by_hand = (2e-9 * 1350.0 + 3e-7 * 3.0 + 1e-3) + (5e-8 * (1350.0 + 1353.0) + 2e-5 * 6.0 + 7e-3);
         assert!(close(time(1), by_hand));
     }
 
     proptest! {
         /// An estimate that was grown depth by depth equals [`Belief::step_s`] at every length, for all limits, prompt
-        /// chunks and draft gaps. So does an estimate from which tokens were dropped.
+        /// chunks and draft gaps (context tokens that the draft model skipped). So does an estimate from which tokens
+        /// were dropped.
         #[test]
         fn growing_equals_the_plain_reading(batch in any_batch(12, 8), belief in any_belief(), cut in 0u32..4) {
             let view = batch.view();

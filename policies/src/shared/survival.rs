@@ -113,7 +113,8 @@ mod tests {
         slots
     }
 
-    /// The worked example of adaptive verification in docs/model.md 10.
+    /// The two requests of docs/model.md 10 (adaptive verification), with budgets and rates calculated by hand from the
+    /// rule of section 6.
     #[test]
     fn the_reference_vectors() {
         let confidence = [vec![0.9, 0.8, 0.5], vec![0.6, 0.5, 0.4]];

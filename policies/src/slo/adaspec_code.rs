@@ -142,7 +142,8 @@ impl Running {
         }
     }
 
-    /// Tokens per second if the lengths `self.lens` are verified and `tokens` are expected, with the last draft time.
+    /// Tokens per second if the lengths `self.lens` are verified and `tokens` are expected. The step's draft time is
+    /// the stored `draft_s`.
     fn ragged_goodput(&self, batch: &BatchView, tokens: f64) -> f64 {
         let (mut rows, mut context) = (0, 0);
         for (&k, &c) in self.lens.iter().zip(batch.context) {

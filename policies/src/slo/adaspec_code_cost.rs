@@ -76,7 +76,7 @@ impl CodeCosts {
         CodeCosts { sizes, draft, target }
     }
 
-    /// Seconds of `passes` draft passes over `requests` requests. All passes cost the same as the last one, when the
+    /// Seconds of `passes` draft passes over `requests` requests. Each pass costs as much as the last one, in which the
     /// requests have `context` tokens in total.
     pub(crate) fn draft_s(&self, passes: u32, requests: u32, context: u64) -> f64 {
         match passes {

@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the drafting loop and the elimination against a direct implementation, and the mistakes by hand.
+//! Tests of [`super`]: the drafting loop and the elimination against a direct implementation, and the mistakes of the
+//! code on examples computed by hand.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
@@ -210,7 +211,8 @@ fn the_least_promising_request_is_drained_first() {
     let kept = 8.0 + 6.0 * (1..=4).map(|n| 0.9f64.powi(n)).sum::<f64>();
     let context = 6 * (5 * 100 + 10) + 2 * 100;
     assert!(close(policy.goodput, kept / (policy.costs.draft_s(4, 8, 8 * 104) + policy.costs.verify_s(32, context))));
-    // The goodput before is now the predicted goodput. Dropping eight tokens would lower it, so no token is dropped.
+    // The goodput before is now set to the predicted goodput. Dropping eight tokens would give less goodput, so no
+    // token is dropped.
     policy.goodput = promising;
     drafts.verify_len = vec![4; 8];
     policy.eliminate(&batch.view(), &mut drafts);

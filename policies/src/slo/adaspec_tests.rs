@@ -201,7 +201,8 @@ fn even(confidence: f64) -> impl Fn(usize, usize) -> f64 {
 
 #[test]
 fn without_an_slo_one_token_is_always_drafted() {
-    // Low confidences and an expensive draft: Alg. 1 starts from −1 and never compares with not drafting.
+    // Confidences are low and the draft is expensive. Alg. 1 starts from the throughput −1 and never compares with not
+    // drafting, so it drafts one token.
     let mut context = CONTEXT;
     context.belief.draft.delta_s = 1.0;
     let batch = Batch::new(&[100; 3], &[8; 3]);
@@ -221,7 +222,7 @@ fn the_slo_switches_speculation_off_and_is_not_asked_of_plain_steps() {
     let two = CONTEXT.belief.step_s(&view, &[2; 4], &[2; 4]);
     batch.slo_tpot_s[2] = two * (1.0 + 1e-12);
     assert_eq!(drafted(&batch), 2);
-    // Not even the plain step is within the limit: there is no speculation, but the step runs.
+    // Not even a step without drafts is within the limit: there is no speculation, but the step runs.
     batch.slo_tpot_s[2] = 1e-3;
     assert_eq!(drafted(&batch), 0);
 }

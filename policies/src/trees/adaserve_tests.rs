@@ -72,8 +72,8 @@ fn need_is_time_over_tpot_less_what_was_gained() {
     assert!((policy.needy[0].0 - 4.5).abs() < 1e-9 && policy.needy[0].1 == 0);
 }
 
-/// Two equal requests, one behind its TPOT target, and a budget too small for both. The request behind its target gets
-/// nodes first, although the other request's nodes are more probable.
+/// Two requests with equal contexts and limits, one of them behind its TPOT target, and a budget too small for both.
+/// The request behind its target gets nodes first, although the other request's nodes are more probable.
 #[test]
 fn need_comes_before_probability() {
     let params = Adaserve { verify_budget: 2 + 6, min_depth: 4, max_depth: 4, ..Adaserve::default() };
@@ -130,8 +130,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     /// The selection equals both phases done one node at a time, as the paper's text says: requests by descending need,
-    /// then repeatedly the most probable node left. Also checks what the phases guarantee: no request gets a throughput
-    /// node while the budget could meet the need of another request.
+    /// then repeatedly the most probable node left. Also checks what the phases guarantee: no request gets a node in
+    /// the second phase while the budget could meet the need of another request.
     #[test]
     fn the_selection_is_the_rule(
         batch in any_batch(12, 24), belief in any_belief(), budget in 2u32..150, cap in 1u32..30,

@@ -207,8 +207,9 @@ mod tests {
     }
 
     proptest! {
-        /// Rerank keeps the ancestor-closed set of its size with the highest sum of path probabilities, which is the
-        /// expected number of accepted tokens. The test tries every subset of small trees.
+        /// Rerank keeps a set of nodes that has the parent of each of its nodes. Of all such sets with the same number
+        /// of nodes, it has the highest sum of path probabilities, which is the expected number of accepted tokens. The
+        /// test tries every subset of small trees.
         #[test]
         fn the_kept_set_is_the_best_of_its_size(
             steps in 1u32..=3, topk in 1u32..=2, most in 1u32..=8,

@@ -33,7 +33,7 @@ impl Specinfer {
         Specinfer { expansion: vec![1; 8] }
     }
 
-    /// Number of nodes in the first `depth` levels: the sum of the vector's running products.
+    /// Number of nodes in the first `depth` levels. A level has the product of the entries of `expansion` up to it.
     fn nodes(&self, depth: usize) -> u64 {
         let mut width = 1u64;
         let levels = self.expansion.iter().take(depth);

@@ -1,5 +1,6 @@
 //! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window. A cost table measured at
 //! start-up then gives the batch a budget of draft tokens to verify. The tokens most likely to survive are verified.
+//! Survival is the probability that a token and all before it are accepted.
 //!
 //! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/adaptive_verification.py` and `acceptance_estimator.py` (PR #47808,
 //! generalised to every drafter by PR #52228), which were executed for the fixture that the tests compare with
@@ -113,7 +114,7 @@ struct Adaptive {
     tables: CostTables,
     estimator: AcceptanceEstimator,
     history: History,
-    /// Most rows of logits in a step; each position to verify and each request without drafts needs one.
+    /// Most rows of logits in a step. Each request needs one row, and each draft to verify one more.
     max_total_logits: usize,
     /// True if the policy was given confidences (`foretoken decide`): no estimator, no warm-up, no history.
     told: bool,

@@ -97,8 +97,8 @@ impl SpecPolicy for AnyAlive {
             any |= *alive;
         }
         // If no chain is confident, the drafts of the last pass are dropped: all of them were below the threshold. The
-        // first draft is verified all the same. But if the pass was also the last of the round, vLLM drops it even if
-        // it made the first draft.
+        // first draft of each request is verified all the same. But if the pass was also the last of the round, vLLM
+        // drops its drafts even if they are the first.
         self.verify_len = match any {
             true => launched,
             false if launched == self.steps => launched - 1,

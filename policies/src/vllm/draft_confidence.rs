@@ -133,8 +133,8 @@ mod tests {
     }
 
     proptest! {
-        /// vLLM's own implementation: `k_valid` starts at K, and the first extra draft s below the threshold freezes it
-        /// at s + 2.
+        /// The verified length equals vLLM's own implementation. There `k_valid` starts at K. The loop runs over the
+        /// drafts after the first, s from 0, and the first draft below the threshold fixes `k_valid` at s + 2.
         #[test]
         fn the_first_short_mean_freezes_the_length(
             batch in any_batch(5, 8),

@@ -29,7 +29,8 @@ pub struct Document {
     root: Node,
 }
 
-/// A text that values came from. The spans of all sources lie one after another in one address space.
+/// A text that values came from. A span is a range of bytes, counted as if the texts of all sources stood one after
+/// another.
 #[derive(Clone, Debug)]
 struct Source {
     name: String,

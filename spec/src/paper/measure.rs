@@ -1,5 +1,5 @@
 //! The quantities that a claim may be about. There are a few general kinds of quantity. Each is computed over the
-//! variants that `at` picks. The crate `foretoken-run` computes them.
+//! variants (combinations of swept values) that `at` picks. The crate `foretoken-run` computes them.
 
 use super::Metric;
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
-    /// The metric that is compared.
+    /// The metric whose value is taken.
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
@@ -164,7 +164,7 @@ pub struct Keeps {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The metric that is compared.
+    /// The metric whose value is taken.
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,

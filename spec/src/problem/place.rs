@@ -4,7 +4,8 @@ use crate::shown::{clip, escape};
 use miette::{LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 use std::ops::Range;
 
-/// Most characters of a line that are shown before the error, of the error, and after it.
+/// For a line, the most characters that are shown of each of three parts: the text before the error, the error, and the
+/// text after it.
 const SHOWN: usize = 120;
 
 /// The lines to show, and where the error is in them.

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The scorers of llm-d's default configuration; the prefix index is one list of blocks for each server.
+/// Compares with a second implementation of the scorers in llm-d's default configuration. Its prefix index is a plain
+/// list of blocks for each server.
 #[test]
 fn llm_d_default() {
     let mut lru: Vec<Vec<Vec<u64>>> = vec![Vec::new(); 4];

@@ -97,8 +97,8 @@ fn a_decode_reads_its_window_its_chosen_entries_and_all_keys() {
 
 #[test]
 fn kinds_of_reach_are_summed_once() {
-    // The layers fall into three groups, whatever their number: attention to a window, to all entries, and to chosen
-    // entries.
+    // The attention work has one entry for each of three kinds of reach, however many layers have it: a window, all
+    // compressed entries, and chosen compressed entries.
     let reach = |a: &AttentionWork| (a.window, a.by_token);
     let kinds: Vec<_> = entry("deepseek-v4-pro").unwrap().shape.work().attention.iter().map(reach).collect();
     assert_eq!(kinds, [(Some(128.0), false), (None, false), (Some(4096.0), true)]);

@@ -79,7 +79,7 @@ fn layers_are_grouped_by_kind() {
         panic!("{sparse:?}")
     };
     // A token stores 512 + 64 numbers of 2 bytes in each of 61 layers. Every GPU of a tensor-parallel group holds all
-    // of them.
+    // these numbers.
     let work = shape.work();
     assert_eq!((work.kv_bytes_token(1.0), work.kv_bytes_token(8.0)), (70_272.0, 8.0 * 70_272.0));
     // A token uses about 37 billion of the model's 671 billion weights.
