@@ -143,10 +143,11 @@ fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, Pass
 }
 
 /// Registers a factory under a name, in place of an earlier factory of this name. `settings` are the factory's default
-/// settings as JSON; `code` is the digest of its source.
+/// settings as JSON. `code` is the digest of the factory's Python code. `summary` and `source` are the texts that lists
+/// of policies show.
 ///
 /// # Errors
-/// If the name is invalid or belongs to a built-in policy.
+/// `settings` is no JSON object, the name is not in kebab-case, or it belongs to a built-in policy.
 #[pyfunction]
 pub fn register(
     name: &str,

@@ -149,7 +149,8 @@ pub struct DecisionTime {
     pub schedule: Time,
     /// Time to take a step's output.
     pub update: Time,
-    /// Time of each proposal.
+    /// Time to decide the draft lengths before drafting ([`SpecPolicy::propose`](crate::SpecPolicy::propose)), once in
+    /// each step with decode requests.
     pub propose: Time,
     /// Time of each decision after a draft pass, for policies that decide there.
     pub keep_drafting: Time,

@@ -86,7 +86,7 @@ fn the_limit_is_stated_and_can_be_raised() {
     let refused = with_memory(&place, "0.02", blocks);
     let error = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{error}");
-    assert!(error.contains("1000000 KV blocks take 27 MiB") && error.contains("may use 20 MiB"), "{error}");
+    assert!(error.contains("1000000 KV blocks take 34 MiB") && error.contains("may use 20 MiB"), "{error}");
     let allowed = with_memory(&place, "4", blocks);
     assert!(allowed.status.success(), "{}", String::from_utf8_lossy(&allowed.stderr));
     for bad in ["much", "-1", "0", "nan"] {

@@ -14,7 +14,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The name of the part for messages.
+    /// The name of this part of the decoder, for messages.
     pub fn words(self) -> &'static str {
         match self {
             Part::Attention => "attention",

@@ -1,4 +1,5 @@
-//! Checks rows of the table against ordinary experiments: closed loops with one fixed length each.
+//! Checks vLLM's table of draft lengths by batch size against ordinary closed-loop experiments: its rows against one
+//! experiment for each fixed length, and the finished table against an experiment that runs it.
 
 use super::Table;
 use super::choose::over;

@@ -245,7 +245,8 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
-    /// The rules of the engine with an erratic policy of this limit; without a drafter if `limit` is `None`.
+    /// The rules of the engine with an [`Erratic`] policy that drafts at most `limit` tokens, in its wild form if `wild`.
+    /// `limit` is `None`: the rules without a drafter.
     fn rules(&self, limit: Option<u32>, wild: bool) -> Rules {
         let (parallel, most) = (self.drafting == Drafting::Parallel, self.config.max_draft_len);
         let speculation = limit.map_or_else(SpeculativeConfig::default, |limit| {
@@ -254,7 +255,8 @@ impl Fixture {
         Rules::of(&self.config, &speculation).unwrap()
     }
 
-    /// The order of a step's phases with an erratic policy of this limit; without a drafter if `limit` is `None`.
+    /// The order of a step's phases with an [`Erratic`] policy that drafts at most `limit` tokens, in its wild form if
+    /// `wild`. `limit` is `None`: the order without a drafter.
     pub fn order(&self, limit: Option<u32>, wild: bool) -> Order {
         self.rules(limit, wild).order
     }
