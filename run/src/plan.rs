@@ -269,8 +269,8 @@ fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>
     profile.into_iter().for_each(|profile| rename_strings(profile, rename));
 }
 
-/// Sets the key `sweep_order` to the paths of the sweeps, because a TOML value does not keep the order of the keys in the
-/// text. If there is at most one sweep, removes the key.
+/// Sets the key `sweep_order` to the paths of the sweeps, because a TOML value does not keep the order of the keys in
+/// the text. If there is at most one sweep, removes the key.
 pub(crate) fn put_order(value: &mut toml::Value, sweeps: &[(Path, toml::Value)]) {
     let order = sweeps.iter().map(|(path, _)| toml::Value::String(path.to_string())).collect();
     match sweeps.len() {

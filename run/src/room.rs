@@ -7,8 +7,8 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::limits;
 
-/// Bytes that the engine reserves for each KV block: number of references 4, hash 8, links in the free queue 8, hash and
-/// id in the list of evicted blocks 16. The map of cached blocks grows during the run and is not counted.
+/// Bytes that the engine reserves for each KV block: number of references 4, hash 8, links in the free queue 8, hash
+/// and id in the list of evicted blocks 16. The map of cached blocks grows during the run and is not counted.
 const BLOCK: u64 = 36;
 
 /// One part of a run's memory: the key of the setting that decides its size, its name, and its bytes.

@@ -245,8 +245,8 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
-    /// The rules of the engine with an [`Erratic`] policy that drafts at most `limit` tokens, in its wild form if `wild`.
-    /// `limit` is `None`: the rules without a drafter.
+    /// The rules of the engine with an [`Erratic`] policy that drafts at most `limit` tokens, in its wild form if
+    /// `wild`. `limit` is `None`: the rules without a drafter.
     fn rules(&self, limit: Option<u32>, wild: bool) -> Rules {
         let (parallel, most) = (self.drafting == Drafting::Parallel, self.config.max_draft_len);
         let speculation = limit.map_or_else(SpeculativeConfig::default, |limit| {
