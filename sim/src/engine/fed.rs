@@ -1,5 +1,6 @@
 //! An engine that a router gives requests while it runs.
 
+use super::arrivals::{Given, Reserved};
 use super::drafter::Drafter;
 use super::state::{Engine, Watch};
 use crate::executor::Executor;
@@ -39,14 +40,44 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.be_fed();
     }
 
-    /// Gives the engine a request that is sent at `sent`. Requests are given in order of time.
-    pub fn give(&mut self, id: RequestId, sent: Time) {
-        self.arrivals.give(id, sent);
+    /// Gives the engine a request. Requests are given in order of the time at which they are sent.
+    pub fn give(&mut self, given: Given) {
+        self.arrivals.give(given);
+    }
+
+    /// The requests for which blocks were allocated since the last call, and whose KV comes from another engine.
+    pub fn take_reserved(&mut self) -> impl Iterator<Item = Reserved> {
+        self.arrivals.take_reserved()
+    }
+
+    /// The KV of a request's prompt has all come, at `at`, with that of the draft if `draft_kv` is true.
+    pub fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
+        self.scheduler.kv_arrived(id, at, draft_kv);
+        self.go_on(at);
+    }
+
+    /// The KV of a request's prompt will not come, as is known from `at` on. The engine computes the prompt.
+    pub fn computes_here(&mut self, id: RequestId, at: Time) {
+        self.scheduler.computes_here(id);
+        self.go_on(at);
+    }
+
+    /// The blocks of a request that ended with its prompt are no longer needed from `at` on.
+    pub fn release(&mut self, id: RequestId, at: Time) {
+        self.scheduler.release_kept(id);
+        self.go_on(at);
+    }
+
+    /// Lets an engine that waited for others go on at `at`.
+    fn go_on(&mut self, at: Time) {
+        if std::mem::take(&mut self.stuck) {
+            self.executor.wait_until(at);
+        }
     }
 
     /// Runs while steps begin before `until`; the last one may end later. With `to_the_next_end` the engine stops
-    /// sooner, after the step in which a request ends or is rejected. No request may be given later that is sent before
-    /// `until`, or before the step's end.
+    /// sooner, after the step in which a request ends, is rejected, or gets blocks for KV that comes from another
+    /// engine. No request may be given later that is sent before `until`, or before the step's end.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -63,7 +94,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                     at => self.executor.wait_until(at),
                 }
             }
-            if to_the_next_end && self.arrivals.has_ended() {
+            if to_the_next_end && self.arrivals.has_news() {
                 return Ok(());
             }
         }

@@ -3,6 +3,19 @@
 use crate::time::Time;
 use crate::workload::RequestId;
 
+/// The part of a request that an engine serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// The prompt. The request ends with its first token, which no client gets, and keeps its KV blocks until they are
+    /// released.
+    Prompt,
+    /// The output. The KV of the prompt comes from another engine.
+    Output,
+}
+
 /// A request in the waiting list, new or preempted.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitingRequest {
@@ -23,11 +36,13 @@ pub struct WaitingRequest {
     pub passed_over: bool,
     /// Whether a step that began before the preemption still has output for the request.
     pub stale: bool,
+    /// The part of the request that the engine serves.
+    pub part: Part,
 }
 
 impl WaitingRequest {
     /// A request that has just arrived.
-    pub fn new(id: RequestId, arrival: Time, priority: i32) -> WaitingRequest {
+    pub fn new(id: RequestId, arrival: Time, priority: i32, part: Part) -> WaitingRequest {
         WaitingRequest {
             id,
             num_output_tokens: 0,
@@ -37,6 +52,7 @@ impl WaitingRequest {
             arrival,
             passed_over: false,
             stale: false,
+            part,
         }
     }
 }
@@ -80,6 +96,8 @@ pub struct RunningRequest {
     /// Whether the request may draft. Once false it stays false: there is no drafter, the drafter chose not to draft
     /// for the request, or the request missed tokens under `DraftGap::Permanent`.
     pub may_draft: bool,
+    /// Whether the request ends with its prompt, whose KV another engine gets ([`Part::Prompt`]).
+    pub hands_over: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
     /// When the request arrived.

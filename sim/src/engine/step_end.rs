@@ -24,7 +24,7 @@ const IDLE: Time = Time(1_000_000_000);
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Whether there is anything to do before the next request comes.
     pub(super) fn has_work(&self) -> bool {
-        self.has_requests() || !self.pipeline.queue.is_empty()
+        !self.stuck && (self.has_requests() || !self.pipeline.queue.is_empty())
     }
 
     /// vLLM's `has_requests`: unfinished requests, or finished ones that no scheduler call has reported yet.
@@ -60,7 +60,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         let mut step = self.pipeline.spare.pop().unwrap_or_default();
         step.runs = !self.scheduler.output().is_empty();
-        step.ready = Time::ZERO;
+        (step.ready, step.asked) = (Time::ZERO, start);
         if step.runs {
             self.verify(&mut step, start)?;
             let rules = self.scheduler.rules();
@@ -166,6 +166,11 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         if !self.config.draft_prefill {
             batch.prefill = ChunkTotals::default();
         }
+        for (has, lacks) in self.scheduler.draft_lacks() {
+            batch.prefill.add(has, lacks);
+            // The request has a chunk in the step already.
+            batch.prefill.chunks -= 1;
+        }
         let spec = &step.spec;
         let positions = |lens| shape::verify_pass(&batch, lens, ContextReads::Once);
         let tokens = if self.scheduler.rules().draft_passes.unseen {
@@ -207,6 +212,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.drafter.observe(&spec.outcome(&batch, verifies.drafting, record.verify_time));
             self.pipeline.last_end = end;
         }
+        self.scheduler.notice_kv(step.asked);
         // A step that is still queued may have the requests that ended in this one, so their ends are reported later.
         let none_queued = self.pipeline.queue.is_empty();
         self.tell_ended(if none_queued { self.pipeline.untold_ends.len() } else { ended_before });

@@ -10,6 +10,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs one step. If nothing is scheduled, it ends after the scheduler's rejections and preemptions.
     pub(super) fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
+        self.scheduler.notice_kv(start);
         self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
         self.watch.scheduled(&self.scheduler, start, start);
         self.act_on_schedule(start);
@@ -19,7 +20,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.scheduler.keep_first(n);
         }
         if self.scheduler.output().is_empty() {
-            // Scheduling only rejected or preempted requests; the next iteration continues.
+            // Scheduling only rejected or preempted requests, and the next iteration continues; or all wait for others.
+            self.stuck = self.scheduler.waits_for_others();
             return Ok(());
         }
 

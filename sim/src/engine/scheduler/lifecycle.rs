@@ -4,22 +4,22 @@
 use super::rules::Rules;
 use super::state::Scheduler;
 use crate::config::Version;
-use crate::engine::request::{RejectReason, RunningRequest, WaitingRequest};
+use crate::engine::request::{Part, RejectReason, RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::Rejection;
 use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// Adds a request that has arrived.
+    /// Adds a request that has arrived, of which the engine serves `part`.
     ///
     /// # Errors
     /// The request could never be scheduled. A request whose output outgrows the pool is rejected later, when that
     /// happens.
-    pub fn add_request(&mut self, id: RequestId, at: Time) -> Result<(), RejectReason> {
+    pub fn add_request(&mut self, id: RequestId, at: Time, part: Part) -> Result<(), RejectReason> {
         if let Some(reason) = self.never(self.asked.prompt(id)) {
             return Err(reason);
         }
-        self.waiting.push(WaitingRequest::new(id, at, self.asked.priority(id)));
+        self.waiting.push(WaitingRequest::new(id, at, self.asked.priority(id), part));
         Ok(())
     }
 
@@ -72,6 +72,7 @@ impl Scheduler<'_> {
             arrival: r.arrival,
             passed_over: false,
             stale: r.num_in_flight_tokens > 0,
+            part: if r.hands_over { Part::Prompt } else { Part::Whole },
         });
         self.output.preempted.push(r);
     }
@@ -90,11 +91,12 @@ impl Scheduler<'_> {
         self.output.rejected.push(Rejection { id: r.id, reason: self.outgrown(), ran: Some(r) });
     }
 
-    /// Rejects the head of the waiting list if nothing runs and this step preempted nothing: it was not admitted now
-    /// and never will be.
+    /// Rejects the head of the waiting list if nothing runs, this step preempted nothing, and nothing comes from other
+    /// engines: it was not admitted now and never will be.
     pub(super) fn reject_hopeless(&mut self) {
         if self.running.is_empty()
             && self.output.preempted.is_empty()
+            && (self.handed.is_empty() || !self.resolves_held())
             && let Some(head) = self.waiting.pop()
         {
             let tokens = self.asked.prompt(head.id) + head.num_output_tokens;
@@ -114,8 +116,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Removes the `count` requests that have emitted their whole output, gives back their blocks, and adds them to the
-    /// result. The remaining requests keep their order.
+    /// Removes the `count` requests that have emitted their whole output, gives back their blocks (or keeps those of a
+    /// prompt that is handed over), and adds them to the result. The remaining requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;
@@ -123,7 +125,10 @@ impl Scheduler<'_> {
             at += self.running[at..].iter().position(ended).expect("they were counted");
             let mut r = self.running.remove(at);
             self.rules.confirm(&mut r);
-            self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
+            match r.hands_over {
+                true => self.handed.keep(r.clone()),
+                false => self.kv_cache_manager.free_finished(self.asked.workload(), &mut r),
+            }
             self.result.finished.push(r);
         }
     }

@@ -6,6 +6,7 @@
 
 mod asked;
 mod derived;
+mod handed;
 mod in_flight;
 mod lifecycle;
 mod pace;

@@ -2,6 +2,7 @@
 
 use super::rules::Rules;
 use crate::engine::request::WaitingRequest;
+use crate::workload::RequestId;
 
 /// What the scheduler remembers of the current step, and its buffers.
 #[derive(Debug, Default)]
@@ -17,6 +18,9 @@ pub(super) struct StepScratch {
     pub(super) leading: usize,
     /// Whether a request that could use drafts was scheduled and then preempted. It counts as if it still ran.
     pub(super) drafts_needed: bool,
+    /// The requests admitted in this step whose draft lacks KV of the prompt: for each the id, and the prompt tokens
+    /// that the draft has and lacks.
+    pub(super) drafts_behind: Vec<(RequestId, u32, u32)>,
     /// Waiting requests that were passed over in this step; empty between steps.
     pub(super) aside: Vec<WaitingRequest>,
     /// Index of each request in the running list, by id. Valid only if the list has the request there, because requests
@@ -33,5 +37,6 @@ impl StepScratch {
         self.num_spec_tokens = num_spec_tokens;
         self.leading = 0;
         self.drafts_needed = false;
+        self.drafts_behind.clear();
     }
 }

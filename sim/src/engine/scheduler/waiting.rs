@@ -4,11 +4,11 @@
 use super::state::Scheduler;
 use crate::config::Version;
 use crate::engine::kv_cache::ComputedBlocks;
-use crate::engine::request::{RunningRequest, WaitingRequest};
+use crate::engine::request::{Part, RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::Admission;
 
 /// The decision about the head of the waiting list.
-enum Admit {
+pub(super) enum Admit {
     /// The head is admitted with this many tokens.
     Tokens(u32),
     /// The head waits, and so do all requests behind it.
@@ -20,14 +20,21 @@ enum Admit {
 impl Scheduler<'_> {
     /// Admits waiting requests into a step in which `running` running requests are scheduled.
     pub(super) fn schedule_waiting(&mut self, running: usize) {
-        while self.scratch.token_budget > self.rules.draft_slots
-            && self.running.len() < self.rules.max_num_active_seqs as usize
-        {
+        if self.handed.num_held() > 0 && !self.schedule_held(running) {
+            return self.pace.admitted(self.waiting.any_not_passed_over());
+        }
+        while self.has_room_to_admit() {
             let Some(head) = self.waiting.peek() else { break };
             if head.stale {
                 // Tokens that are still to come from a step in flight would be sampled a second time.
                 self.pass_over();
                 continue;
+            }
+            if head.part == Part::Output {
+                if self.hold(head) {
+                    continue;
+                }
+                break;
             }
             let r = self.asked.activate(head);
             let found = self.kv_cache_manager.get_computed_blocks(self.asked.workload(), r.id, r.num_tokens);
@@ -48,6 +55,13 @@ impl Scheduler<'_> {
         self.pace.admitted(self.waiting.any_not_passed_over());
     }
 
+    /// Whether the step has room for another request.
+    #[inline]
+    pub(super) fn has_room_to_admit(&self) -> bool {
+        self.scratch.token_budget > self.rules.draft_slots
+            && self.running.len() < self.rules.max_num_active_seqs as usize
+    }
+
     /// Puts the head of the waiting list aside until this step is decided.
     fn pass_over(&mut self) {
         if let Some(head) = self.waiting.pop() {
@@ -56,7 +70,7 @@ impl Scheduler<'_> {
     }
 
     /// Decides how many tokens of a request with `computed` cached tokens are scheduled.
-    fn tokens_to_admit(&self, r: &RunningRequest, computed: u32, running: usize) -> Admit {
+    pub(super) fn tokens_to_admit(&self, r: &RunningRequest, computed: u32, running: usize) -> Admit {
         let left = r.num_tokens - computed;
         if self.pace.defer_prefills && left > 1 {
             return Admit::Stop;
@@ -101,18 +115,24 @@ impl Scheduler<'_> {
         if !self.kv_cache_manager.allocate_new(self.asked.workload(), &mut r, found, tokens, busy) {
             return false;
         }
-        r.num_cacheable_tokens = (computed + new).min(r.num_tokens);
-        self.kv_cache_manager.cache_blocks(self.asked.workload(), &r, r.num_cacheable_tokens);
         self.waiting.pop();
-        r.num_computed_tokens = computed;
         // The cache holds the draft's KV too, except for the gaps that the draft had.
         let prompt = r.num_tokens - r.num_output_tokens;
         r.num_draft_computed_tokens = computed.min(head.num_draft_computed_tokens.max(prompt));
+        self.begin_to_run(r, (computed, new), computed);
+        true
+    }
+
+    /// Adds a request, which has its blocks, to the running list: `computed` of its tokens are in KV, of which the
+    /// prefix cache had `cached`, and `new` are scheduled.
+    pub(super) fn begin_to_run(&mut self, mut r: RunningRequest, (computed, new): (u32, u32), cached: u32) {
+        r.num_cacheable_tokens = (computed + new).min(r.num_tokens);
+        self.kv_cache_manager.cache_blocks(self.asked.workload(), &r, r.num_cacheable_tokens);
+        r.num_computed_tokens = computed;
         r.num_scheduled_tokens = new;
         self.scratch.token_budget -= new + self.rules.draft_slots;
         self.pace.prefill_admitted |= r.num_tokens - computed > 1;
-        self.output.admitted.push(Admission { id: r.id, num_cached_tokens: computed });
+        self.output.admitted.push(Admission { id: r.id, num_cached_tokens: cached });
         self.running.push(r);
-        true
     }
 }
