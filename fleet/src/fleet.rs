@@ -142,7 +142,11 @@ impl<'a> Fleet<'a> {
                 let (replica, least) = first?;
                 let others = self.clocks().filter(|&(r, _)| r != replica).map(|(_, at)| at).min();
                 let until = others.unwrap_or(Time::MAX).min(sent).max(least + Time(1));
-                let until = if self.pool.needs.reports { until.min(self.pool.board.next().max(least + Time(1))) } else { until };
+                let until = if self.pool.needs.reports {
+                    until.min(self.pool.board.next().max(least + Time(1)))
+                } else {
+                    until
+                };
                 self.replicas[replica].run_until(until, true);
                 self.collect(replica);
                 self.ended.iter().for_each(|&(id, at)| senders.ended(id, at));

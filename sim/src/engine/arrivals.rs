@@ -223,21 +223,12 @@ mod tests {
     fn a_client_sends_when_its_last_request_has_news() {
         let w = times(4);
         let mut closed = ArrivalStream::new(Some(&w), Arrivals::Closed { clients: 2 }, Time(7));
-        assert_eq!(
-            (closed.pop(Time(7)), closed.pop(Time(7)), closed.pop(Time(900))),
-            (given(0, 0), given(1, 0), None)
-        );
+        assert_eq!((closed.pop(Time(7)), closed.pop(Time(7)), closed.pop(Time(900))), (given(0, 0), given(1, 0), None));
         assert_eq!(closed.next_at(), Time::MAX);
         closed.ended(0, Time(50));
         closed.ended(1, Time(60));
-        assert_eq!(
-            (closed.next_at(), closed.pop(Time(56)), closed.pop(Time(57))),
-            (Time(57), None, given(2, 50))
-        );
-        assert_eq!(
-            (closed.pop(Time(66)), closed.pop(Time(67)), closed.pop(Time(900))),
-            (None, given(3, 60), None)
-        );
+        assert_eq!((closed.next_at(), closed.pop(Time(56)), closed.pop(Time(57))), (Time(57), None, given(2, 50)));
+        assert_eq!((closed.pop(Time(66)), closed.pop(Time(67)), closed.pop(Time(900))), (None, given(3, 60), None));
     }
 
     #[test]
