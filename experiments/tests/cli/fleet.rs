@@ -99,6 +99,38 @@ fn replicas_have_policies_engines_and_hardware_of_their_own() {
     assert!(plain(&mix) < plain(&three), "the third replica is faster");
 }
 
+/// A fleet in which the first replica computes prompts for two others.
+const SPLIT: &str = "fleet.replicas=[{ count = 1, role = \"prefill\" }, { count = 2, role = \"decode\" }]";
+/// Bytes of KV are given because a linear cost names no model.
+const LINK: &str =
+    "fleet.link={ bandwidth_gb_s = 1.0, latency_s = 0.002, kv_bytes_token = 1e5, draft_kv_bytes_token = 4e3 }";
+
+/// The report of a run with several settings, as JSON.
+fn report_of(place: &Place, out: &str, sets: &[&str]) -> Value {
+    let sets = sets.iter().flat_map(|set| ["--set", set]);
+    let args: Vec<&str> = ["--no-figures", "--format", "json"].into_iter().chain(sets).collect();
+    serde_json::from_str(&place.run(out, &args)).unwrap()
+}
+
+/// Prompts that a prefill replica computes give other latencies; a rule that never splits gives those of the decode
+/// replicas alone; a link costs time to the first token.
+#[test]
+fn prompts_are_computed_elsewhere() {
+    let place = Place::holding(EXPERIMENT);
+    let two = report(&place, "two", "fleet.replicas=2");
+    let never = report_of(&place, "never", &[SPLIT, LINK, "fleet.split.when=never"]);
+    let always = report_of(&place, "always", &[SPLIT, LINK]);
+    let slow = report_of(&place, "slow", &[SPLIT, LINK, "fleet.link.bandwidth_gb_s=0.1"]);
+    let first = report_of(&place, "first", &[SPLIT, LINK, "fleet.split.hand_off=decode-first"]);
+    for policy in ["autoregressive", "fixed-3"] {
+        let of = |report: &Value| ["ttft_mean_s", "tpot_mean_s", "e2e_mean_s"].map(|name| number(report, policy, name));
+        assert_eq!(of(&two), of(&never), "{policy}");
+        assert!(of(&slow)[0] > of(&always)[0] + 0.05, "64 tokens of 100 kB take 64 ms at 0.1 GB/s");
+        assert!(of(&always)[0] > of(&never)[0] && of(&first)[0] > of(&never)[0], "{policy}");
+        assert_ne!(of(&first), of(&always), "{policy}");
+    }
+}
+
 #[test]
 fn clear_errors() {
     let place = Place::holding(EXPERIMENT);
@@ -123,6 +155,49 @@ fn clear_errors() {
             "did you mean `max_num_seqs`",
         ),
         (vec![trace, "fleet.price_gpu_hour=-1.0"], "not a price above 0", "2.5"),
+        (vec!["fleet.replicas=[{ count = 1, role = \"prefill\" }]"], "nobody to share requests with", "add replicas"),
+        (vec!["fleet.replicas=[{ count = 2, role = \"prefill\" }]", LINK], "no replica decodes", "role = \"decode\""),
+        (
+            vec!["fleet.replicas=[{ count = 2, role = \"decode\" }]", LINK],
+            "no replica computes prompts",
+            "role = \"prefill\"",
+        ),
+        (vec!["fleet.replicas=[{ count = 2, role = \"encode\" }]"], "unknown name `encode`", ""),
+        (vec![SPLIT], "fleet.link is missing", "bandwidth_gb_s = 50.0"),
+        (vec![SPLIT, LINK, "fleet.link.bandwidth_gb_s=0.0"], "0 is not a bandwidth above 0", ""),
+        (vec![SPLIT, LINK, "fleet.link.latency_s=-1.0"], "-1 is not a time of at least 0 s", ""),
+        (
+            vec![SPLIT, "fleet.link={ bandwidth_gb_s = 1.0 }"],
+            "fleet.link.kv_bytes_token is missing",
+            "kv_bytes_token = 131072",
+        ),
+        (
+            vec![SPLIT, "fleet.link={ bandwidth_gb_s = 1.0, kv_bytes_token = 1e5 }"],
+            "fleet.link.draft_kv_bytes_token is missing",
+            "draft_kv = false",
+        ),
+        (
+            vec![
+                "fleet.replicas=[{ count = 1, role = \"prefill\", engine = { block_size = 32 } }, { count = 1, role = \"decode\" }]",
+                LINK,
+            ],
+            "KV blocks of 32 and 16 tokens",
+            "one engine.block_size",
+        ),
+        (
+            vec![
+                "fleet.replicas=[{ count = 1, role = \"prefill\", hardware = { target = { roofline = { gpu = \"h100\", model = \"llama-2-7b\" } } } }, { count = 1, role = \"decode\", hardware = { target = { roofline = { gpu = \"h100\", model = \"llama-3.1-8b\" } } } }]",
+                LINK,
+            ],
+            "the target is llama-2-7b on one replica and llama-3.1-8b on another",
+            "one hardware.target",
+        ),
+        (vec![SPLIT, LINK, "engine.version=v0"], "which vLLM v0 (engine.version) cannot", "0.33"),
+        (
+            vec![SPLIT, LINK, "fleet.split.when={ dynamo = { eff_isl_ratio_threshold = -1.0 } }"],
+            "-1 is not a share of at least 0",
+            "",
+        ),
     ] {
         let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
         let output = foretoken(&place, &[&["run", "x.toml", "-o", "bad"], args.as_slice()].concat());

@@ -41,17 +41,6 @@ impl Given {
     }
 }
 
-/// A request for whose prompt, computed by another engine, an engine has allocated KV blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserved {
-    /// Id of the request.
-    pub id: RequestId,
-    /// When the blocks were allocated.
-    pub at: Time,
-    /// Number of blocks whose KV must come from the other engine. The engine's prefix cache has the rest.
-    pub blocks: u32,
-}
-
 /// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
     /// The requests; `None` if all come from a router or a client.
@@ -70,8 +59,6 @@ pub struct ArrivalStream<'a> {
     given: VecDeque<Given>,
     /// From a router: the requests that have ended, and when; the router takes them out.
     ended: Vec<(RequestId, Time)>,
-    /// From a router: the requests for which blocks were allocated; the router takes them out.
-    reserved: Vec<Reserved>,
     /// Before this time the scheduler sees no request that has not been given yet.
     known_until: Time,
 }
@@ -95,8 +82,8 @@ impl<'a> ArrivalStream<'a> {
                 Mode::Sessions
             }
         };
-        let (given, ended, reserved, known_until) = (VecDeque::new(), Vec::new(), Vec::new(), Time::MAX);
-        ArrivalStream { workload, times, mode, way, next: 0, ready, turns, given, ended, reserved, known_until }
+        let (given, ended) = (VecDeque::new(), Vec::new());
+        ArrivalStream { workload, times, mode, way, next: 0, ready, turns, given, ended, known_until: Time::MAX }
     }
 
     /// From now on only a router sends requests.
@@ -125,21 +112,9 @@ impl<'a> ArrivalStream<'a> {
         self.sent_at() + self.way
     }
 
-    /// Notes the requests for which the scheduler allocated blocks at `now`, with the number of blocks whose KV must
-    /// come from another engine.
-    pub fn reserved(&mut self, requests: impl Iterator<Item = (RequestId, u32)>, now: Time) {
-        self.reserved.extend(requests.map(|(id, blocks)| Reserved { id, at: now, blocks }));
-    }
-
-    /// Whether there is news that the router has not taken out: a request has ended, or has got blocks for KV that comes
-    /// from another engine.
-    pub fn has_news(&self) -> bool {
-        !self.ended.is_empty() || !self.reserved.is_empty()
-    }
-
-    /// The requests for which blocks were allocated since the last call.
-    pub fn take_reserved(&mut self) -> std::vec::Drain<'_, Reserved> {
-        self.reserved.drain(..)
+    /// Whether a request ended that the router has not taken out.
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
     }
 
     /// The requests that ended since the last call, and when.
@@ -167,6 +142,7 @@ impl<'a> ArrivalStream<'a> {
     }
 
     /// Takes the next request if the scheduler sees it by `now`.
+    #[inline(always)]
     pub fn pop(&mut self, now: Time) -> Option<Given> {
         let at = self.sent_at();
         if at == Time::MAX || at + self.way > now {
@@ -220,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_sends_when_its_last_request_has_news() {
+    fn a_client_sends_when_its_last_request_has_ended() {
         let w = times(4);
         let mut closed = ArrivalStream::new(Some(&w), Arrivals::Closed { clients: 2 }, Time(7));
         assert_eq!((closed.pop(Time(7)), closed.pop(Time(7)), closed.pop(Time(900))), (given(0, 0), given(1, 0), None));
@@ -242,7 +218,7 @@ mod tests {
         assert_eq!((fed.next_at(), fed.pop(Time(16)), fed.pop(Time(17))), (Time(17), None, given(2, 10)));
         fed.ended(2, Time(30));
         assert_eq!(fed.take_ended().collect::<Vec<_>>(), [(2, Time(30))]);
-        assert!(!fed.has_news());
+        assert!(!fed.has_ended());
     }
 
     /// Two sessions: requests 0, 2 and 3 are the turns of the first, request 1 is the only turn of the second.

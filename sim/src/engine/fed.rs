@@ -1,7 +1,8 @@
 //! An engine that a router gives requests while it runs.
 
-use super::arrivals::{Given, Reserved};
+use super::arrivals::Given;
 use super::drafter::Drafter;
+use super::request::Reserved;
 use super::state::{Engine, Watch};
 use crate::executor::Executor;
 use crate::metrics::RequestRecords;
@@ -47,7 +48,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
 
     /// The requests for which blocks were allocated since the last call, and whose KV comes from another engine.
     pub fn take_reserved(&mut self) -> impl Iterator<Item = Reserved> {
-        self.arrivals.take_reserved()
+        self.scheduler.take_reserved()
     }
 
     /// The KV of a request's prompt has all come, at `at`, with that of the draft if `draft_kv` is true.
@@ -86,7 +87,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         while self.executor.now() < until {
             self.executor.begin_iteration();
             self.add_arrived();
-            if self.has_work() {
+            if self.has_work() && !self.stuck {
                 self.turn()?;
             } else {
                 match self.arrivals.next_at() {
@@ -94,7 +95,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                     at => self.executor.wait_until(at),
                 }
             }
-            if to_the_next_end && self.arrivals.has_news() {
+            if to_the_next_end && (self.arrivals.has_ended() || self.scheduler.has_reserved()) {
                 return Ok(());
             }
         }
@@ -108,7 +109,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
 
     /// When the next step begins, as far as the given requests say; `Time::MAX` if there is none.
     pub fn next_step(&self) -> Time {
-        match self.has_work() {
+        match self.has_work() && !self.stuck {
             true => self.executor.now(),
             false => self.arrivals.given_at().max(self.executor.now()),
         }

@@ -31,7 +31,7 @@ mod stretch;
 mod tests;
 
 pub use crate::config::BatchRange;
-pub use arrivals::{Given, Reserved};
+pub use arrivals::Given;
 pub use collector::Collector;
 pub(crate) use draft_loop::draft_at_start;
 pub use draft_passes::passes_by_table;
@@ -39,7 +39,7 @@ pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
 pub use fed::Load;
 pub use hooks::Hooks;
 pub use kv_cache::{BlockId, TablesOf};
-pub use request::{Part, RejectReason, RunningRequest, WaitingRequest};
+pub use request::{Part, RejectReason, Reserved, RunningRequest, WaitingRequest};
 pub use scheduler::{Lengths, Order, Rules, Scheduler, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;

@@ -16,6 +16,17 @@ pub enum Part {
     Output,
 }
 
+/// A request for whose prompt, computed by another engine, an engine has allocated KV blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Id of the request.
+    pub id: RequestId,
+    /// When the blocks were allocated.
+    pub at: Time,
+    /// Number of blocks whose KV must come from the other engine. The engine's prefix cache has the rest.
+    pub blocks: u32,
+}
+
 /// A request in the waiting list, new or preempted.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitingRequest {

@@ -88,9 +88,6 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         if !output.admitted.is_empty() {
             self.start_admitted(now);
         }
-        if self.scheduler.has_reserved() {
-            self.arrivals.reserved(self.scheduler.take_reserved(), now);
-        }
         let output = self.scheduler.output();
         for r in &output.preempted {
             self.out.preempt(r, now, self.executor.spent(now));

@@ -24,7 +24,7 @@ const IDLE: Time = Time(1_000_000_000);
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Whether there is anything to do before the next request comes.
     pub(super) fn has_work(&self) -> bool {
-        !self.stuck && (self.has_requests() || !self.pipeline.queue.is_empty())
+        self.has_requests() || !self.pipeline.queue.is_empty()
     }
 
     /// vLLM's `has_requests`: unfinished requests, or finished ones that no scheduler call has reported yet.

@@ -8,7 +8,7 @@
 
 use super::state::Scheduler;
 use super::waiting::Admit;
-use crate::engine::request::{Part, RunningRequest, WaitingRequest};
+use crate::engine::request::{Part, Reserved, RunningRequest, WaitingRequest};
 use crate::time::Time;
 use crate::workload::RequestId;
 
@@ -17,8 +17,10 @@ use crate::workload::RequestId;
 pub(super) struct Handed {
     /// Requests that have blocks for their prompt, whose KV comes from another engine, in order of allocation.
     held: Vec<Held>,
-    /// Requests whose blocks were allocated, and the number of blocks that must be transferred.
-    reserved: Vec<(RequestId, u32)>,
+    /// Requests whose blocks were allocated since the last [`take_reserved`](Scheduler::take_reserved).
+    reserved: Vec<Reserved>,
+    /// When the device was last asked which KV is here, as far as the scheduler has its answer.
+    asked: Time,
     /// Requests that ended with their prompt, and keep its blocks until the KV is transferred.
     kept: Vec<RunningRequest>,
 }
@@ -33,8 +35,6 @@ struct Held {
     draft_kv: bool,
     /// When all KV was here; `Time::MAX` until then.
     arrived: Time,
-    /// Whether the scheduler knows that all KV is here.
-    ready: bool,
 }
 
 impl Handed {
@@ -52,12 +52,13 @@ impl Handed {
 
     /// Whether blocks will come back, or KV will come, without any step of this engine.
     fn is_served(&self) -> bool {
-        !self.kept.is_empty() || self.held.iter().any(|held| !held.ready)
+        !self.kept.is_empty() || self.held.iter().any(|held| held.arrived > self.asked)
     }
 
     /// Keeps the blocks of a request that ended with its prompt.
-    pub(super) fn keep(&mut self, r: RunningRequest) {
-        self.kept.push(r);
+    #[cold]
+    pub(super) fn keep(&mut self, r: &RunningRequest) {
+        self.kept.push(r.clone());
     }
 }
 
@@ -68,7 +69,7 @@ impl Scheduler<'_> {
         let mut at = 0;
         while at < self.handed.held.len() && self.has_room_to_admit() {
             let held = &self.handed.held[at];
-            if !held.ready {
+            if held.arrived > self.handed.asked {
                 at += 1;
                 continue;
             }
@@ -117,20 +118,19 @@ impl Scheduler<'_> {
         }
         self.waiting.pop();
         r.num_cacheable_tokens = cached;
-        self.handed.reserved.push((r.id, self.kv_cache_manager.blocks_for(tokens - cached)));
-        self.handed.held.push(Held { r, cached, draft_kv: false, arrived: Time::MAX, ready: false });
+        let blocks = self.kv_cache_manager.blocks_for(tokens - cached);
+        self.handed.reserved.push(Reserved { id: r.id, at: self.output.now, blocks });
+        self.handed.held.push(Held { r, cached, draft_kv: false, arrived: Time::MAX });
         true
     }
 
     /// Whether blocks were allocated since the last [`take_reserved`](Self::take_reserved).
-    #[inline]
     pub fn has_reserved(&self) -> bool {
         !self.handed.reserved.is_empty()
     }
 
-    /// Takes out the requests whose blocks were allocated since the last call, with the number of blocks whose KV must
-    /// be transferred.
-    pub fn take_reserved(&mut self) -> std::vec::Drain<'_, (RequestId, u32)> {
+    /// Takes out the requests whose blocks were allocated since the last call.
+    pub fn take_reserved(&mut self) -> std::vec::Drain<'_, Reserved> {
         self.handed.reserved.drain(..)
     }
 
@@ -158,9 +158,7 @@ impl Scheduler<'_> {
     /// Lets the scheduler know which KV was here when the device was asked, at `asked`.
     #[inline]
     pub fn notice_kv(&mut self, asked: Time) {
-        for held in &mut self.handed.held {
-            held.ready |= held.arrived <= asked;
-        }
+        self.handed.asked = asked;
     }
 
     /// Gives back the blocks of a request that ended with its prompt.

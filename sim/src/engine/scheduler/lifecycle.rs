@@ -126,7 +126,7 @@ impl Scheduler<'_> {
             let mut r = self.running.remove(at);
             self.rules.confirm(&mut r);
             match r.hands_over {
-                true => self.handed.keep(r.clone()),
+                true => self.handed.keep(&r),
                 false => self.kv_cache_manager.free_finished(self.asked.workload(), &mut r),
             }
             self.result.finished.push(r);

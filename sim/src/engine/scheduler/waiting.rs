@@ -125,6 +125,7 @@ impl Scheduler<'_> {
 
     /// Adds a request, which has its blocks, to the running list: `computed` of its tokens are in KV, of which the
     /// prefix cache had `cached`, and `new` are scheduled.
+    #[inline(always)]
     pub(super) fn begin_to_run(&mut self, mut r: RunningRequest, (computed, new): (u32, u32), cached: u32) {
         r.num_cacheable_tokens = (computed + new).min(r.num_tokens);
         self.kv_cache_manager.cache_blocks(self.asked.workload(), &r, r.num_cacheable_tokens);
