@@ -40,7 +40,7 @@ fn yes() -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedBy {
-    /// Those of one prefill replica: each has a link of its own, and decode replicas take what comes.
+    /// Transfers of one prefill replica: each has its own link, and decode replicas take what comes.
     #[default]
     PrefillReplica,
     /// All transfers of the fleet.
@@ -175,7 +175,7 @@ mod tests {
     }
 
     proptest! {
-        /// The ends equal those of a second computation, which follows every transfer in small steps of time.
+        /// The ends equal the ends of a second computation, which follows every transfer in small steps of time.
         #[test]
         fn ends_are_those_of_small_steps(
             gaps in prop::collection::vec((0.0..2.0f64, 1..40u64), 1..8),

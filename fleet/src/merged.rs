@@ -7,8 +7,8 @@ use foretoken_sim::{Outcome, RequestRecords, Run, Time, Workload};
 pub(crate) const NOWHERE: u16 = u16::MAX;
 
 /// Merges the runs of a fleet's replicas into one run. `routed`: for each request the index of its replica, `NOWHERE`
-/// if it was never sent. `hand_offs`: for each request the replica that computed its prompt, empty if none does that for
-/// others. The number of KV blocks is that of the largest pool. The run of a single replica is returned unchanged.
+/// if it was never sent. `hand_offs`: for each request the replica that computed its prompt, empty if none does that
+/// for others. The number of KV blocks is that of the largest pool. The run of a single replica is returned unchanged.
 pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOff>, workload: &Workload) -> Run {
     if runs.len() == 1 {
         return runs.remove(0);

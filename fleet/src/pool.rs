@@ -1,4 +1,4 @@
-//! Replicas behind one router, and what the router has been told.
+//! Replicas behind one router, and what the router has heard of them.
 
 use crate::merged::NOWHERE;
 use crate::report_board::{Board, Signals};
@@ -27,8 +27,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// The replicas `members` of a fleet behind a router. `needs`: what the router wants to know. `requests`: the number
-    /// of all requests.
+    /// The replicas `members` of a fleet behind a router. `needs`: what the router wants to know. `requests`: the
+    /// number of all requests.
     pub fn new(
         members: Vec<usize>,
         (router, needs): (Box<dyn Router>, Needs),
@@ -62,7 +62,7 @@ impl Pool {
         if self.needs.reports { self.board.next() } else { Time::MAX }
     }
 
-    /// The place of a replica among those of the pool.
+    /// The place of a replica among the members of the pool.
     pub fn member(&self, replica: usize) -> usize {
         member(&self.members, replica)
     }

@@ -36,8 +36,8 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HandOff {
-    /// The prefill replica. The decode replica gets the request when the prompt is computed, allocates blocks, and pulls
-    /// the KV (vLLM with llm-d, Dynamo since 2026).
+    /// The prefill replica. The decode replica gets the request when the prompt is computed, allocates blocks, and
+    /// pulls the KV (vLLM with llm-d, Dynamo since 2026).
     #[default]
     PrefillFirst,
     /// The decode replica. It allocates blocks, and then the prompt is sent to a prefill replica, which sends its KV
@@ -383,7 +383,8 @@ impl<'a> SplitFleet<'a> {
         self.wires[wire].begin(id, now, bytes);
     }
 
-    /// Lets a link go on to `now`. If a transfer ends, the decode replica has the KV, and the prefill replica its blocks.
+    /// Lets a link go on to `now`. If a transfer ends, the decode replica has the KV, and the prefill replica its
+    /// blocks.
     fn wire_goes_on(&mut self, wire: usize, now: Time) {
         let Some(id) = self.wires[wire].go_on() else { return };
         let from = self.hand_offs[id as usize].replica as usize;

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!([199, 200].map(|n| splits(&long, n, 0)), [false, true]);
     }
 
-    /// The cases are those of Dynamo's own unit tests, and their negations: bypassing is not splitting.
+    /// The cases are from Dynamo's own unit tests; what Dynamo bypasses is not split.
     #[test]
     fn dynamo_keeps_short_and_mostly_cached_prompts() {
         let rule = SplitRule::Dynamo(DynamoSplit::default());

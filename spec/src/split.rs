@@ -41,7 +41,7 @@ impl Sharing<'_> {
         let partner = |at: usize, message: &str| wrong(&format!("replicas[{at}].role"), message);
         let (prefill, decode) = (first(Role::Prefill), first(Role::Decode));
         if let (Some(at), 1) = (prefill.or(decode), self.replicas) {
-            let problem = partner(at, "a single replica has nobody to share requests with");
+            let problem = partner(at, "a single replica has no other to share requests with");
             return Err(problem.help("leave the role out, or add replicas"));
         }
         match (prefill, decode) {

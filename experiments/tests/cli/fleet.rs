@@ -112,8 +112,8 @@ fn report_of(place: &Place, out: &str, sets: &[&str]) -> Value {
     serde_json::from_str(&place.run(out, &args)).unwrap()
 }
 
-/// Prompts that a prefill replica computes give other latencies; a rule that never splits gives those of the decode
-/// replicas alone; a link costs time to the first token.
+/// Prompts that a prefill replica computes give other latencies; a rule that never splits gives the latencies
+/// of the decode replicas alone; a link costs time to the first token.
 #[test]
 fn prompts_are_computed_elsewhere() {
     let place = Place::holding(EXPERIMENT);
@@ -155,7 +155,7 @@ fn clear_errors() {
             "did you mean `max_num_seqs`",
         ),
         (vec![trace, "fleet.price_gpu_hour=-1.0"], "not a price above 0", "2.5"),
-        (vec!["fleet.replicas=[{ count = 1, role = \"prefill\" }]"], "nobody to share requests with", "add replicas"),
+        (vec!["fleet.replicas=[{ count = 1, role = \"prefill\" }]"], "no other to share requests with", "add replicas"),
         (vec!["fleet.replicas=[{ count = 2, role = \"prefill\" }]", LINK], "no replica decodes", "role = \"decode\""),
         (
             vec!["fleet.replicas=[{ count = 2, role = \"decode\" }]", LINK],

@@ -59,8 +59,8 @@ fn a_lone_request_waits_for_its_last_prompt_token_alone() {
     }
 }
 
-/// In vLLM's order of a step the host notices at the end of a step that KV came, and sleeps a millisecond where there is
-/// nothing to run. So a lone request loses at most three such naps more.
+/// In vLLM's order of a step the host notices at the end of a step that KV came, and sleeps a millisecond where there
+/// is nothing to run. So a lone request loses at most three such naps more.
 #[test]
 fn the_host_of_vllm_naps_while_kv_comes() {
     for asynchronous in [false, true] {
@@ -116,8 +116,8 @@ fn one_link_is_shared_and_two_are_not() {
     assert!(one.iter().all(|s| (s - 2.0 * bytes / 1e9).abs() < 0.005), "{one:?}");
 }
 
-/// Without the draft's KV the first step on the decode replica drafts nothing, so that the request has a round less with
-/// drafts, or emits its tokens in a step more; it also computes the draft's KV there.
+/// Without the draft's KV the first step on the decode replica drafts nothing, so that the request has a round less
+/// with drafts, or emits its tokens in a step more; it also computes the draft's KV there.
 #[test]
 fn without_the_drafts_kv_the_first_step_drafts_nothing() {
     let setup = Setup::new([Request::new(Time::ZERO, 500, 200)].into_iter().collect());
@@ -289,9 +289,9 @@ fn rules() -> [SplitRule; 5] {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Every request ends once on a decode replica, its prompt ends at most once on a prefill replica, its KV arrives at
-    /// most once, and all blocks come back: for every rule, order of the hand-off, router, order of a step and size of
-    /// the pools.
+    /// Every request ends once on a decode replica, its prompt ends at most once on a prefill replica, its KV arrives
+    /// at most once, and all blocks come back: for every rule, order of the hand-off, router, order of a step and size
+    /// of the pools.
     #[test]
     fn every_split_request_ends_once_and_blocks_come_back(
         (which, rule, decode_first, draft_kv) in (0..RouterSpec::all().len(), 0..5usize, any::<bool>(), any::<bool>()),

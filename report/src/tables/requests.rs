@@ -15,9 +15,9 @@ use std::path::Path;
 /// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (spans), `emitted`, `drafted`,
 /// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`; with a fleet also
 /// `replica`, the index of the request's replica. Where prefill replicas compute prompts for others, `prefill_replica`
-/// (null if the request's replica computed it), `prompt_computed_s`, `transfer_start_s`, `transfer_end_s` (instants) and
-/// `transfer_bytes` follow. An instant that never came, and a span that has no end, is null. Only finished requests have
-/// `tpot_s` and `e2e_s`.
+/// (null if the request's replica computed it), `prompt_computed_s`, `transfer_start_s`, `transfer_end_s` (instants)
+/// and `transfer_bytes` follow. An instant that never came, and a span that has no end, is null. Only finished requests
+/// have `tpot_s` and `e2e_s`.
 pub struct RequestsWriter {
     table: Table,
     fleet: FleetColumns,
@@ -35,8 +35,8 @@ pub enum FleetColumns {
 }
 
 impl RequestsWriter {
-    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: which columns about a fleet any of
-    /// them needs.
+    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: which columns about a fleet any
+    /// of them needs.
     ///
     /// # Errors
     /// When the file cannot be created, or the keys differ in their swept paths.

@@ -17,8 +17,8 @@ pub struct Replicas {
     pub hand_offs: Vec<HandOff>,
 }
 
-/// How the KV of a request's prompt came from a prefill replica to the replica that decodes. A time that has not come is
-/// `Time::MAX`.
+/// How the KV of a request's prompt came from a prefill replica to the replica that decodes. A time that has not come
+/// is `Time::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandOff {
     /// The prefill replica; `u16::MAX` if the prompt was computed where the request decoded.

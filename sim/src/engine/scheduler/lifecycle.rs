@@ -116,8 +116,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Removes the `count` requests that have emitted their whole output, gives back their blocks (or keeps those of a
-    /// prompt that is handed over), and adds them to the result. The remaining requests keep their order.
+    /// Removes the `count` requests that have emitted their whole output, and adds them to the result. Gives back their
+    /// blocks, unless the KV is handed over. The remaining requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;

@@ -6,6 +6,7 @@
 
 mod asked;
 mod derived;
+mod hand_over;
 mod handed;
 mod in_flight;
 mod lifecycle;
