@@ -60,7 +60,7 @@ impl Default for DynamoSplit {
     }
 }
 
-/// Dynamo's rule of 2025 (`examples/llm/components/disagg_router.py`, release 0.2): prefill workers share one queue.
+/// Dynamo's rule of 2025 (`examples/llm/components/disagg_router.py`, commit 02e16f7): prefill workers share one queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamoQueue {
