@@ -5,9 +5,9 @@
 //! one allocates the blocks of the prompt and starts the transfer (`WAITING_FOR_REMOTE_KVS`), goes on with other
 //! requests, and computes the last token of the prompt again when the KV is there.
 
+use super::admission::Admit;
 use super::handed::Held;
 use super::state::Scheduler;
-use super::waiting::Admit;
 use crate::engine::request::{Part, Reserved, WaitingRequest};
 use crate::time::Time;
 use crate::workload::RequestId;

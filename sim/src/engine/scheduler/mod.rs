@@ -4,6 +4,7 @@
 //! Its decisions are in its [`SchedulerOutput`], and what became of a step's requests in its
 //! [`StepResult`](super::StepResult). The engine acts on both.
 
+mod admission;
 mod asked;
 mod derived;
 mod hand_over;
