@@ -38,7 +38,7 @@ impl Common {
             let key = format!("fleet.replicas[{i}]");
             if other.engine.version == Version::V0 {
                 let message = "replicas with roles share requests, which vLLM v0 (engine.version) cannot".to_owned();
-                return Err(wrong(&key, message).help("choose engine.version = \"0.33\" or \"0.32\""));
+                return Err(wrong(&key, message).help("choose engine.version = \"vllm-0.33\" or \"vllm-0.32\""));
             }
             let (a, b) = (first.engine.block_size, other.engine.block_size);
             if a != b {

@@ -192,7 +192,7 @@ fn clear_errors() {
             "the target is llama-2-7b on one replica and llama-3.1-8b on another",
             "one hardware.target",
         ),
-        (vec![SPLIT, LINK, "engine.version=v0"], "which vLLM v0 (engine.version) cannot", "0.33"),
+        (vec![SPLIT, LINK, "engine.version=vllm-v0"], "which vLLM v0 (engine.version) cannot", "vllm-0.33"),
         (
             vec![SPLIT, LINK, "fleet.split.when={ dynamo = { eff_isl_ratio_threshold = -1.0 } }"],
             "-1 is not a share of at least 0",
