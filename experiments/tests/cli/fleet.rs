@@ -123,7 +123,7 @@ fn prompts_are_computed_elsewhere() {
     let slow = report_of(&place, "slow", &[SPLIT, LINK, "fleet.link.bandwidth_gb_s=0.1"]);
     let first = report_of(&place, "first", &[SPLIT, LINK, "fleet.split.hand_off=decode-first"]);
     for policy in ["autoregressive", "fixed-3"] {
-        let of = |report: &Value| ["ttft_mean_s", "tpot_mean_s", "e2e_mean_s"].map(|name| number(report, policy, name));
+        let of = |report: &Value| ["ttft_mean_s", "tpot_p50_s", "e2e_mean_s"].map(|name| number(report, policy, name));
         assert_eq!(of(&two), of(&never), "{policy}");
         assert!(of(&slow)[0] > of(&always)[0] + 0.05, "64 tokens of 100 kB take 64 ms at 0.1 GB/s");
         assert!(of(&always)[0] > of(&never)[0] && of(&first)[0] > of(&never)[0], "{policy}");
@@ -192,7 +192,11 @@ fn clear_errors() {
             "the target is llama-2-7b on one replica and llama-3.1-8b on another",
             "one hardware.target",
         ),
-        (vec![SPLIT, LINK, "engine.version=vllm-v0"], "which vLLM v0 (engine.version) cannot", "vllm-0.33"),
+        (
+            vec![SPLIT, LINK, "engine.version=vllm-v0", "engine.max_model_len=2000"],
+            "which vLLM v0 (engine.version) cannot",
+            "vllm-0.33",
+        ),
         (
             vec![SPLIT, LINK, "fleet.split.when={ dynamo = { eff_isl_ratio_threshold = -1.0 } }"],
             "-1 is not a share of at least 0",
