@@ -125,10 +125,13 @@ impl Scheduler<'_> {
         self.running.is_empty() && decided && self.handed.is_served()
     }
 
-    /// Resolves a step in which nothing runs, and no waiting or held request fits. Returns whether the requests wait
-    /// for other engines, or can go on: if held requests block each other, the last one gives its blocks back and
-    /// computes its prompt here. (vLLM would stand still.)
+    /// Resolves a step in which nothing runs, nothing was preempted, and no waiting or held request fits: the requests
+    /// wait for other engines; or held requests block each other, and then the last one gives its blocks back and
+    /// computes its prompt here. (vLLM would stand still.) Returns false if the step is another one, or stays as it is.
     pub(super) fn resolves_held(&mut self) -> bool {
+        if !self.running.is_empty() || !self.output.preempted.is_empty() {
+            return false;
+        }
         if self.handed.is_served() {
             return true;
         }

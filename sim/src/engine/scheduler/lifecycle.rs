@@ -91,12 +91,11 @@ impl Scheduler<'_> {
         self.output.rejected.push(Rejection { id: r.id, reason: self.outgrown(), ran: Some(r) });
     }
 
-    /// Rejects the head of the waiting list if nothing runs, this step preempted nothing, and nothing comes from other
-    /// engines: it was not admitted now and never will be.
+    /// Rejects the head of the waiting list if nothing runs and this step preempted nothing: it was not admitted now
+    /// and never will be.
     pub(super) fn reject_hopeless(&mut self) {
         if self.running.is_empty()
             && self.output.preempted.is_empty()
-            && (self.handed.is_empty() || !self.resolves_held())
             && let Some(head) = self.waiting.pop()
         {
             let tokens = self.asked.prompt(head.id) + head.num_output_tokens;

@@ -78,7 +78,7 @@ impl Scheduler<'_> {
             self.output.skip_drafts =
                 !self.scratch.drafts_needed && !self.running.iter().any(RunningRequest::can_use_drafts);
         }
-        if self.rules.guarded {
+        if self.rules.guarded && (self.handed.is_empty() || !self.resolves_held()) {
             self.reject_hopeless();
         }
     }
