@@ -131,6 +131,32 @@ fn prompts_are_computed_elsewhere() {
     }
 }
 
+/// One request at a time: the bytes of KV follow from the model's shape and, computed by hand here, take their time on
+/// the link. Without the draft's KV they are the target's alone.
+#[test]
+fn bytes_of_kv_follow_from_the_shape() {
+    let costs = "target = { linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }";
+    let model = "target = { roofline = { gpu = \"h100\", model = \"llama-3.1-8b\" } }";
+    let place = Place::holding(&EXPERIMENT.replace(costs, model));
+    let ttft = |out: &str, policy: &str, link: &str| {
+        let load = ["workload.arrivals={ closed-loop = 1 }", "workload.requests=3", "engine.draft_at=step-start"];
+        let lone = ["fleet.replicas=[{ count = 1, role = \"prefill\" }, { count = 1, role = \"decode\" }]", link];
+        number(&report_of(&place, out, &[load.as_slice(), &lone].concat()), policy, "ttft_mean_s")
+    };
+    let link = |gb_s: &str, draft: &str| format!("fleet.link={{ bandwidth_gb_s = {gb_s}, {draft} }}");
+    let (kept, moved) = ("draft_kv = false", "draft_kv_bytes_token = 4096.0");
+    // Keys and values of 32 layers with 8 heads of 128 numbers of 2 bytes, of 64 tokens.
+    let target = 2.0 * 32.0 * 8.0 * 128.0 * 2.0 * 64.0;
+    let takes = |policy: &str, draft: &str| {
+        let slow = ttft(&format!("slow-{policy}-{}", draft.len()), policy, &link("0.01", draft));
+        slow - ttft(&format!("fast-{policy}-{}", draft.len()), policy, &link("inf", draft))
+    };
+    let close = |takes: f64, bytes: f64| assert!((takes - bytes / 1e7).abs() < 1e-6, "{takes} s for {bytes} bytes");
+    close(takes("autoregressive", moved), target);
+    close(takes("fixed-3", kept), target);
+    close(takes("fixed-3", moved), target + 4096.0 * 64.0);
+}
+
 #[test]
 fn clear_errors() {
     let place = Place::holding(EXPERIMENT);
