@@ -6,32 +6,20 @@
 //! replica's next step is earlier.
 
 use crate::merged::{NOWHERE, merged};
-use crate::report_board::{Board, Signals};
-use crate::router::{Asked, Ended, Needs, Router, Seen};
+use crate::pool::{Pool, Replicas, asked};
+use crate::report_board::Signals;
+use crate::router::{Needs, Router};
 use crate::senders::Senders;
-use foretoken_sim::{Arrivals, Ending, Outcome, Patience, Replica, RequestId, Run, Time, Workload};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use foretoken_sim::{Arrivals, Ending, Given, Outcome, Patience, Replica, RequestId, Run, Time, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Replicas, a router, and the requests for them.
 pub struct Fleet<'a> {
     workload: &'a Workload,
-    replicas: Vec<Box<dyn Replica + 'a>>,
-    router: Box<dyn Router>,
-    needs: Needs,
-    board: Board,
-    seen: Vec<Seen>,
-    /// For each request, the index of the replica to which it was sent; [`NOWHERE`] until it is sent.
-    routed: Vec<u16>,
+    replicas: Replicas<'a>,
+    pool: Pool,
     /// Bound on time per output token, seconds, for requests to which the workload gives none.
     slo_tpot_s: f64,
-    /// Ended requests as (time of the end, id), earliest first, that were not yet reported to the router and to the SLO
-    /// verdict. Empty if neither of the two needs ends.
-    ends: BinaryHeap<Reverse<(Time, RequestId)>>,
-    /// Requests that were sent and whose first token was not yet reported to the router. Empty if the router does not
-    /// need first tokens.
-    silent: Vec<RequestId>,
     /// Buffer for the requests that ended on a replica; `collect` fills it. The fleet owns it to save allocations.
     ended: Vec<(RequestId, Time)>,
     patience: Option<Patience>,
@@ -53,7 +41,7 @@ const STRIDE_S: f64 = 1.0;
 const LONG_STRIDE_S: f64 = 60.0;
 
 /// The warning about a run of two or more replicas whose router needs load reports but never got one.
-const NEVER_HEARD: &str =
+pub(crate) const NEVER_HEARD: &str =
     "no replica's load reached the router in the whole run, so it chose without them: lower fleet.signals.delay_s";
 
 impl<'a> Fleet<'a> {
@@ -65,22 +53,16 @@ impl<'a> Fleet<'a> {
     pub fn new(
         workload: &'a Workload,
         replicas: Vec<Box<dyn Replica + 'a>>,
-        (router, needs): (Box<dyn Router>, Needs),
+        router: (Box<dyn Router>, Needs),
         signals: Signals,
         slo_tpot_s: f64,
     ) -> Fleet<'a> {
         assert!(!replicas.is_empty(), "a fleet has a replica");
         Fleet {
             workload,
-            board: Board::new(signals, replicas.len()),
-            seen: vec![Seen::default(); replicas.len()],
+            pool: Pool::new((0..replicas.len()).collect(), router, signals, workload.len()),
             replicas,
-            router,
-            needs,
-            routed: vec![NOWHERE; workload.len()],
             slo_tpot_s,
-            ends: BinaryHeap::new(),
-            silent: Vec::new(),
             ended: Vec::new(),
             patience: None,
         }
@@ -104,9 +86,10 @@ impl<'a> Fleet<'a> {
             true => Ending::Done,
             false => Ending::OutOfTime,
         });
+        let never_heard = self.pool.never_heard();
         let runs: Vec<Run> = self.replicas.into_iter().map(|replica| replica.finish(ending)).collect();
-        let mut run = merged(runs, self.routed, self.workload);
-        if self.needs.reports && self.seen.len() > 1 && self.seen.iter().all(|seen| seen.report.is_none()) {
+        let mut run = merged(runs, self.pool.routed, Vec::new(), self.workload);
+        if never_heard {
             run.warnings.push(NEVER_HEARD.to_owned());
         }
         FleetRun { run, patience: self.patience }
@@ -117,13 +100,13 @@ impl<'a> Fleet<'a> {
     fn open(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         for id in 0..self.workload.len() as RequestId {
             let at = self.workload.arrival[id as usize];
-            while self.needs.reports && self.board.next() <= at {
-                self.advance(self.board.next());
-                self.board.ask(&self.replicas);
+            while self.pool.needs.reports && self.pool.board.next() <= at {
+                self.advance(self.pool.board.next());
+                self.pool.ask(&self.replicas);
                 if self.first().is_none() {
                     // All replicas are idle, so their loads do not change before the request at `at`. Of the queries
                     // until then only the last one is made.
-                    self.board.skip_to(at);
+                    self.pool.board.skip_to(at);
                 }
             }
             if self.follows() {
@@ -135,7 +118,7 @@ impl<'a> Fleet<'a> {
                 // arrival. The other replicas may run later.
                 self.replicas[to].run_until(at, false);
             }
-            self.replicas[to].give(id, at);
+            self.replicas[to].give(Given::whole(id, at));
             if let Some(ending) = self.stops(interrupt) {
                 return Some(ending);
             }
@@ -155,18 +138,22 @@ impl<'a> Fleet<'a> {
             if sent == Time::MAX && first.is_none() {
                 return None;
             }
-            if self.needs.reports && self.board.next() <= sent.min(least) {
-                self.board.ask(&self.replicas);
+            if self.pool.needs.reports && self.pool.board.next() <= sent.min(least) {
+                self.pool.ask(&self.replicas);
             } else if sent <= least && sent < Time::MAX {
                 let next = senders.pop().expect("one is sent now");
                 let to = self.send(next, sent);
-                self.replicas[to].give(next, sent);
+                self.replicas[to].give(Given::whole(next, sent));
                 unsent -= 1;
             } else {
                 let (replica, least) = first?;
                 let others = self.clocks().filter(|&(r, _)| r != replica).map(|(_, at)| at).min();
                 let until = others.unwrap_or(Time::MAX).min(sent).max(least + Time(1));
-                let until = if self.needs.reports { until.min(self.board.next().max(least + Time(1))) } else { until };
+                let until = if self.pool.needs.reports {
+                    until.min(self.pool.board.next().max(least + Time(1)))
+                } else {
+                    until
+                };
                 self.replicas[replica].run_until(until, true);
                 self.collect(replica);
                 self.ended.iter().for_each(|&(id, at)| senders.ended(id, at));
@@ -196,7 +183,7 @@ impl<'a> Fleet<'a> {
     /// Does the run use the times at which requests end? True if the router needs ends or first tokens, or if the run
     /// has an SLO verdict.
     fn follows(&self) -> bool {
-        self.needs.ends || self.needs.first_tokens || self.patience.is_some()
+        self.pool.needs.ends || self.pool.needs.first_tokens || self.patience.is_some()
     }
 
     fn stops(&self, interrupt: &AtomicBool) -> Option<Ending> {
@@ -239,7 +226,7 @@ impl<'a> Fleet<'a> {
 
     fn note_ends(&mut self) {
         if self.follows() {
-            self.ends.extend(self.ended.iter().map(|&(id, at)| Reverse((at, id))));
+            self.ended.iter().for_each(|&(id, at)| self.pool.note_end(id, at));
         }
     }
 
@@ -249,72 +236,26 @@ impl<'a> Fleet<'a> {
     /// up to `now`.
     fn send(&mut self, id: RequestId, now: Time) -> usize {
         if self.follows() {
-            self.tell_first_tokens(now);
+            self.pool.tell_first_tokens(now, &self.replicas);
             self.tell_ends(now);
         }
-        if self.needs.reports {
-            for replica in 0..self.replicas.len() {
-                (self.seen[replica].report, self.seen[replica].reports) = self.board.newest(replica, now);
-            }
-        }
-        let (i, w) = (id as usize, self.workload);
-        let asked = Asked {
-            id,
-            now,
-            prompt_len: w.prompt_len[i],
-            category: w.category[i],
-            prefix: w.prefix(id),
-            prefix_block: w.prefix_block,
-            tpot_s: w.slo_tpot_s.get(i).copied().filter(|s| s.is_finite()).unwrap_or(self.slo_tpot_s),
-        };
-        let to = self.router.route(&asked, &self.seen);
-        self.seen[to].in_flight += 1;
-        self.seen[to].sent += 1;
-        self.routed[i] = to as u16;
-        if self.needs.first_tokens {
-            self.silent.push(id);
-        }
-        to
-    }
-
-    /// Reports to the router the first tokens that were emitted up to `now`. Removes the reported requests from
-    /// `silent`, and rejected requests too.
-    fn tell_first_tokens(&mut self, now: Time) {
-        let Fleet { silent, replicas, routed, router, .. } = self;
-        silent.retain(|&id| {
-            let replica = routed[id as usize];
-            let records = replicas[replica as usize].records();
-            let ended = records.outcome[id as usize] == Outcome::Rejected;
-            let at = records.first_token[id as usize];
-            if at <= now {
-                router.first_token(id, replica as usize, at);
-            }
-            at > now && !ended
-        });
+        self.pool.route(&asked(self.workload, id, now, self.slo_tpot_s))
     }
 
     /// Reports the requests that ended up to `now` to the router and to the SLO verdict, the earliest end first. The
     /// replicas' counts of requests in flight fall accordingly.
     fn tell_ends(&mut self, now: Time) {
-        while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
-            self.ends.pop();
-            let (i, replica) = (id as usize, self.routed[id as usize] as usize);
-            let records = self.replicas[replica].records();
-            if let Some(patience) = &mut self.patience {
+        let Fleet { pool, replicas, patience, .. } = self;
+        pool.tell_ends(now, replicas, |records, id| {
+            if let Some(patience) = patience {
                 patience.ended(records, id);
             }
-            self.seen[replica].in_flight -= 1;
-            // Each step emits its accepted drafts and one token of the target, so emitted − accepted tokens is the
-            // number of steps that emitted tokens. It is at least 1.
-            let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
-            let pieces = emitted.saturating_sub(accepted).max(1);
-            self.router.ended(id, replica, Ended { at, emitted, pieces });
-        }
+        });
     }
 
     /// Has every request of the workload ended (finished or rejected)?
     fn all_ended(&self) -> bool {
-        self.routed.iter().enumerate().all(|(i, &replica)| {
+        self.pool.routed.iter().enumerate().all(|(i, &replica)| {
             replica != NOWHERE && self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight
         })
     }

@@ -6,15 +6,22 @@
 //! interval and with a delay ([`Signals`]). [`Fleet`] runs the router and the replicas.
 
 mod fleet;
+mod link;
 mod merged;
+mod pool;
 mod predictor;
 mod prefix;
 mod report_board;
 mod router;
 pub mod routers;
 mod senders;
+mod split;
+mod split_rule;
 
 pub use fleet::{Fleet, FleetRun};
+pub use link::{Link, SharedBy};
 pub use report_board::{Report, Signals};
 pub use router::{Asked, Ended, Needs, Router, RouterContext, Seen};
 pub use routers::RouterSpec;
+pub use split::{HandOff, Role, SplitFleet, Splitting};
+pub use split_rule::{DynamoQueue, DynamoSplit, LlmDSplit, SplitRule};

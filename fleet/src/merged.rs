@@ -1,15 +1,15 @@
 //! The run of a fleet as one run: each request's record from the replica that served it, and sums over the replicas.
 
-use foretoken_sim::metrics::{ReplicaSummary, Replicas};
-use foretoken_sim::{RequestRecords, Run, Workload};
+use foretoken_sim::metrics::{HandOff, ReplicaSummary, Replicas};
+use foretoken_sim::{Outcome, RequestRecords, Run, Time, Workload};
 
 /// Stands for "no replica" where a replica's index is stored: the request was never sent.
 pub(crate) const NOWHERE: u16 = u16::MAX;
 
 /// Merges the runs of a fleet's replicas into one run. `routed`: for each request the index of its replica, `NOWHERE`
-/// if it was never sent. The number of KV blocks is that of the largest pool. The run of a single replica is returned
-/// unchanged.
-pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, workload: &Workload) -> Run {
+/// if it was never sent. `hand_offs`: for each request the replica that computed its prompt, empty if none does that
+/// for others. The number of KV blocks is that of the largest pool. The run of a single replica is returned unchanged.
+pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOff>, workload: &Workload) -> Run {
     if runs.len() == 1 {
         return runs.remove(0);
     }
@@ -17,8 +17,13 @@ pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, workload: &Workload) 
     for (i, &replica) in routed.iter().enumerate().filter(|(_, replica)| **replica != NOWHERE) {
         records.take(i, &runs[replica as usize].records);
     }
+    for (i, hand_off) in hand_offs.iter().enumerate().filter(|(_, hand_off)| hand_off.replica != NOWHERE) {
+        take_prompt(&mut records, i, &runs[hand_off.replica as usize].records, routed[i] != NOWHERE);
+    }
+    let computed_by = |i: usize| hand_offs.get(i).map_or(NOWHERE, |hand_off| hand_off.replica);
     let each = runs.iter().enumerate().map(|(replica, run)| {
-        let ids = (0..routed.len()).filter(|&i| routed[i] as usize == replica);
+        let here = |i: &usize| routed[*i] as usize == replica || computed_by(*i) as usize == replica;
+        let ids = (0..routed.len()).filter(here);
         ReplicaSummary::of(&run.records, &run.totals, run.usable_blocks, &workload.prompt_len, ids)
     });
     let each: Vec<ReplicaSummary> = each.collect();
@@ -34,5 +39,20 @@ pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, workload: &Workload) 
         run.usable_blocks = run.usable_blocks.max(other.usable_blocks);
     }
     run.rejected.sort_unstable();
-    Run { records, replicas: Some(Replicas { routed, each, series }), ..run }
+    Run { records, replicas: Some(Replicas { routed, each, series, hand_offs }), ..run }
+}
+
+/// Adds to a request's record what its prefill replica recorded: when it was first scheduled, what was cached, and how
+/// often its prompt lost its KV. `sent_on`: was the request sent to the replica that gives its output?
+fn take_prompt(records: &mut RequestRecords, i: usize, prompt: &RequestRecords, sent_on: bool) {
+    let preemptions = records.preemptions[i];
+    if !sent_on {
+        // The run ended early. The client has got nothing.
+        records.take(i, prompt);
+        (records.finish[i], records.first_token[i]) = (Time::MAX, Time::MAX);
+        (records.outcome[i], records.emitted[i]) = (Outcome::InFlight, 0);
+    }
+    records.first_scheduled[i] = prompt.first_scheduled[i];
+    records.cached_tokens[i] = prompt.cached_tokens[i];
+    records.preemptions[i] = preemptions + prompt.preemptions[i];
 }

@@ -89,7 +89,7 @@ impl Board {
 
     /// Queries the loads of all replicas, which must have run up to the time [`next`](Board::next). Then moves `next`
     /// on by one interval.
-    pub fn ask(&mut self, replicas: &[Box<dyn Replica + '_>]) {
+    pub fn ask<'a>(&mut self, replicas: impl Iterator<Item = &'a (dyn Replica + 'a)>) {
         for (reports, replica) in self.reports.iter_mut().zip(replicas) {
             reports.make(self.next.max(replica.now()), replica.load(), self.delay);
         }

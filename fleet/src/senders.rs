@@ -1,11 +1,18 @@
-//! Clients that send a request when another one has ended: closed loops and sessions.
+//! Clients: when each request is sent. In closed loops and sessions that depends on the ends of others.
 
-use foretoken_sim::{RequestId, Time, Workload};
+use foretoken_sim::{Arrivals, RequestId, Time, Workload};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The clients of a closed loop or the sessions of a workload, with the times at which they send their next requests.
+/// The clients of a workload, with the times at which they send their next requests.
 pub(crate) enum Senders<'a> {
+    /// Clients that send at the workload's times. Ends of requests change nothing.
+    Open {
+        /// The workload's times.
+        times: &'a [Time],
+        /// The request that is sent next.
+        next: RequestId,
+    },
     /// Clients of a closed loop. A client sends the workload's next request as soon as its own request has ended.
     Loop {
         /// For each client without a request in flight, the time from which it may send the next request.
@@ -23,6 +30,15 @@ pub(crate) enum Senders<'a> {
 }
 
 impl<'a> Senders<'a> {
+    /// The clients of a workload that arrives in the given way.
+    pub fn of(workload: &'a Workload, arrivals: Arrivals) -> Senders<'a> {
+        match arrivals {
+            Arrivals::Open => Senders::Open { times: &workload.arrival, next: 0 },
+            Arrivals::Closed { clients } => Senders::closed_loop(workload, clients),
+            Arrivals::Sessions => Senders::sessions(workload),
+        }
+    }
+
     /// A closed loop of `clients` clients, or of one client per request if there are fewer requests. All may send at
     /// time 0.
     pub fn closed_loop(workload: &Workload, clients: u32) -> Senders<'a> {
@@ -41,6 +57,7 @@ impl<'a> Senders<'a> {
     /// When the next request is sent; `Time::MAX` if none is sent before a request ends.
     pub fn next_at(&self) -> Time {
         let next = match self {
+            Senders::Open { times, next } => times.get(*next as usize).copied(),
             Senders::Loop { ready, .. } => ready.peek().map(|at| at.0),
             Senders::Sessions { turns, .. } => turns.peek().map(|turn| turn.0.0),
         };
@@ -51,6 +68,11 @@ impl<'a> Senders<'a> {
     /// beyond the workload's last request, so the caller must count the requests.
     pub fn pop(&mut self) -> Option<RequestId> {
         match self {
+            Senders::Open { times, next } => {
+                times.get(*next as usize)?;
+                *next += 1;
+                Some(*next - 1)
+            }
             Senders::Loop { ready, next } => {
                 ready.pop()?;
                 *next += 1;
@@ -63,6 +85,7 @@ impl<'a> Senders<'a> {
     /// Reports to the clients or sessions that the request `id` ended at `at`, so that the next request may be sent.
     pub fn ended(&mut self, id: RequestId, at: Time) {
         match self {
+            Senders::Open { .. } => {}
             Senders::Loop { ready, .. } => ready.push(Reverse(at)),
             Senders::Sessions { turns, workload } => {
                 turns.extend(workload.following(id).map(|(next, gap)| Reverse((at + gap, next))));

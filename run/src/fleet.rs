@@ -3,7 +3,8 @@
 use crate::load::is_autoregressive;
 use crate::plan::Variant;
 use crate::server::Server;
-use foretoken_fleet::{Fleet, FleetRun, RouterContext};
+use crate::split::Common;
+use foretoken_fleet::{Fleet, FleetRun, Role, RouterContext, SplitFleet, Splitting};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::luck::{Luck, Stream};
 use foretoken_sim::{Arrivals, EngineConfig, Patience, Replica, Simulation, Speculation, Workload};
@@ -23,6 +24,8 @@ pub struct Replicas {
     policies: Vec<Option<PolicySpec>>,
     /// For each replica its kind, as an index in `fleet.replicas`.
     kind_of: Vec<usize>,
+    /// What replicas with roles have in common; `None` if each replica serves whole requests.
+    common: Option<Common>,
     /// The SLO bound on time to first token, seconds; infinity for none.
     ttft_s: f64,
 }
@@ -71,7 +74,8 @@ impl Replicas {
         let kind_of = (0..kinds.len()).flat_map(|i| (0..kinds[i].count).map(move |_| i)).collect();
         let ttft_s = variant.experiment.slo.ttft_s.unwrap_or(f64::INFINITY);
         let policies = kinds.into_iter().map(|kind| kind.policy).collect();
-        Ok(Some(Replicas { spec, own, policies, kind_of, ttft_s }))
+        let common = Common::of(variant, &spec)?;
+        Ok(Some(Replicas { spec, own, policies, kind_of, common, ttft_s }))
     }
 
     /// Sets the number of replicas. The fleet must have only one kind of replicas.
@@ -111,6 +115,7 @@ impl Replicas {
             })
             .collect();
         let block_size: Vec<u32> = with_configs.iter().map(|(_, config)| config.block_size).collect();
+        let drafts: Vec<bool> = with_configs.iter().map(|(s, _)| !matches!(s, Speculation::Off)).collect();
         let replicas: Vec<Box<dyn Replica + '_>> = with_configs
             .into_iter()
             .enumerate()
@@ -135,17 +140,70 @@ impl Replicas {
             slo_s: [self.ttft_s, slo_tpot_s],
             true_steps: &true_steps,
         };
-        let router = (self.spec.router.build(&context), self.spec.router.needs());
-        let mut fleet = Fleet::new(workload, replicas, router, self.spec.signals(), slo_tpot_s);
-        patience.into_iter().for_each(|patience| fleet.be_patient(patience));
-        let mut ran = fleet.run(arrivals, interrupt);
+        let mut ran = match self.common {
+            Some(common) => {
+                self.run_split((workload, arrivals), replicas, (common, &drafts), context, (interrupt, patience))
+            }
+            None => {
+                let router = (self.spec.router.build(&context), self.spec.router.needs());
+                let mut fleet = Fleet::new(workload, replicas, router, self.spec.signals(), slo_tpot_s);
+                patience.into_iter().for_each(|patience| fleet.be_patient(patience));
+                fleet.run(arrivals, interrupt)
+            }
+        };
+        if self.common.is_none() && (self.spec.link.is_some() || self.spec.split.is_some()) {
+            ran.run.warnings.push(NO_PREFILL.to_owned());
+        }
         for (server, models) in servers.iter().zip(&models) {
             let new: Vec<String> = server.beyond(models).filter(|w| !ran.run.warnings.contains(w)).collect();
             ran.run.warnings.extend(new);
         }
         ran
     }
+
+    /// Runs replicas of which some compute prompts for others. `drafts`: for each replica, does it draft? `context` is
+    /// of all replicas.
+    fn run_split<'r>(
+        &'r self,
+        (workload, arrivals): (&'r Workload, Arrivals),
+        replicas: Vec<Box<dyn Replica + 'r>>,
+        (common, drafts): (Common, &[bool]),
+        context: RouterContext,
+        (interrupt, patience): (&AtomicBool, Option<Patience>),
+    ) -> FleetRun {
+        let (link, split) = (self.spec.link.as_ref().expect("it was checked"), self.spec.split());
+        let kinds = self.spec.replicas.kinds();
+        let roles: Vec<Role> = self.kind_of.iter().map(|&kind| kinds[kind].role).collect();
+        let prefill = roles.iter().filter(|role| **role == Role::Prefill).count();
+        // A prompt ends with its first token, in the step that ends the prompt.
+        let one_step = vec![1; context.true_steps.len()];
+        let of_prefill = RouterContext { replicas: prefill, true_steps: &one_step, ..context };
+        let of_decode = RouterContext { replicas: replicas.len() - prefill, ..context };
+        let (first, second) = (self.spec.prefill_router(), &self.spec.router);
+        let routing = [
+            (first.build(&of_prefill), first.needs(), self.spec.prefill_signals()),
+            (second.build(&of_decode), second.needs(), self.spec.signals()),
+        ];
+        let draft_kv: Vec<bool> = drafts.iter().map(|drafts| *drafts && link.draft_kv).collect();
+        let splitting = Splitting {
+            roles: &roles,
+            rule: &split.when,
+            hand_off: split.hand_off,
+            link,
+            block_size: common.block_size,
+            token_bytes: common.token_bytes,
+            draft_kv: &draft_kv,
+            token_budget: common.token_budget,
+        };
+        let mut fleet = SplitFleet::new(workload, replicas, splitting, routing, context.slo_s[1]);
+        patience.into_iter().for_each(|patience| fleet.be_patient(patience));
+        fleet.run(arrivals, interrupt)
+    }
 }
+
+/// The warning about tables that act only where prefill replicas compute prompts for others.
+const NO_PREFILL: &str =
+    "fleet.link and fleet.split have no effect: no replica has role = \"prefill\", so each serves whole requests";
 
 /// The seed of the random noise in a replica's pass times. The first replica has the run's seed, so that a fleet with
 /// one replica gives the same run as an experiment without a fleet.

@@ -45,6 +45,7 @@ mod room;
 pub mod scope;
 pub mod server;
 pub mod setting;
+mod split;
 pub mod table;
 pub mod vllm_table;
 pub mod why;

@@ -6,6 +6,7 @@ use foretoken_policies::PolicySpec;
 use foretoken_report::Source;
 use foretoken_spec::document::{Choice, Document, Path, Picked};
 use foretoken_spec::experiment::Experiment;
+use foretoken_spec::fleet::FleetSpec;
 use foretoken_spec::paper::{At, number};
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,6 +74,11 @@ impl Variant {
     /// Does the experiment have a `[fleet]` with more than one replica?
     pub fn is_fleet(&self) -> bool {
         self.experiment.fleet.as_ref().is_some_and(|fleet| fleet.replicas.number() > 1)
+    }
+
+    /// True if some replicas compute prompts for others.
+    pub fn is_split(&self) -> bool {
+        self.experiment.fleet.as_ref().is_some_and(FleetSpec::is_split)
     }
 
     /// Number of GPUs that run the target, over all replicas. A replica has `tensor_parallel` GPUs if its costs are a

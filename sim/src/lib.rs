@@ -46,7 +46,7 @@ pub use config::{
 };
 pub use drafts::{Drafts, Shown, Wants};
 pub use draws::Draws;
-pub use engine::{Ending, Load, RejectReason};
+pub use engine::{Ending, Given, Load, Part, RejectReason, Reserved};
 pub use executor::RequestTruth;
 pub use host::{Host, HostLaw};
 pub use latency::{Coefficients, ContextReads, DraftDevice, Drafting, LatencyModel, Linear, PassShape};

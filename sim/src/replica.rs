@@ -1,6 +1,6 @@
 //! A replica of a fleet: an engine on the event clock to which a router gives requests while the engine runs.
 
-use crate::engine::{Drafter, Ending, Engine, Load};
+use crate::engine::{Drafter, Ending, Engine, Given, Load, Reserved};
 use crate::event_clock::EventClock;
 use crate::metrics::RequestRecords;
 use crate::serving::Run;
@@ -10,13 +10,27 @@ use crate::workload::RequestId;
 /// An engine that its caller runs from one point in time to the next. Request ids are the workload's, so that a request
 /// has the same random draws on every replica.
 pub trait Replica {
-    /// Gives the replica a request that the router sends at `sent`. Requests must be given in ascending order of
-    /// `sent`.
-    fn give(&mut self, id: RequestId, sent: Time);
+    /// Gives the replica a request. The router must give requests in ascending order of the time of sending.
+    fn give(&mut self, given: Given);
+
+    /// Appends to `into` each request for which the replica allocated blocks since the last call, and whose KV comes
+    /// from another replica ([`Part::Output`](crate::Part)).
+    fn take_reserved(&mut self, into: &mut Vec<Reserved>);
+
+    /// Says that the KV of a request's prompt has all come from another replica, at `at`, with that of the draft if
+    /// `draft_kv` is true.
+    fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool);
+
+    /// Says, at `at`, that the KV of a request's prompt will not come, so that this replica must compute it.
+    fn computes_here(&mut self, id: RequestId, at: Time);
+
+    /// Says that the blocks of a request that ended with its prompt ([`Part::Prompt`](crate::Part)) are no longer needed
+    /// from `at` on.
+    fn release(&mut self, id: RequestId, at: Time);
 
     /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the replica
-    /// stops earlier: after the step in which a request ends or is rejected. The caller may not later give a request
-    /// that is sent before `until`.
+    /// stops earlier: after the step in which a request ends, is rejected, or gets blocks for KV that comes from another
+    /// replica. The caller may not later give a request that is sent before `until`.
     fn run_until(&mut self, until: Time, to_the_next_end: bool);
 
     /// The replica's clock. While the replica works, this is the end of its last step.
@@ -54,8 +68,24 @@ impl<'a, D: Drafter<EventClock<'a>>> RoutedEngine<'a, D> {
 }
 
 impl<'a, D: Drafter<EventClock<'a>>> Replica for RoutedEngine<'a, D> {
-    fn give(&mut self, id: RequestId, sent: Time) {
-        self.engine.give(id, sent);
+    fn give(&mut self, given: Given) {
+        self.engine.give(given);
+    }
+
+    fn take_reserved(&mut self, into: &mut Vec<Reserved>) {
+        into.extend(self.engine.take_reserved());
+    }
+
+    fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
+        self.engine.kv_arrived(id, at, draft_kv);
+    }
+
+    fn computes_here(&mut self, id: RequestId, at: Time) {
+        self.engine.computes_here(id, at);
+    }
+
+    fn release(&mut self, id: RequestId, at: Time) {
+        self.engine.release(id, at);
     }
 
     fn run_until(&mut self, until: Time, to_the_next_end: bool) {

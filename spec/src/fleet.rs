@@ -2,7 +2,8 @@
 
 use crate::document::{Document, Path};
 use crate::problem::Result;
-use foretoken_fleet::{RouterSpec, Signals};
+use crate::split::{Sharing, SplitSpec};
+use foretoken_fleet::{Link, Role, RouterSpec, Signals};
 use foretoken_policies::PolicySpec;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
@@ -15,12 +16,19 @@ pub struct FleetSpec {
     /// The number of replicas, or a list of kinds of replicas. `foretoken fleet` searches for the number.
     #[serde(default = "one")]
     pub replicas: Replicas,
-    /// The router: it chooses the replica of each request.
+    /// The router: it chooses the replica of each request. Where prefill replicas compute prompts for others, it is the
+    /// others' router.
     #[serde(default = "round_robin")]
     pub router: RouterSpec,
     /// How old the loads are that the router sees; absent: as the router's own program has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signals: Option<Signals>,
+    /// Which prompts prefill replicas compute for others, and who gets them first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitSpec>,
+    /// The link over which KV goes from prefill replicas to others; must be there if there are prefill replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
     /// Price of a GPU for an hour, in any currency; `foretoken fleet` needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_gpu_hour: Option<f64>,
@@ -45,6 +53,9 @@ pub enum Replicas {
 pub struct Kind {
     /// Number of replicas of this kind.
     pub count: u32,
+    /// What these replicas do: all of a request, the prompts of others, or the output behind such prompts.
+    #[serde(default, skip_serializing_if = "is_both")]
+    pub role: Role,
     /// The policy of these replicas; absent: the policy of the table's row. In the autoregressive row no replica
     /// drafts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +75,11 @@ pub const MOST_REPLICAS: u32 = 1000;
 
 /// The default of `most_replicas`.
 const MOST_TRIED: u32 = 64;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_both(role: &Role) -> bool {
+    *role == Role::Both
+}
 
 fn one() -> Replicas {
     Replicas::Number(1)
@@ -93,7 +109,8 @@ impl Replicas {
     pub fn kinds(&self) -> Vec<Kind> {
         match self {
             Replicas::Number(count) => {
-                vec![Kind { count: *count, policy: None, engine: toml::Table::new(), hardware: toml::Table::new() }]
+                let (engine, hardware) = (toml::Table::new(), toml::Table::new());
+                vec![Kind { count: *count, role: Role::Both, policy: None, engine, hardware }]
             }
             Replicas::Kinds(kinds) => kinds.clone(),
         }
@@ -109,6 +126,28 @@ impl FleetSpec {
     /// How old the loads are that the router sees: `signals`, or as the router's own program has them.
     pub fn signals(&self) -> Signals {
         self.signals.unwrap_or_else(|| self.router.usual_signals())
+    }
+
+    /// True if prefill replicas compute prompts for others.
+    pub fn is_split(&self) -> bool {
+        self.replicas.kinds().iter().any(|kind| kind.role == Role::Prefill)
+    }
+
+    /// Which prompts prefill replicas compute for others, with defaults if the experiment does not say.
+    pub fn split(&self) -> SplitSpec {
+        self.split.clone().unwrap_or_default()
+    }
+
+    /// The router of the prefill replicas.
+    pub fn prefill_router(&self) -> &RouterSpec {
+        self.split.as_ref().and_then(|split| split.router.as_ref()).unwrap_or(&self.router)
+    }
+
+    /// How old the loads are that the router of the prefill replicas sees.
+    pub fn prefill_signals(&self) -> Signals {
+        let split = self.split.as_ref();
+        let own = split.and_then(|split| split.router.as_ref()).map(RouterSpec::usual_signals);
+        split.and_then(|split| split.signals).or(own).unwrap_or_else(|| self.signals())
     }
 
     /// Checks every value that serde cannot check.
@@ -135,6 +174,9 @@ impl FleetSpec {
                 );
             }
         }
+        let roles = kinds.iter().map(|kind| kind.role).collect();
+        let (split, link) = (self.split.as_ref(), self.link.as_ref());
+        Sharing { roles, replicas: self.replicas.number(), split, link }.check(doc)?;
         for (i, policy) in kinds.iter().enumerate().filter_map(|(i, kind)| Some((i, kind.policy.as_ref()?))) {
             let path = format!("replicas[{i}].policy");
             policy.check().map_err(|e| problem_at(&path, format!("fleet.{path}.{e}")))?;

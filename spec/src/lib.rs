@@ -15,6 +15,7 @@ pub mod question;
 pub mod read;
 pub mod schema;
 pub mod shown;
+pub mod split;
 pub mod text;
 pub mod validate;
 

@@ -101,6 +101,64 @@ fn replicas_have_policies_engines_and_hardware_of_their_own() {
     assert!(plain(&mix) < plain(&three), "the third replica is faster");
 }
 
+/// A fleet in which the first replica computes prompts for two others.
+const SPLIT: &str = "fleet.replicas=[{ count = 1, role = \"prefill\" }, { count = 2, role = \"decode\" }]";
+/// Bytes of KV are given because a linear cost names no model.
+const LINK: &str =
+    "fleet.link={ bandwidth_gb_s = 1.0, latency_s = 0.002, kv_bytes_token = 1e5, draft_kv_bytes_token = 4e3 }";
+
+/// The report of a run with several settings, as JSON.
+fn report_of(place: &Place, out: &str, sets: &[&str]) -> Value {
+    let sets = sets.iter().flat_map(|set| ["--set", set]);
+    let args: Vec<&str> = ["--no-figures", "--format", "json"].into_iter().chain(sets).collect();
+    serde_json::from_str(&place.run(out, &args)).unwrap()
+}
+
+/// Prompts that a prefill replica computes give other latencies; a rule that never splits gives the latencies
+/// of the decode replicas alone; a link costs time to the first token.
+#[test]
+fn prompts_are_computed_elsewhere() {
+    let place = Place::holding(EXPERIMENT);
+    let two = report(&place, "two", "fleet.replicas=2");
+    let never = report_of(&place, "never", &[SPLIT, LINK, "fleet.split.when=never"]);
+    let always = report_of(&place, "always", &[SPLIT, LINK]);
+    let slow = report_of(&place, "slow", &[SPLIT, LINK, "fleet.link.bandwidth_gb_s=0.1"]);
+    let first = report_of(&place, "first", &[SPLIT, LINK, "fleet.split.hand_off=decode-first"]);
+    for policy in ["autoregressive", "fixed-3"] {
+        let of = |report: &Value| ["ttft_mean_s", "tpot_p50_s", "e2e_mean_s"].map(|name| number(report, policy, name));
+        assert_eq!(of(&two), of(&never), "{policy}");
+        assert!(of(&slow)[0] > of(&always)[0] + 0.05, "64 tokens of 100 kB take 64 ms at 0.1 GB/s");
+        assert!(of(&always)[0] > of(&never)[0] && of(&first)[0] > of(&never)[0], "{policy}");
+        assert_ne!(of(&first), of(&always), "{policy}");
+    }
+}
+
+/// One request at a time: the bytes of KV follow from the model's shape and, computed by hand here, take their time on
+/// the link. Without the draft's KV they are the target's alone.
+#[test]
+fn bytes_of_kv_follow_from_the_shape() {
+    let costs = "target = { linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }";
+    let model = "target = { roofline = { gpu = \"h100\", model = \"llama-3.1-8b\" } }";
+    let place = Place::holding(&EXPERIMENT.replace(costs, model));
+    let ttft = |out: &str, policy: &str, link: &str| {
+        let load = ["workload.arrivals={ closed-loop = 1 }", "workload.requests=3", "engine.draft_at=step-start"];
+        let lone = ["fleet.replicas=[{ count = 1, role = \"prefill\" }, { count = 1, role = \"decode\" }]", link];
+        number(&report_of(&place, out, &[load.as_slice(), &lone].concat()), policy, "ttft_mean_s")
+    };
+    let link = |gb_s: &str, draft: &str| format!("fleet.link={{ bandwidth_gb_s = {gb_s}, {draft} }}");
+    let (kept, moved) = ("draft_kv = false", "draft_kv_bytes_token = 4096.0");
+    // Keys and values of 32 layers with 8 heads of 128 numbers of 2 bytes, of 64 tokens.
+    let target = 2.0 * 32.0 * 8.0 * 128.0 * 2.0 * 64.0;
+    let takes = |policy: &str, draft: &str| {
+        let slow = ttft(&format!("slow-{policy}-{}", draft.len()), policy, &link("0.01", draft));
+        slow - ttft(&format!("fast-{policy}-{}", draft.len()), policy, &link("inf", draft))
+    };
+    let close = |takes: f64, bytes: f64| assert!((takes - bytes / 1e7).abs() < 1e-6, "{takes} s for {bytes} bytes");
+    close(takes("autoregressive", moved), target);
+    close(takes("fixed-3", kept), target);
+    close(takes("fixed-3", moved), target + 4096.0 * 64.0);
+}
+
 #[test]
 fn clear_errors() {
     let place = Place::holding(EXPERIMENT);
@@ -125,6 +183,53 @@ fn clear_errors() {
             "did you mean `max_num_seqs`",
         ),
         (vec![trace, "fleet.price_gpu_hour=-1.0"], "not a price above 0", "2.5"),
+        (vec!["fleet.replicas=[{ count = 1, role = \"prefill\" }]"], "no other to share requests with", "add replicas"),
+        (vec!["fleet.replicas=[{ count = 2, role = \"prefill\" }]", LINK], "no replica decodes", "role = \"decode\""),
+        (
+            vec!["fleet.replicas=[{ count = 2, role = \"decode\" }]", LINK],
+            "no replica computes prompts",
+            "role = \"prefill\"",
+        ),
+        (vec!["fleet.replicas=[{ count = 2, role = \"encode\" }]"], "unknown name `encode`", ""),
+        (vec![SPLIT], "fleet.link is missing", "bandwidth_gb_s = 50.0"),
+        (vec![SPLIT, LINK, "fleet.link.bandwidth_gb_s=0.0"], "0 is not a bandwidth above 0", ""),
+        (vec![SPLIT, LINK, "fleet.link.latency_s=-1.0"], "-1 is not a time of at least 0 s", ""),
+        (
+            vec![SPLIT, "fleet.link={ bandwidth_gb_s = 1.0 }"],
+            "fleet.link.kv_bytes_token is missing",
+            "kv_bytes_token = 131072",
+        ),
+        (
+            vec![SPLIT, "fleet.link={ bandwidth_gb_s = 1.0, kv_bytes_token = 1e5 }"],
+            "fleet.link.draft_kv_bytes_token is missing",
+            "draft_kv = false",
+        ),
+        (
+            vec![
+                "fleet.replicas=[{ count = 1, role = \"prefill\", engine = { block_size = 32 } }, { count = 1, role = \"decode\" }]",
+                LINK,
+            ],
+            "KV blocks of 32 and 16 tokens",
+            "one engine.block_size",
+        ),
+        (
+            vec![
+                "fleet.replicas=[{ count = 1, role = \"prefill\", hardware = { target = { roofline = { gpu = \"h100\", model = \"llama-2-7b\" } } } }, { count = 1, role = \"decode\", hardware = { target = { roofline = { gpu = \"h100\", model = \"llama-3.1-8b\" } } } }]",
+                LINK,
+            ],
+            "the target is llama-2-7b on one replica and llama-3.1-8b on another",
+            "one hardware.target",
+        ),
+        (
+            vec![SPLIT, LINK, "engine.version=vllm-v0", "engine.max_model_len=2000"],
+            "which vLLM v0 (engine.version) cannot",
+            "vllm-0.33",
+        ),
+        (
+            vec![SPLIT, LINK, "fleet.split.when={ dynamo = { eff_isl_ratio_threshold = -1.0 } }"],
+            "-1 is not a share of at least 0",
+            "",
+        ),
     ] {
         let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
         let output = foretoken(&place, &[&["run", "x.toml", "-o", "bad"], args.as_slice()].concat());

@@ -2,7 +2,7 @@
 
 use crate::setup::{Setup, requests};
 use foretoken_fleet::{FleetRun, RouterSpec};
-use foretoken_sim::{Arrivals, Ending, Load, Outcome, Replica, RequestId, RequestRecords, Run, Time};
+use foretoken_sim::{Arrivals, Ending, Given, Load, Outcome, Replica, RequestId, RequestRecords, Reserved, Run, Time};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,9 +23,25 @@ struct BookedReplica<'a> {
 }
 
 impl Replica for BookedReplica<'_> {
-    fn give(&mut self, id: RequestId, sent: Time) {
-        self.book.borrow_mut().given.push((id, self.number));
-        self.inner.give(id, sent);
+    fn give(&mut self, given: Given) {
+        self.book.borrow_mut().given.push((given.id, self.number));
+        self.inner.give(given);
+    }
+
+    fn take_reserved(&mut self, into: &mut Vec<Reserved>) {
+        self.inner.take_reserved(into);
+    }
+
+    fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
+        self.inner.kv_arrived(id, at, draft_kv);
+    }
+
+    fn computes_here(&mut self, id: RequestId, at: Time) {
+        self.inner.computes_here(id, at);
+    }
+
+    fn release(&mut self, id: RequestId, at: Time) {
+        self.inner.release(id, at);
     }
 
     fn run_until(&mut self, until: Time, to_the_next_end: bool) {

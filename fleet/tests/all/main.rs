@@ -4,3 +4,4 @@ mod alike;
 mod conservation;
 mod queueing;
 mod setup;
+mod split;

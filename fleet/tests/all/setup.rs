@@ -1,6 +1,9 @@
 //! The setup of the tests: requests, engines with linear costs, a policy with a fixed draft length.
 
-use foretoken_fleet::{Fleet, FleetRun, RouterContext, RouterSpec, Signals};
+use foretoken_fleet::{
+    Fleet, FleetRun, HandOff, Link, Role, RouterContext, RouterSpec, SharedBy, Signals, SplitFleet, SplitRule,
+    Splitting,
+};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::{
     AcceptanceSource, Arrivals, BatchView, Coefficients, ContextReads, DraftLimits, DraftPlan, Drafting, EngineConfig,
@@ -130,6 +133,83 @@ impl Setup {
         let signals = Signals { interval_s: 0.05, delay_s: 0.01 };
         let router = (router.build(&context), router.needs());
         Fleet::new(&self.workload, replicas, router, signals, self.slo_s[1]).run(self.arrivals, &NEVER)
+    }
+}
+
+/// How the replicas of a test's fleet share requests. The link is shared by all.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    pub roles: Vec<Role>,
+    pub rule: SplitRule,
+    pub hand_off: HandOff,
+    pub link: Link,
+}
+
+impl Shared {
+    /// A prefill replica and a decode replica, which share every request, with an infinitely fast link.
+    pub fn two() -> Shared {
+        let link = Link {
+            bandwidth_gb_s: f64::INFINITY,
+            latency_s: 0.0,
+            shared_by: SharedBy::Fleet,
+            kv_bytes_token: None,
+            draft_kv: true,
+            draft_kv_bytes_token: None,
+        };
+        Shared {
+            roles: vec![Role::Prefill, Role::Decode],
+            rule: SplitRule::Always,
+            hand_off: HandOff::PrefillFirst,
+            link,
+        }
+    }
+}
+
+/// Bytes of a token's KV of the target and of the draft, in the tests.
+pub const TOKEN_BYTES: [f64; 2] = [100_000.0, 4_000.0];
+
+impl Setup {
+    /// The run of a fleet with roles, behind the same router in both pools: one replica for each draft length, wrapped
+    /// by the function `around`.
+    #[allow(clippy::needless_lifetimes, reason = "what is around a replica lives as long as it")]
+    pub fn split_of<'a>(
+        &'a self,
+        router: &RouterSpec,
+        lengths: &[u32],
+        shared: &'a Shared,
+        around: impl Fn(usize, Box<dyn Replica + 'a>) -> Box<dyn Replica + 'a>,
+    ) -> FleetRun {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let replica = |(r, &k): (usize, &u32)| around(r, self.simulation(&NEVER, 1 + r as u64).replica(speculation(k)));
+        let replicas: Vec<_> = lengths.iter().enumerate().map(replica).collect();
+        let prefill = shared.roles.iter().filter(|role| **role == Role::Prefill).count();
+        let routing = [prefill, lengths.len() - prefill].map(|replicas| {
+            let context = RouterContext {
+                replicas,
+                seed: 3,
+                block_size: &vec![self.config.block_size; replicas],
+                slo_s: self.slo_s,
+                true_steps: &self.workload.output_len,
+            };
+            (router.build(&context), router.needs(), Signals { interval_s: 0.05, delay_s: 0.01 })
+        });
+        let draft_kv: Vec<bool> = lengths.iter().map(|&k| k > 0 && shared.link.draft_kv).collect();
+        let splitting = Splitting {
+            roles: &shared.roles,
+            rule: &shared.rule,
+            hand_off: shared.hand_off,
+            link: &shared.link,
+            block_size: self.config.block_size,
+            token_bytes: TOKEN_BYTES,
+            draft_kv: &draft_kv,
+            token_budget: self.config.max_num_batched_tokens,
+        };
+        SplitFleet::new(&self.workload, replicas, splitting, routing, self.slo_s[1]).run(self.arrivals, &NEVER)
+    }
+
+    /// [`split_of`](Setup::split_of) with nothing around the replicas.
+    pub fn split(&self, lengths: &[u32], shared: &Shared) -> Run {
+        self.split_of(&routers()[0], lengths, shared, |_, replica| replica).run
     }
 }
 

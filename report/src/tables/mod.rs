@@ -28,7 +28,7 @@ pub use lengths::write_lengths;
 pub use positions::write_positions;
 pub use read::read_cells;
 pub use replicas::{ReplicaRow, write_replicas};
-pub use requests::RequestsWriter;
+pub use requests::{FleetColumns, RequestsWriter};
 pub use series::write_series;
 pub use steps::StepsWriter;
 pub use summary::{not_finite, write_summary};

@@ -3,6 +3,7 @@
 use super::column::{Column, column};
 use super::writer::{ROWS, Table};
 use crate::{Key, ReportError};
+use foretoken_sim::metrics::{HandOff, Replicas};
 use foretoken_sim::{Outcome, RequestRecords, Time};
 use parquet::data_type::ByteArray;
 use std::ops::Range;
@@ -13,37 +14,49 @@ use std::path::Path;
 /// Columns after the key: `request` (index in order of arrival), `arrival_s`, `first_scheduled_s`, `first_token_s`,
 /// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (durations), `emitted`, `drafted`,
 /// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. If a cell has a
-/// fleet, also `replica`, the index of the replica that served the request. An instant that did not come, and a
-/// duration that did not end, is null. Only finished requests have `tpot_s` and `e2e_s`.
+/// fleet, also `replica`, the index of the replica that served the request. Where prefill replicas compute prompts for
+/// others, also `prefill_replica` (null if the request's own replica computed the prompt), `prompt_computed_s`,
+/// `transfer_start_s`, `transfer_end_s` (instants) and `transfer_bytes`. An instant that did not come, and a duration
+/// that did not end, is null. Only finished requests have `tpot_s` and `e2e_s`.
 pub struct RequestsWriter {
     table: Table,
-    /// Does the table have the column `replica`?
-    fleet: bool,
+    fleet: FleetColumns,
+}
+
+/// The columns about a fleet that the table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FleetColumns {
+    /// None: each request has the same server.
+    None,
+    /// The replica of each request.
+    Replica,
+    /// Also the prefill replica, and the transfer of KV from there.
+    HandOff,
 }
 
 impl RequestsWriter {
-    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: does the table have the column
-    /// `replica`?
+    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: the columns about a fleet that any
+    /// of these cells needs.
     ///
     /// # Errors
     /// When the file cannot be created, or the keys differ in their swept paths.
     pub fn create<'a>(
         path: &Path,
         keys: impl IntoIterator<Item = &'a Key>,
-        fleet: bool,
+        fleet: FleetColumns,
     ) -> Result<RequestsWriter, ReportError> {
-        let table = Table::create(path, keys, columns(&RequestRecords::default(), 0..0, fleet.then_some(&[])))?;
-        Ok(RequestsWriter { table, fleet })
+        let columns = columns(&RequestRecords::default(), 0..0, (fleet, &Replicas::default()));
+        Ok(RequestsWriter { table: Table::create(path, keys, columns)?, fleet })
     }
 
-    /// Adds the requests of a cell. `routed` has the index of each request's replica; empty for a cell without a fleet.
+    /// Adds the requests of a cell. `replicas` has the replicas of each request; it is empty without a fleet.
     ///
     /// # Errors
     /// When they cannot be written (disk full).
-    pub fn push(&mut self, key: &Key, records: &RequestRecords, routed: &[u16]) -> Result<(), ReportError> {
+    pub fn push(&mut self, key: &Key, records: &RequestRecords, replicas: &Replicas) -> Result<(), ReportError> {
         (0..records.len()).step_by(ROWS).try_for_each(|from| {
             let rows = from..records.len().min(from + ROWS);
-            let columns = columns(records, rows.clone(), self.fleet.then_some(routed));
+            let columns = columns(records, rows.clone(), (self.fleet, replicas));
             self.table.write(&vec![key; rows.len()], columns)
         })
     }
@@ -57,7 +70,7 @@ impl RequestsWriter {
     }
 }
 
-fn columns(r: &RequestRecords, rows: Range<usize>, routed: Option<&[u16]>) -> Vec<Column> {
+fn columns(r: &RequestRecords, rows: Range<usize>, fleet: (FleetColumns, &Replicas)) -> Vec<Column> {
     let happened = |t: Time| t != Time::MAX;
     let instant = |name, of: &[Time]| column(name, of[rows.clone()].iter().map(|&t| happened(t).then(|| t.as_s())));
     let span = |name, of: &dyn Fn(usize) -> Option<f64>| column(name, rows.clone().map(of));
@@ -69,8 +82,6 @@ fn columns(r: &RequestRecords, rows: Range<usize>, routed: Option<&[u16]>) -> Ve
         Outcome::Rejected => rejected.clone(),
     };
     let index = |i: usize| u32::try_from(i).expect("request ids are u32");
-    let replica = |i: usize| routed.and_then(|all| all.get(i)).filter(|&&to| to != u16::MAX).map(|&to| u32::from(to));
-    let with_replicas = routed.map(|_| column("replica", rows.clone().map(replica)));
     let mut all = vec![
         column("request", rows.clone().map(index)),
         instant("arrival_s", &r.arrival),
@@ -90,6 +101,29 @@ fn columns(r: &RequestRecords, rows: Range<usize>, routed: Option<&[u16]>) -> Ve
         count("preemptions", &r.preemptions),
         column("outcome", r.outcome[rows.clone()].iter().map(outcome)),
     ];
-    all.extend(with_replicas);
+    all.extend(of_fleet(rows, fleet));
     all
+}
+
+/// The columns about the replicas of requests.
+fn of_fleet(rows: Range<usize>, (columns, replicas): (FleetColumns, &Replicas)) -> Vec<Column> {
+    let index = |replica: u16| Some(u32::from(replica)).filter(|_| replica != u16::MAX);
+    let routed = |i: usize| replicas.routed.get(i).copied().and_then(index);
+    let hand_off = |i: usize| replicas.hand_offs.get(i).copied().unwrap_or_default();
+    let instant = |name, of: fn(HandOff) -> Time| {
+        column(name, rows.clone().map(|i| Some(of(hand_off(i))).filter(|&t| t != Time::MAX).map(Time::as_s)))
+    };
+    let replica = || column("replica", rows.clone().map(routed));
+    match columns {
+        FleetColumns::None => Vec::new(),
+        FleetColumns::Replica => vec![replica()],
+        FleetColumns::HandOff => vec![
+            replica(),
+            column("prefill_replica", rows.clone().map(|i| index(hand_off(i).replica))),
+            instant("prompt_computed_s", |h| h.computed),
+            instant("transfer_start_s", |h| h.begun),
+            instant("transfer_end_s", |h| h.arrived),
+            column("transfer_bytes", rows.clone().map(|i| hand_off(i).bytes)),
+        ],
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::fixtures::{records, report};
 use crate::*;
+use foretoken_sim::metrics::Replicas;
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 use itertools::Itertools;
 use polars::prelude::{DataFrame, DataType, ParquetReader, ParquetWriter, SerReader};
@@ -28,8 +29,8 @@ fn texts(frame: &DataFrame, name: &str) -> Vec<String> {
 }
 
 fn write_requests(path: &Path, keys: &[&Key], records: &[RequestRecords]) -> Result<(), ReportError> {
-    let mut writer = RequestsWriter::create(path, keys.iter().copied(), false)?;
-    keys.iter().zip_eq(records).try_for_each(|(key, records)| writer.push(key, records, &[]))?;
+    let mut writer = RequestsWriter::create(path, keys.iter().copied(), FleetColumns::None)?;
+    keys.iter().zip_eq(records).try_for_each(|(key, records)| writer.push(key, records, &Replicas::default()))?;
     writer.finish()
 }
 

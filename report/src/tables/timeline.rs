@@ -94,7 +94,7 @@ fn instants(table: &Frame, name: &str) -> Result<Vec<Time>, ReportError> {
 mod tests {
     use super::*;
     use crate::fixtures::{records, report};
-    use crate::{RequestsWriter, StepsWriter, write_summary};
+    use crate::{FleetColumns, RequestsWriter, StepsWriter, write_summary};
 
     #[test]
     fn steps_and_requests_of_a_cell_are_read_back() {
@@ -116,10 +116,11 @@ mod tests {
         let all: Vec<Vec<StepRecord>> = (0..keys.len()).map(|c| (0..c as u64).map(|i| step(c, i)).collect()).collect();
         let requests: Vec<RequestRecords> = (0..keys.len()).map(|c| records(5, 1.0, 2.0, c as u64)).collect();
         let mut steps = StepsWriter::create(&dir.path().join("steps.parquet"), &keys).unwrap();
-        let mut table = RequestsWriter::create(&dir.path().join("requests.parquet"), &keys, false).unwrap();
+        let mut table =
+            RequestsWriter::create(&dir.path().join("requests.parquet"), &keys, FleetColumns::None).unwrap();
         for (c, key) in keys.iter().enumerate() {
             steps.push(key, &all[c]).unwrap();
-            table.push(key, &requests[c], &[]).unwrap();
+            table.push(key, &requests[c], &Default::default()).unwrap();
         }
         steps.finish().unwrap();
         table.finish().unwrap();

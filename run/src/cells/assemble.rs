@@ -17,8 +17,9 @@ use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, StepsWriter, headline, relate,
-    write_calibration, write_figures, write_lengths, write_positions, write_replicas, write_series, write_summary,
+    Cell, Entry, FleetColumns, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, StepsWriter, headline,
+    relate, write_calibration, write_figures, write_lengths, write_positions, write_replicas, write_series,
+    write_summary,
 };
 use foretoken_sim::metrics::ReplicaSummary;
 use foretoken_spec::problem::{Problem, Result};
@@ -56,7 +57,12 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let path = |name: &str| folder.path().join(name);
 
     let is_fleet = plan.variants.iter().any(Variant::is_fleet);
-    let mut requests = RequestsWriter::create(&path("requests.parquet"), keys(), is_fleet).map_err(write_problem)?;
+    let columns = match plan.variants.iter().any(Variant::is_split) {
+        true => FleetColumns::HandOff,
+        false if is_fleet => FleetColumns::Replica,
+        false => FleetColumns::None,
+    };
+    let mut requests = RequestsWriter::create(&path("requests.parquet"), keys(), columns).map_err(write_problem)?;
     let mut replicas: Vec<(Key, u32, ReplicaSummary)> = Vec::new();
     let mut steps = match output.steps {
         true => Some(StepsWriter::create(&path("steps.parquet"), keys()).map_err(write_problem)?),
@@ -80,7 +86,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         });
         let of_replicas = stored.replicas.take().unwrap_or_default();
         let (cell, records, all_steps, said, blocks) = stored.into_cell(entry);
-        requests.push(cell.key(), &records, &of_replicas.routed).map_err(write_problem)?;
+        requests.push(cell.key(), &records, &of_replicas).map_err(write_problem)?;
         replicas.extend((0..).zip(of_replicas.each).map(|(r, did)| (cell.key().clone(), r, did)));
         if let Some(steps) = &mut steps {
             steps.push(cell.key(), &all_steps).map_err(write_problem)?;

@@ -2,6 +2,7 @@
 //! its client has ended (closed loop); a gap after the turn before it in its session has ended; or when a router or a
 //! server gives it to the engine. The scheduler sees a request after the delay of the frontend.
 
+use super::request::Part;
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
 use std::cmp::Reverse;
@@ -21,6 +22,26 @@ enum Mode {
     Fed,
 }
 
+/// A request that a router gives an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Id of the request.
+    pub id: RequestId,
+    /// When the router sends it to the engine.
+    pub sent: Time,
+    /// When its client sent it. Latencies count from then.
+    pub since: Time,
+    /// The part of the request that the engine serves.
+    pub part: Part,
+}
+
+impl Given {
+    /// A whole request that is sent at once.
+    pub fn whole(id: RequestId, sent: Time) -> Given {
+        Given { id, sent, since: sent, part: Part::Whole }
+    }
+}
+
 /// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
     /// The requests; `None` if a router or clients give all requests.
@@ -36,9 +57,8 @@ pub struct ArrivalStream<'a> {
     ready: VecDeque<Time>,
     /// With sessions: the turns whose time of sending is known, each with this time.
     turns: BinaryHeap<Reverse<(Time, RequestId)>>,
-    /// From a router: the requests that the scheduler has not seen yet, each with the time at which it was sent;
-    /// ascending.
-    given: VecDeque<(RequestId, Time)>,
+    /// From a router: the requests that the scheduler has not seen yet, in ascending order of the time of sending.
+    given: VecDeque<Given>,
     /// From a router: the requests that have ended since the router last asked, each with the time of its end.
     ended: Vec<(RequestId, Time)>,
     /// Requests that the router gives later will not be seen by the scheduler before this time.
@@ -73,14 +93,14 @@ impl<'a> ArrivalStream<'a> {
         self.mode = Mode::Fed;
     }
 
-    /// Takes a request that the router sent at `sent`. The router must give requests in ascending order of `sent`.
-    pub fn give(&mut self, id: RequestId, sent: Time) {
-        self.given.push_back((id, sent));
+    /// Takes a request from the router. The router must give requests in ascending order of the time of sending.
+    pub fn give(&mut self, given: Given) {
+        self.given.push_back(given);
     }
 
     /// Removes the request `id` if the scheduler has not seen it yet. Returns whether the request was removed.
     pub fn withdraw(&mut self, id: RequestId) -> bool {
-        let at = self.given.iter().position(|given| given.0 == id);
+        let at = self.given.iter().position(|given| given.id == id);
         at.is_some_and(|at| self.given.remove(at).is_some())
     }
 
@@ -109,7 +129,7 @@ impl<'a> ArrivalStream<'a> {
     #[inline]
     fn sent_at(&self) -> Time {
         match (self.mode, self.times.get(self.next)) {
-            (Mode::Fed, _) => self.given.front().map_or(Time::MAX, |&(_, sent)| sent),
+            (Mode::Fed, _) => self.given.front().map_or(Time::MAX, |given| given.sent),
             (Mode::Sessions, _) => self.turns.peek().map_or(Time::MAX, |&Reverse((sent, _))| sent),
             (_, None) => Time::MAX,
             (Mode::Open, Some(&at)) => at,
@@ -124,21 +144,21 @@ impl<'a> ArrivalStream<'a> {
         (self.sent_at() + self.way).min(self.known_until)
     }
 
-    /// Takes the next request if the scheduler sees it at `now` or before. Returns its id and the time at which it was
-    /// sent.
-    pub fn pop(&mut self, now: Time) -> Option<(RequestId, Time)> {
+    /// Takes the next request if the scheduler sees it at `now` or before.
+    #[inline(always)]
+    pub fn pop(&mut self, now: Time) -> Option<Given> {
         let at = self.sent_at();
         if at == Time::MAX || at + self.way > now {
             return None;
         }
         match self.mode {
             Mode::Fed => return self.given.pop_front(),
-            Mode::Sessions => return self.turns.pop().map(|Reverse((sent, id))| (id, sent)),
+            Mode::Sessions => return self.turns.pop().map(|Reverse((sent, id))| Given::whole(id, sent)),
             Mode::Open | Mode::Closed => {}
         }
         self.ready.pop_front();
         self.next += 1;
-        Some((self.next as RequestId - 1, at))
+        Some(Given::whole(self.next as RequestId - 1, at))
     }
 
     /// Notes that a request has ended. In a closed loop its client may send the next request at once. In a session the
@@ -166,33 +186,28 @@ mod tests {
         (0..n).map(|i| Request::new(Time(100 * i), 1, 1)).collect()
     }
 
+    fn given(id: RequestId, sent: u64) -> Option<Given> {
+        Some(Given::whole(id, Time(sent)))
+    }
+
     #[test]
     fn requests_are_seen_a_way_after_they_were_sent() {
         let w = times(2);
         let mut open = ArrivalStream::new(Some(&w), Arrivals::Open, Time(7));
-        assert_eq!((open.next_at(), open.pop(Time(6)), open.pop(Time(7))), (Time(7), None, Some((0, Time(0)))));
-        assert_eq!((open.pop(Time(106)), open.pop(Time(107)), open.next_at()), (None, Some((1, Time(100))), Time::MAX));
+        assert_eq!((open.next_at(), open.pop(Time(6)), open.pop(Time(7))), (Time(7), None, given(0, 0)));
+        assert_eq!((open.pop(Time(106)), open.pop(Time(107)), open.next_at()), (None, given(1, 100), Time::MAX));
     }
 
     #[test]
     fn a_client_sends_when_its_last_request_has_ended() {
         let w = times(4);
         let mut closed = ArrivalStream::new(Some(&w), Arrivals::Closed { clients: 2 }, Time(7));
-        assert_eq!(
-            (closed.pop(Time(7)), closed.pop(Time(7)), closed.pop(Time(900))),
-            (Some((0, Time(0))), Some((1, Time(0))), None)
-        );
+        assert_eq!((closed.pop(Time(7)), closed.pop(Time(7)), closed.pop(Time(900))), (given(0, 0), given(1, 0), None));
         assert_eq!(closed.next_at(), Time::MAX);
         closed.ended(0, Time(50));
         closed.ended(1, Time(60));
-        assert_eq!(
-            (closed.next_at(), closed.pop(Time(56)), closed.pop(Time(57))),
-            (Time(57), None, Some((2, Time(50))))
-        );
-        assert_eq!(
-            (closed.pop(Time(66)), closed.pop(Time(67)), closed.pop(Time(900))),
-            (None, Some((3, Time(60))), None)
-        );
+        assert_eq!((closed.next_at(), closed.pop(Time(56)), closed.pop(Time(57))), (Time(57), None, given(2, 50)));
+        assert_eq!((closed.pop(Time(66)), closed.pop(Time(67)), closed.pop(Time(900))), (None, given(3, 60), None));
     }
 
     #[test]
@@ -202,8 +217,8 @@ mod tests {
         fed.be_fed();
         fed.know_until(Time(40));
         assert_eq!((fed.pop(Time(900)), fed.next_at()), (None, Time(40)), "nothing comes before 40");
-        fed.give(2, Time(10));
-        assert_eq!((fed.next_at(), fed.pop(Time(16)), fed.pop(Time(17))), (Time(17), None, Some((2, Time(10)))));
+        fed.give(Given::whole(2, Time(10)));
+        assert_eq!((fed.next_at(), fed.pop(Time(16)), fed.pop(Time(17))), (Time(17), None, given(2, 10)));
         fed.ended(2, Time(30));
         assert_eq!(fed.take_ended().collect::<Vec<_>>(), [(2, Time(30))]);
         assert!(!fed.has_ended());
@@ -216,13 +231,13 @@ mod tests {
         let none = RequestId::MAX;
         let w = Workload { next_turn: vec![2, none, 3, none], gap: vec![Time(50); 4], ..times(4) };
         let mut sessions = ArrivalStream::new(Some(&w), Arrivals::Sessions, Time(7));
-        assert_eq!((sessions.pop(Time(7)), sessions.next_at()), (Some((0, Time(0))), Time(107)));
+        assert_eq!((sessions.pop(Time(7)), sessions.next_at()), (given(0, 0), Time(107)));
         sessions.ended(0, Time(20));
-        assert_eq!((sessions.next_at(), sessions.pop(Time(77))), (Time(77), Some((2, Time(70)))));
-        assert_eq!(sessions.pop(Time(500)), Some((1, Time(100))));
+        assert_eq!((sessions.next_at(), sessions.pop(Time(77))), (Time(77), given(2, 70)));
+        assert_eq!(sessions.pop(Time(500)), given(1, 100));
         sessions.ended(1, Time(600));
         assert_eq!(sessions.next_at(), Time::MAX);
         sessions.ended(2, Time(900));
-        assert_eq!((sessions.pop(Time(1000)), sessions.next_at()), (Some((3, Time(950))), Time::MAX));
+        assert_eq!((sessions.pop(Time(1000)), sessions.next_at()), (given(3, 950), Time::MAX));
     }
 }

@@ -276,6 +276,13 @@ impl Collector {
         self.tell(r.id);
     }
 
+    /// Records that the prompt of a request has ended. Another engine computes the request's output.
+    pub(super) fn hand_over(&mut self, r: &RunningRequest, now: Time) {
+        self.emissions.ended(r.id);
+        self.records.finish[r.id as usize] = now;
+        self.records.outcome[r.id as usize] = Outcome::Finished;
+    }
+
     /// Records that a request was aborted after `emitted` tokens. The outcome in its record stays `InFlight`.
     pub(super) fn abort(&mut self, id: RequestId, emitted: u32) {
         self.records.emitted[id as usize] = emitted;

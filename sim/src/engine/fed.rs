@@ -1,6 +1,8 @@
 //! An engine to which a router gives requests while the engine runs.
 
+use super::arrivals::Given;
 use super::drafter::Drafter;
+use super::request::Reserved;
 use super::state::{Engine, Watch};
 use crate::executor::Executor;
 use crate::metrics::RequestRecords;
@@ -39,14 +41,44 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.be_fed();
     }
 
-    /// Gives the engine a request that is sent at `sent`. Requests are given in order of time.
-    pub fn give(&mut self, id: RequestId, sent: Time) {
-        self.arrivals.give(id, sent);
+    /// Gives the engine a request. Requests are given in order of the time at which they are sent.
+    pub fn give(&mut self, given: Given) {
+        self.arrivals.give(given);
+    }
+
+    /// The requests for which blocks were allocated since the last call, and whose KV comes from another engine.
+    pub fn take_reserved(&mut self) -> impl Iterator<Item = Reserved> {
+        self.scheduler.take_reserved()
+    }
+
+    /// The KV of a request's prompt has all come, at `at`, with that of the draft if `draft_kv` is true.
+    pub fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
+        self.scheduler.kv_arrived(id, at, draft_kv);
+        self.go_on(at);
+    }
+
+    /// The KV of a request's prompt will not come, as is known from `at` on. The engine computes the prompt.
+    pub fn computes_here(&mut self, id: RequestId, at: Time) {
+        self.scheduler.computes_here(id);
+        self.go_on(at);
+    }
+
+    /// The blocks of a request that ended with its prompt are no longer needed from `at` on.
+    pub fn release(&mut self, id: RequestId, at: Time) {
+        self.scheduler.release_kept(id);
+        self.go_on(at);
+    }
+
+    /// Lets an engine that waited for others go on at `at`.
+    fn go_on(&mut self, at: Time) {
+        if std::mem::take(&mut self.stuck) {
+            self.executor.wait_until(at);
+        }
     }
 
     /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the engine
-    /// stops earlier: after the step in which a request ends or is rejected. The caller may not later give a request
-    /// that is sent before `until` or before the end of the last step.
+    /// stops earlier: after the step in which a request ends, is rejected, or gets blocks for KV that comes from another
+    /// engine. The caller may not later give a request that is sent before `until` or before the end of the last step.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -55,7 +87,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         while self.executor.now() < until {
             self.executor.begin_iteration();
             self.add_arrived();
-            if self.has_work() {
+            if self.has_work() && !self.stuck {
                 self.turn()?;
             } else {
                 match self.arrivals.next_at() {
@@ -63,7 +95,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                     at => self.executor.wait_until(at),
                 }
             }
-            if to_the_next_end && self.arrivals.has_ended() {
+            if to_the_next_end && (self.arrivals.has_ended() || self.scheduler.has_reserved()) {
                 return Ok(());
             }
         }
@@ -77,7 +109,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
 
     /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
     pub fn next_step(&self) -> Time {
-        match self.has_work() {
+        match self.has_work() && !self.stuck {
             true => self.executor.now(),
             false => self.arrivals.given_at().max(self.executor.now()),
         }

@@ -31,6 +31,7 @@ mod stretch;
 mod tests;
 
 pub use crate::config::BatchRange;
+pub use arrivals::Given;
 pub use collector::Collector;
 pub(crate) use draft_loop::draft_at_start;
 pub use draft_passes::passes_by_table;
@@ -38,7 +39,7 @@ pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
 pub use fed::Load;
 pub use hooks::Hooks;
 pub use kv_cache::{BlockId, TablesOf};
-pub use request::{RejectReason, RunningRequest, WaitingRequest};
+pub use request::{Part, RejectReason, Reserved, RunningRequest, WaitingRequest};
 pub use scheduler::{Lengths, Order, Rules, Scheduler, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
@@ -140,9 +141,10 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// the scheduler rejects.
     fn add_arrived(&mut self) {
         let now = self.executor.now();
-        while let Some((id, at)) = self.arrivals.pop(now) {
-            self.out.records.arrival[id as usize] = at;
-            if let Err(reason) = self.scheduler.add_request(id, at) {
+        while let Some(Given { id, sent: at, since, part }) = self.arrivals.pop(now) {
+            self.stuck = false;
+            self.out.records.arrival[id as usize] = since;
+            if let Err(reason) = self.scheduler.add_request(id, at, part) {
                 self.out.reject(id, at, reason);
                 self.executor.end(id);
                 self.arrivals.ended(id, at);

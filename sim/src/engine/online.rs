@@ -1,5 +1,6 @@
 //! Requests that clients send while the engine runs, and that the engine does not know before. Clients may abort them.
 
+use super::arrivals::Given;
 use super::collector::Collector;
 use super::drafter::Drafter;
 use super::state::{Engine, Watch};
@@ -16,7 +17,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let requests = id as usize + 1;
         self.out.make_room(requests);
         self.pipeline.ahead.make_room(requests);
-        self.give(id, sent);
+        self.give(Given::whole(id, sent));
         id
     }
 

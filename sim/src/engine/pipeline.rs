@@ -17,6 +17,8 @@ pub(super) struct InFlight {
     pub(super) record: StepRecord,
     /// When the step's tokens are ready for the host.
     pub(super) ready: Time,
+    /// When the device was asked which KV had come from other engines.
+    pub(super) asked: Time,
     /// How the drafts that this step verifies were made.
     pub(super) verifies: Verifies,
     /// Whether the step runs at least one token.

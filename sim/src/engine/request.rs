@@ -3,6 +3,30 @@
 use crate::time::Time;
 use crate::workload::RequestId;
 
+/// The part of a request that an engine serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// The prompt. The request ends with its first token, which no client gets, and keeps its KV blocks until they are
+    /// released.
+    Prompt,
+    /// The output. The KV of the prompt comes from another engine.
+    Output,
+}
+
+/// A request for whose prompt, computed by another engine, an engine has allocated KV blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Id of the request.
+    pub id: RequestId,
+    /// When the blocks were allocated.
+    pub at: Time,
+    /// Number of blocks whose KV must come from the other engine. The engine's prefix cache has the rest.
+    pub blocks: u32,
+}
+
 /// A request in the waiting list, new or preempted.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitingRequest {
@@ -24,11 +48,13 @@ pub struct WaitingRequest {
     pub passed_over: bool,
     /// Whether the request was preempted while a step was in flight that still has output for it.
     pub stale: bool,
+    /// The part of the request that the engine serves.
+    pub part: Part,
 }
 
 impl WaitingRequest {
     /// A request that has just arrived.
-    pub fn new(id: RequestId, arrival: Time, priority: i32) -> WaitingRequest {
+    pub fn new(id: RequestId, arrival: Time, priority: i32, part: Part) -> WaitingRequest {
         WaitingRequest {
             id,
             num_output_tokens: 0,
@@ -38,6 +64,7 @@ impl WaitingRequest {
             arrival,
             passed_over: false,
             stale: false,
+            part,
         }
     }
 }
@@ -84,6 +111,8 @@ pub struct RunningRequest {
     /// the drafter chose not to draft for the request, or if the draft missed tokens of the request under
     /// `DraftGap::Permanent`.
     pub may_draft: bool,
+    /// Whether the request ends with its prompt, whose KV another engine gets ([`Part::Prompt`]).
+    pub hands_over: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
     /// When the request arrived.

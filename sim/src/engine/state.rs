@@ -39,6 +39,9 @@ pub struct Engine<'a, E, D, W = ()> {
     pub(super) executor: E,
     pub(super) spec: SpecDecode,
     pub(super) pipeline: Pipeline,
+    /// Whether nothing can be scheduled until a request comes, or KV comes or is taken away. Always false with drafts
+    /// at the end of a step: then the loop goes on and sleeps, as vLLM's does.
+    pub(super) stuck: bool,
     pub(super) out: Collector,
     pub(super) watch: W,
 }
@@ -73,6 +76,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             drafter,
             executor,
             spec: SpecDecode::default(),
+            stuck: false,
             out: Collector::new(requests, keep_steps),
             watch,
         }
@@ -134,7 +138,10 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {
-            self.out.finish(r, end, self.executor.spent(end));
+            match r.hands_over {
+                true => self.out.hand_over(r, end),
+                false => self.out.finish(r, end, self.executor.spent(end)),
+            }
             self.executor.end(r.id);
             self.pipeline.ended(r.id);
             self.pipeline.untold_ends.push(r.id);

@@ -63,7 +63,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         let mut step = self.pipeline.spare.pop().unwrap_or_default();
         step.runs = !self.scheduler.output().is_empty();
-        step.ready = Time::ZERO;
+        (step.ready, step.asked) = (Time::ZERO, start);
         if step.runs {
             self.verify(&mut step, start)?;
             let rules = self.scheduler.rules();
@@ -169,6 +169,11 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         if !self.config.draft_prefill {
             batch.prefill = ChunkTotals::default();
         }
+        for (has, lacks) in self.scheduler.draft_lacks() {
+            batch.prefill.add(has, lacks);
+            // The request has a chunk in the step already.
+            batch.prefill.chunks -= 1;
+        }
         let spec = &step.spec;
         let positions = |lens| shape::verify_pass(&batch, lens, ContextReads::Once);
         let tokens = if self.scheduler.rules().draft_passes.unseen {
@@ -210,6 +215,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.drafter.observe(&spec.outcome(ids, verifies.drafting, record.verify_time));
             self.pipeline.last_end = end;
         }
+        self.scheduler.notice_kv(step.asked);
         // A step that is still queued may contain requests that ended in this step. Their ends are reported to the
         // drafter later.
         let none_queued = self.pipeline.queue.is_empty();

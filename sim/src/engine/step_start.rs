@@ -10,6 +10,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs one step. If the scheduler schedules nothing, the step ends after its rejections and preemptions.
     pub(super) fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
+        self.scheduler.notice_kv(start);
         self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
         self.watch.scheduled(&self.scheduler, start, start);
         self.act_on_schedule(start);
@@ -21,7 +22,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             plan = self.scheduler.step_plan();
         }
         if self.scheduler.output().is_empty() {
-            // The scheduler has only rejected or preempted requests. The next turn of the loop goes on.
+            // The scheduler has only rejected or preempted requests, and the next turn of the loop goes on; or all
+            // requests wait for KV from other engines.
+            self.stuck = self.scheduler.waits_for_others();
             return Ok(());
         }
 

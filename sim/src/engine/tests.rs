@@ -4,6 +4,7 @@
 mod ends;
 mod fixture;
 mod golden;
+mod handed;
 mod hosts;
 mod invariants;
 mod lives;

@@ -22,7 +22,7 @@ pub(crate) use lived::Life;
 pub use lived::{Lived, Lives, PARTS, Spent};
 pub use overload::{Overload, overload, overload_among, overload_of};
 pub use records::{Outcome, RequestRecords, StepRecord};
-pub use replicas::{ReplicaSummary, Replicas};
+pub use replicas::{HandOff, ReplicaSummary, Replicas};
 pub use series::{Bin, Series};
 pub use summary::{PositionCounts, Quantiles, Slo, Summary, quantile_sorted};
 pub use totals::Totals;

@@ -1,17 +1,42 @@
 //! What each replica of a fleet did.
 
 use super::{Outcome, RequestRecords, Series, Totals};
+use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// The replicas of a fleet's run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replicas {
-    /// Index of the replica that served each request; `u16::MAX` for a request that was never sent.
+    /// Index of the replica that gives each request's output; `u16::MAX` for a request that was never sent.
     pub routed: Vec<u16>,
     /// What each replica did.
     pub each: Vec<ReplicaSummary>,
     /// The load of each replica over time.
     pub series: Vec<Series>,
+    /// How the KV of each request's prompt came to its replica; empty if no replica computes prompts for others.
+    pub hand_offs: Vec<HandOff>,
+}
+
+/// How the KV of a request's prompt came from a prefill replica to the replica that decodes. A time that has not come
+/// is `Time::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandOff {
+    /// The prefill replica; `u16::MAX` if the prompt was computed where the request decoded.
+    pub replica: u16,
+    /// When the prefill replica had computed the prompt.
+    pub computed: Time,
+    /// When the transfer began.
+    pub begun: Time,
+    /// When all KV had arrived.
+    pub arrived: Time,
+    /// Bytes of KV transferred.
+    pub bytes: u64,
+}
+
+impl Default for HandOff {
+    fn default() -> HandOff {
+        HandOff { replica: u16::MAX, computed: Time::MAX, begun: Time::MAX, arrived: Time::MAX, bytes: 0 }
+    }
 }
 
 /// What a replica did.

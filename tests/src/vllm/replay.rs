@@ -5,7 +5,7 @@ use super::compare::{Differs, IDLE_STEPS, differs, entries};
 use super::core;
 use super::fixture::{Entry, Recorded, Step};
 use foretoken_sim::engine::{Order, Rules, Scheduler, SpecDecode};
-use foretoken_sim::{BadConfig, DraftMethod, Time, Version};
+use foretoken_sim::{BadConfig, DraftMethod, Part, Time, Version};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
@@ -197,7 +197,7 @@ impl Replay<'_> {
         {
             let id = self.arrived;
             self.arrived += 1;
-            if self.scheduler.add_request(id as u32, at).is_err() {
+            if self.scheduler.add_request(id as u32, at, Part::Whole).is_err() {
                 self.refused.push(id as u32);
             }
         }

@@ -111,7 +111,8 @@ impl KvCacheManager {
         self.draft_pool.as_ref().map_or(u32::MAX, BlockPool::free)
     }
 
-    fn blocks_for(&self, tokens: u32) -> u32 {
+    /// Number of blocks for this many tokens.
+    pub fn blocks_for(&self, tokens: u32) -> u32 {
         tokens.div_ceil(self.block_size)
     }
 
@@ -233,6 +234,14 @@ impl KvCacheManager {
         self.grow_draft(r, found.blocks + need);
         r.num_slots = (found.blocks + need) * self.block_size;
         true
+    }
+
+    /// Makes room for `tokens` tokens in total for a request that has blocks and starts to run. Returns false if the
+    /// pools have no room. `busy` is as in [`allocate_new`](Self::allocate_new).
+    pub fn allocate_more(&mut self, r: &mut RunningRequest, tokens: u32, busy: bool) -> bool {
+        let margin = if busy || self.watermark_always { self.watermark } else { 0 };
+        let need = self.lacking(r, tokens);
+        need.saturating_add(margin) <= self.num_free_blocks() && self.allocate_slots(r, tokens)
     }
 
     /// Number of a request's full blocks that can be cached, if `num_tokens` of its tokens are certain (not drafts).

@@ -3,7 +3,7 @@
 use super::rules::Rules;
 use crate::categories::Categories;
 use crate::config::Version;
-use crate::engine::request::{RunningRequest, WaitingRequest};
+use crate::engine::request::{Part, RunningRequest, WaitingRequest};
 use crate::workload::{Request, RequestId, Workload};
 use std::borrow::Cow;
 
@@ -70,13 +70,15 @@ impl<'a> Asked<'a> {
     pub(super) fn activate(&self, w: WaitingRequest) -> RunningRequest {
         let i = w.id as usize;
         let own = self.workload.slo_tpot_s.get(i).copied().unwrap_or(f64::INFINITY);
+        let hands_over = w.part == Part::Prompt;
+        let of_part = |tokens: u32| if hands_over { tokens.min(1) } else { tokens };
         RunningRequest {
             id: w.id,
             num_computed_tokens: 0,
             num_tokens: self.prompt(w.id) + w.num_output_tokens,
             num_output_tokens: w.num_output_tokens,
-            max_tokens: self.max_tokens(w.id),
-            max_tokens_asked: self.workload.output_len[i],
+            max_tokens: of_part(self.max_tokens(w.id)),
+            max_tokens_asked: of_part(self.workload.output_len[i]),
             num_draft_computed_tokens: 0,
             num_scheduled_tokens: 0,
             num_spec_tokens: 0,
@@ -87,6 +89,7 @@ impl<'a> Asked<'a> {
             table: 0,
             prefilling: true,
             may_draft: self.drafter && w.may_draft,
+            hands_over,
             priority: w.priority,
             arrival: w.arrival,
             slo_tpot_s: if own.is_finite() { own } else { self.slo_tpot_s },

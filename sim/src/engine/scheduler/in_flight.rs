@@ -3,7 +3,7 @@
 
 use super::state::Scheduler;
 use super::tally::Tally;
-use crate::engine::request::RunningRequest;
+use crate::engine::request::{Part, RunningRequest};
 use crate::engine::scheduler_output::SchedulerOutput;
 use crate::engine::spec_decode::SpecDecode;
 use crate::workload::RequestId;
@@ -118,6 +118,10 @@ impl Scheduler<'_> {
                 return true;
             }
             delivered = true;
+            if w.part == Part::Prompt {
+                // The KV that is to be handed over is lost, so the prompt is computed again.
+                return true;
+            }
             let emitted = tokens.min(max_tokens - w.num_output_tokens);
             w.num_output_tokens += emitted;
             tally.emitted += emitted;

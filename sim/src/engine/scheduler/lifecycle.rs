@@ -4,22 +4,22 @@
 use super::rules::Rules;
 use super::state::Scheduler;
 use crate::config::Version;
-use crate::engine::request::{RejectReason, RunningRequest, WaitingRequest};
+use crate::engine::request::{Part, RejectReason, RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::Rejection;
 use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// Adds a request that has arrived to the waiting list.
+    /// Adds a request that has arrived to the waiting list. `part` is the part of the request that the engine serves.
     ///
     /// # Errors
     /// The request could never be scheduled. (A request whose output outgrows the pool is rejected later, when it
     /// happens.)
-    pub fn add_request(&mut self, id: RequestId, at: Time) -> Result<(), RejectReason> {
+    pub fn add_request(&mut self, id: RequestId, at: Time, part: Part) -> Result<(), RejectReason> {
         if let Some(reason) = self.never(self.asked.prompt(id)) {
             return Err(reason);
         }
-        self.waiting.push(WaitingRequest::new(id, at, self.asked.priority(id)));
+        self.waiting.push(WaitingRequest::new(id, at, self.asked.priority(id), part));
         Ok(())
     }
 
@@ -74,6 +74,7 @@ impl Scheduler<'_> {
             arrival: r.arrival,
             passed_over: false,
             stale: r.num_in_flight_tokens > 0,
+            part: if r.hands_over { Part::Prompt } else { Part::Whole },
         });
         self.output.preempted.push(r);
     }
@@ -118,8 +119,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Removes the `count` running requests that have emitted their whole output, frees their blocks, and adds the
-    /// requests to the step's result. The other requests keep their order.
+    /// Removes the `count` running requests that have emitted their whole output, and adds them to the step's result.
+    /// Frees their blocks, except for KV that is handed over. The other requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;
@@ -127,7 +128,10 @@ impl Scheduler<'_> {
             at += self.running[at..].iter().position(ended).expect("they were counted");
             let mut r = self.running.remove(at);
             self.rules.confirm(&mut r);
-            self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
+            match r.hands_over {
+                true => self.handed.keep(&r),
+                false => self.kv_cache_manager.free_finished(self.asked.workload(), &mut r),
+            }
             self.result.finished.push(r);
         }
     }

@@ -4,8 +4,11 @@
 //! It writes its decisions into its [`SchedulerOutput`], and what happened to a step's requests into its
 //! [`StepResult`](super::StepResult). The engine acts on both.
 
+mod admission;
 mod asked;
 mod derived;
+mod hand_over;
+mod handed;
 mod in_flight;
 mod lifecycle;
 mod pace;
@@ -75,7 +78,7 @@ impl Scheduler<'_> {
             self.output.skip_drafts =
                 !self.scratch.drafts_needed && !self.running.iter().any(RunningRequest::can_use_drafts);
         }
-        if self.rules.guarded {
+        if self.rules.guarded && (self.handed.is_empty() || !self.resolves_held()) {
             self.reject_hopeless();
         }
     }

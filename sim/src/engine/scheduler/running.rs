@@ -231,7 +231,7 @@ impl Scheduler<'_> {
             if self.kv_cache_manager.allocate_slots(r, tokens) {
                 return Some(Room::Found(at));
             }
-            if self.running.len() == 1 && self.rules.guarded {
+            if self.running.len() == 1 && self.rules.guarded && self.handed.is_empty() {
                 return self.last_resort();
             }
             let victim = self.victim();

@@ -2,6 +2,7 @@
 
 use super::rules::Rules;
 use crate::engine::request::WaitingRequest;
+use crate::workload::RequestId;
 
 /// The values and buffers that the scheduler uses during one step.
 #[derive(Debug, Default)]
@@ -18,6 +19,9 @@ pub(super) struct StepScratch {
     /// Whether a request that could use drafts was scheduled in this step and then preempted. As if this request still
     /// ran, the step then does not skip its drafting.
     pub(super) drafts_needed: bool,
+    /// The requests that were admitted in this step and whose draft lacks KV of the prompt: for each the id, the number
+    /// of prompt tokens that the draft has, and the number that it lacks.
+    pub(super) drafts_behind: Vec<(RequestId, u32, u32)>,
     /// Waiting requests that the scheduler passed over in this step. Empty between steps.
     pub(super) aside: Vec<WaitingRequest>,
     /// Index of each request in the running list, by request id. Requests move while a step is in flight, so an index
@@ -34,5 +38,6 @@ impl StepScratch {
         self.num_spec_tokens = num_spec_tokens;
         self.leading = 0;
         self.drafts_needed = false;
+        self.drafts_behind.clear();
     }
 }

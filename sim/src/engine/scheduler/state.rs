@@ -1,6 +1,7 @@
 //! The state of the scheduler: the requests, their KV memory, and the step that is being decided.
 
 use super::asked::Asked;
+use super::handed::Handed;
 use super::pace::Pace;
 use super::queue::RequestQueue;
 use super::rules::Rules;
@@ -23,6 +24,8 @@ pub struct Scheduler<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) waiting: RequestQueue,
     pub(super) running: Vec<RunningRequest>,
+    /// Requests that another engine has a part of.
+    pub(super) handed: Handed,
     pub(super) kv_cache_manager: KvCacheManager,
     pub(super) pace: Pace,
     /// Index of the next step that runs.
@@ -52,6 +55,7 @@ impl<'a> Scheduler<'a> {
                 _ => rules.policy,
             }),
             running: Vec::new(),
+            handed: Handed::default(),
             kv_cache_manager: KvCacheManager::new(config, workload.len(), &rules, addressed),
             asked: Asked::new(workload, &rules, slo_tpot_s),
             pace: Pace::new(&rules),
@@ -98,9 +102,19 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Fills `next` with the requests that sample a token in this step and can use drafts afterwards, at most `k`
-    /// drafts each.
+    /// drafts each. Leaves out requests whose draft lacks the KV of their prompt: behind this step the draft computes it.
     pub fn gather_next(&self, k: u32, next: &mut NextBatch) {
-        next.fill(&self.running, k, RunningRequest::can_use_drafts);
+        let behind = &self.scratch.drafts_behind;
+        match behind.is_empty() {
+            true => next.fill(&self.running, k, RunningRequest::can_use_drafts),
+            false => next.fill(&self.running, k, |r| r.can_use_drafts() && !behind.iter().any(|b| b.0 == r.id)),
+        }
+    }
+
+    /// The prompts of which the draft lacks KV, which it computes behind this step: for each the tokens that it has and
+    /// that it lacks.
+    pub fn draft_lacks(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.scratch.drafts_behind.iter().map(|&(_, has, lacks)| (has, lacks))
     }
 
     /// Sets the number of drafts that each scheduled request holds from now on. If `drafts` is given, each request of
@@ -115,6 +129,9 @@ impl<'a> Scheduler<'a> {
             for (i, &at) in next.at().iter().enumerate() {
                 self.running[at as usize].num_spec_tokens = drafts.tokens(i).1;
             }
+        }
+        for behind in &self.scratch.drafts_behind {
+            self.running.iter_mut().filter(|r| r.id == behind.0).for_each(|r| r.num_spec_tokens = 0);
         }
     }
 
@@ -152,7 +169,7 @@ impl<'a> Scheduler<'a> {
         &self.running
     }
 
-    /// The waiting requests, in no particular order.
+    /// The waiting requests, without those that wait for KV from another engine, in no particular order.
     pub fn waiting(&self) -> impl Iterator<Item = &WaitingRequest> {
         self.waiting.iter()
     }
@@ -162,9 +179,9 @@ impl<'a> Scheduler<'a> {
         self.asked.categories()
     }
 
-    /// Number of waiting requests.
+    /// Number of waiting requests, with those that wait for KV from another engine.
     pub fn num_waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.handed.num_held()
     }
 
     /// Number of output tokens at which a request ends.
@@ -184,7 +201,7 @@ impl<'a> Scheduler<'a> {
 
     /// Whether no request runs or waits.
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.waiting.is_empty()
+        self.running.is_empty() && self.waiting.is_empty() && self.handed.num_held() == 0
     }
 
     /// The rules that the scheduler follows.

@@ -25,7 +25,8 @@ impl Scheduler<'_> {
         // cached then depends on how many blocks were taken, not on which request took them.
         let kv = &self.kv_cache_manager;
         let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
-        let plain = !self.rules.drafter && self.waiting.is_empty() && !self.running.is_empty();
+        let waits = !self.waiting.is_empty() || self.handed.num_held() > 0;
+        let plain = !self.rules.drafter && !waits && !self.running.is_empty();
         if !plain || kv.shares_prefixes(self.asked.workload()) || !fits {
             return None;
         }

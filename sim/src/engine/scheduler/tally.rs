@@ -44,7 +44,7 @@ impl Tally {
     pub(super) fn append_first(&mut self, r: &mut RunningRequest) {
         r.num_output_tokens += 1;
         r.num_tokens += 1;
-        self.emitted += 1;
+        self.emitted += u32::from(!r.hands_over);
         self.ended += u32::from(r.num_output_tokens == r.max_tokens);
     }
 }

@@ -1,0 +1,161 @@
+//! Replicas behind one router, and what the router has heard of them.
+
+use crate::merged::NOWHERE;
+use crate::report_board::{Board, Signals};
+use crate::router::{Asked, Ended, Needs, Router, Seen};
+use foretoken_sim::{Outcome, Replica, RequestId, RequestRecords, Time, Workload};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The replicas of a fleet.
+pub(crate) type Replicas<'a> = Vec<Box<dyn Replica + 'a>>;
+
+/// Replicas behind one router. Indices of replicas are the fleet's, except towards the router.
+pub(crate) struct Pool {
+    /// The replicas of the pool, ascending.
+    members: Vec<usize>,
+    router: Box<dyn Router>,
+    pub(crate) needs: Needs,
+    pub(crate) board: Board,
+    seen: Vec<Seen>,
+    /// For each request, the index of the replica to which it was sent; [`NOWHERE`] until it is sent.
+    pub(crate) routed: Vec<u16>,
+    /// Ended requests (time of the end, id) that were not yet reported to the router, earliest first.
+    ends: BinaryHeap<Reverse<(Time, RequestId)>>,
+    /// Requests that were sent and whose first token was not yet reported to the router.
+    silent: Vec<RequestId>,
+}
+
+impl Pool {
+    /// The replicas `members` of a fleet behind a router. `needs`: what the router wants to know. `requests`: the
+    /// number of all requests.
+    pub fn new(
+        members: Vec<usize>,
+        (router, needs): (Box<dyn Router>, Needs),
+        signals: Signals,
+        requests: usize,
+    ) -> Pool {
+        Pool {
+            board: Board::new(signals, members.len()),
+            seen: vec![Seen::default(); members.len()],
+            members,
+            router,
+            needs,
+            routed: vec![NOWHERE; requests],
+            ends: BinaryHeap::new(),
+            silent: Vec::new(),
+        }
+    }
+
+    /// The replicas of the pool.
+    pub fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// The replica to which a request was sent; `None` until it is sent.
+    pub fn replica_of(&self, id: RequestId) -> Option<usize> {
+        Some(self.routed[id as usize]).filter(|&to| to != NOWHERE).map(usize::from)
+    }
+
+    /// When the router queries the loads next; `Time::MAX` if it does not use them.
+    pub fn next_query(&self) -> Time {
+        if self.needs.reports { self.board.next() } else { Time::MAX }
+    }
+
+    /// The place of a replica among the members of the pool.
+    pub fn member(&self, replica: usize) -> usize {
+        member(&self.members, replica)
+    }
+
+    /// Number of requests that were sent to the pool's replicas and have not ended, as the router knows it.
+    pub fn in_flight(&self) -> u32 {
+        self.seen.iter().map(|seen| seen.in_flight).sum()
+    }
+
+    /// Does the router use the replicas' reports, without a single one having reached it?
+    pub fn never_heard(&self) -> bool {
+        self.needs.reports && self.seen.len() > 1 && self.seen.iter().all(|seen| seen.report.is_none())
+    }
+
+    /// Queries the pool's replicas, which must have run up to the time of the query.
+    pub fn ask(&mut self, replicas: &Replicas) {
+        self.board.ask(self.members.iter().map(|&r| &*replicas[r]));
+    }
+
+    /// Notes that a request ended at `at`.
+    pub fn note_end(&mut self, id: RequestId, at: Time) {
+        self.ends.push(Reverse((at, id)));
+    }
+
+    /// Lets the router choose a replica for a request, and counts the request there. Returns the replica's index; the
+    /// caller gives it the request. First tokens and ends up to then must have been reported before.
+    pub fn route(&mut self, asked: &Asked) -> usize {
+        if self.needs.reports {
+            for member in 0..self.members.len() {
+                (self.seen[member].report, self.seen[member].reports) = self.board.newest(member, asked.now);
+            }
+        }
+        let to = self.router.route(asked, &self.seen);
+        self.seen[to].in_flight += 1;
+        self.seen[to].sent += 1;
+        self.routed[asked.id as usize] = self.members[to] as u16;
+        if self.needs.first_tokens {
+            self.silent.push(asked.id);
+        }
+        self.members[to]
+    }
+
+    /// Reports to the router the first tokens that were emitted up to `now`. Removes their requests from `silent`, and
+    /// rejected ones.
+    pub fn tell_first_tokens(&mut self, now: Time, replicas: &Replicas) {
+        let Pool { silent, routed, router, members, .. } = self;
+        silent.retain(|&id| {
+            let replica = routed[id as usize] as usize;
+            let records = replicas[replica].records();
+            let ended = records.outcome[id as usize] == Outcome::Rejected;
+            let at = records.first_token[id as usize];
+            if at <= now {
+                router.first_token(id, member(members, replica), at);
+            }
+            at > now && !ended
+        });
+    }
+
+    /// Reports the requests that ended up to `now` to the router, in order of time; they are no longer in flight. Calls
+    /// `told` with each request and its replica's records.
+    pub fn tell_ends(&mut self, now: Time, replicas: &Replicas, mut told: impl FnMut(&RequestRecords, RequestId)) {
+        while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
+            self.ends.pop();
+            let (i, replica) = (id as usize, self.routed[id as usize] as usize);
+            let records = replicas[replica].records();
+            told(records, id);
+            let member = member(&self.members, replica);
+            self.seen[member].in_flight -= 1;
+            // Each step emits its accepted drafts and one token of the target, so this is the number of steps that
+            // emitted.
+            let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
+            let pieces = emitted.saturating_sub(accepted).max(1);
+            self.router.ended(id, member, Ended { at, emitted, pieces });
+        }
+    }
+}
+
+/// The place of a replica of the fleet among the members of a pool.
+fn member(members: &[usize], replica: usize) -> usize {
+    members.binary_search(&replica).expect("a request is sent to a member of the pool")
+}
+
+/// A request as a router sees it that is sent at `now`. `slo_tpot_s`: bound on time per output token, seconds, for
+/// requests to which the workload gives none.
+pub(crate) fn asked(workload: &Workload, id: RequestId, now: Time, slo_tpot_s: f64) -> Asked<'_> {
+    let i = id as usize;
+    Asked {
+        id,
+        now,
+        prompt_len: workload.prompt_len[i],
+        category: workload.category[i],
+        prefix: workload.prefix(id),
+        prefix_block: workload.prefix_block,
+        tpot_s: workload.slo_tpot_s.get(i).copied().filter(|s| s.is_finite()).unwrap_or(slo_tpot_s),
+    }
+}

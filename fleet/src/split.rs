@@ -1,0 +1,426 @@
+//! The loop around the replicas of a fleet in which prefill replicas compute prompts for decode replicas.
+//!
+//! Everything happens in order of time: requests are sent, prompts end, blocks are allocated, KV arrives, routers query
+//! loads. Between two such events the replica whose next step is earliest runs, until something happens on it.
+
+use crate::fleet::{FleetRun, NEVER_HEARD};
+use crate::link::{Link, SharedBy, Wire};
+use crate::merged::{NOWHERE, merged};
+use crate::pool::{Pool, Replicas, asked};
+use crate::prefix::{PrefixIndex, prefixes};
+use crate::report_board::Signals;
+use crate::router::{Asked, Needs, Router};
+use crate::senders::Senders;
+use crate::split_rule::{Prompt, SplitRule};
+use foretoken_sim::metrics::HandOff as Record;
+use foretoken_sim::{Arrivals, Ending, Given, Outcome, Part, Patience, RequestId, Reserved, Run, Time, Workload};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a replica of a fleet does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It serves whole requests, and decodes those whose prompts prefill replicas computed.
+    #[default]
+    Both,
+    /// It computes prompts for other replicas.
+    Prefill,
+    /// As `both`; a fleet with decode replicas must have prefill replicas.
+    Decode,
+}
+
+/// Which replica gets a request first whose prompt a prefill replica computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HandOff {
+    /// The prefill replica. The decode replica gets the request when the prompt is computed, allocates blocks, and
+    /// pulls the KV (vLLM with llm-d, Dynamo since 2026).
+    #[default]
+    PrefillFirst,
+    /// The decode replica. It allocates blocks, and then the prompt is sent to a prefill replica, which sends its KV
+    /// when it is computed (Dynamo of 2025, SGLang).
+    DecodeFirst,
+}
+
+/// How requests are split between prefill and decode replicas.
+pub struct Splitting<'s> {
+    /// The role of each replica.
+    pub roles: &'s [Role],
+    /// Which prompts are computed on prefill replicas.
+    pub rule: &'s SplitRule,
+    /// Which replica gets a request first.
+    pub hand_off: HandOff,
+    /// The link between the replicas.
+    pub link: &'s Link,
+    /// Number of tokens in a KV block, on every replica.
+    pub block_size: u32,
+    /// Bytes of a token's KV: the target's and the draft's.
+    pub token_bytes: [f64; 2],
+    /// For each replica: does it draft with KV that is transferred?
+    pub draft_kv: &'s [bool],
+    /// Most tokens of a step of the prefill replicas.
+    pub token_budget: u32,
+}
+
+/// A router with what it needs, and how old the loads are that it sees.
+pub type Routing = (Box<dyn Router>, Needs, Signals);
+
+/// Replicas with roles, their routers, and the requests for them.
+pub struct SplitFleet<'a> {
+    workload: &'a Workload,
+    replicas: Replicas<'a>,
+    /// The prefill replicas.
+    prefill: Pool,
+    /// All other replicas.
+    decode: Pool,
+    splitting: Splitting<'a>,
+    /// One link for each prefill replica, in the order of the pool, or one for all.
+    wires: Vec<Wire>,
+    hand_offs: Vec<Record>,
+    /// Number of blocks whose KV each request needs.
+    blocks: Vec<u32>,
+    /// What happens later at a known time.
+    due: BinaryHeap<Reverse<(Time, RequestId, Due)>>,
+    /// What the decode replicas may have cached, if the rule asks.
+    caches: PrefixIndex,
+    /// For each prefill replica, in the order of the pool, the prompt tokens sent to it that have not ended.
+    prompt_tokens: Vec<u64>,
+    slo_tpot_s: f64,
+    patience: Option<Patience>,
+    /// Buffers.
+    ended: Vec<(RequestId, Time)>,
+    reserved: Vec<Reserved>,
+}
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// Its prefill replica has computed the prompt, or rejected the request.
+    Prefilled,
+    /// Its decode replica has allocated blocks for the prompt.
+    Reserved,
+    /// Its decode replica has rejected it.
+    Rejected,
+}
+
+impl<'a> SplitFleet<'a> {
+    /// A fleet without requests in it. `routing`: the routers of the prefill replicas and of all others. `slo_tpot_s`:
+    /// the run's bound on time per output token, seconds; infinity for none.
+    ///
+    /// # Panics
+    /// There is no prefill replica or no other one.
+    pub fn new(
+        workload: &'a Workload,
+        replicas: Replicas<'a>,
+        splitting: Splitting<'a>,
+        routing: [Routing; 2],
+        slo_tpot_s: f64,
+    ) -> SplitFleet<'a> {
+        let (prefill, decode): (Vec<usize>, Vec<usize>) =
+            (0..replicas.len()).partition(|&r| splitting.roles[r] == Role::Prefill);
+        assert!(!prefill.is_empty() && !decode.is_empty(), "both pools have a replica");
+        let wires = match splitting.link.shared_by {
+            SharedBy::Fleet => 1,
+            SharedBy::PrefillReplica => prefill.len(),
+        };
+        let [(of_prefill, needs_of_prefill, heard_by_prefill), (of_decode, needs_of_decode, heard_by_decode)] = routing;
+        SplitFleet {
+            wires: (0..wires).map(|_| Wire::new(splitting.link)).collect(),
+            caches: PrefixIndex::new(decode.len()),
+            prompt_tokens: vec![0; prefill.len()],
+            prefill: Pool::new(prefill, (of_prefill, needs_of_prefill), heard_by_prefill, workload.len()),
+            decode: Pool::new(decode, (of_decode, needs_of_decode), heard_by_decode, workload.len()),
+            hand_offs: vec![Record::default(); workload.len()],
+            blocks: vec![0; workload.len()],
+            due: BinaryHeap::new(),
+            workload,
+            replicas,
+            splitting,
+            slo_tpot_s,
+            patience: None,
+            ended: Vec::new(),
+            reserved: Vec::new(),
+        }
+    }
+
+    /// Lets the run end early, once `patience`'s verdict on the SLOs can no longer change.
+    pub fn be_patient(&mut self, patience: Patience) {
+        self.patience = Some(patience);
+    }
+
+    /// Runs until every request has ended, `interrupt` is set, the verdict is certain, or the clock can go no further.
+    pub fn run(mut self, arrivals: Arrivals, interrupt: &AtomicBool) -> FleetRun {
+        let stopped = self.go_through(Senders::of(self.workload, arrivals), interrupt);
+        self.tell(Time::MAX);
+        let ending = stopped.unwrap_or_else(|| match self.all_ended() {
+            true => Ending::Done,
+            false => Ending::OutOfTime,
+        });
+        let never_heard = self.prefill.never_heard() || self.decode.never_heard();
+        let runs: Vec<Run> = self.replicas.into_iter().map(|replica| replica.finish(ending)).collect();
+        let mut run = merged(runs, self.decode.routed, self.hand_offs, self.workload);
+        if never_heard {
+            run.warnings.push(NEVER_HEARD.to_owned());
+        }
+        FleetRun { run, patience: self.patience }
+    }
+
+    /// Goes from event to event until nothing happens any more. `Some` if the run ended early.
+    fn go_through(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
+        let mut unsent = self.workload.len();
+        loop {
+            if interrupt.load(Ordering::Relaxed) {
+                return Some(Ending::Interrupted);
+            }
+            let step = self.first();
+            let stepped = step.map_or(Time::MAX, |(_, at)| at);
+            let sent = if unsent > 0 { senders.next_at() } else { Time::MAX };
+            let due = self.due.peek().map_or(Time::MAX, |due| due.0.0);
+            let (wire, arrives) = self.first_wire();
+            let event = sent.min(due).min(arrives);
+            let now = event.min(stepped);
+            if now == Time::MAX {
+                return None;
+            }
+            self.tell_verdict(now);
+            if self.patience.as_ref().is_some_and(Patience::certain) {
+                return Some(Ending::Certain);
+            }
+            if self.asks(now, step.is_none()) {
+                continue;
+            }
+            match now {
+                _ if arrives == now => self.wire_goes_on(wire, now),
+                _ if due == now => self.happens(now),
+                _ if sent == now => {
+                    let id = senders.pop().expect("one is sent now");
+                    unsent -= 1;
+                    self.send(id, now);
+                }
+                _ => {
+                    let (replica, _) = step?;
+                    let others = self.clocks().filter(|&(r, _)| r != replica).map(|(_, at)| at).min();
+                    let queried = [&self.prefill, &self.decode].map(|pool| pool.next_query());
+                    let until = event.min(others.unwrap_or(Time::MAX)).min(queried[0]).min(queried[1]);
+                    self.replicas[replica].run_until(until.max(now + Time(1)), true);
+                    self.collect(replica, &mut senders);
+                }
+            }
+        }
+    }
+
+    /// The time of each replica's next step.
+    fn clocks(&self) -> impl Iterator<Item = (usize, Time)> + '_ {
+        self.replicas.iter().enumerate().map(|(r, replica)| (r, replica.next_step()))
+    }
+
+    /// The replica whose next step is earliest, and its time; `None` if all replicas are idle.
+    fn first(&self) -> Option<(usize, Time)> {
+        self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
+    }
+
+    /// The link on which something happens first, and when.
+    fn first_wire(&self) -> (usize, Time) {
+        let wires = self.wires.iter().enumerate().map(|(w, wire)| (w, wire.next_at()));
+        wires.min_by_key(|(_, at)| *at).expect("there is a link")
+    }
+
+    /// Lets the routers query the loads if it is time. `idle`: does no replica run until `now`? Then their loads do not
+    /// change, and only the last query is made. Returns whether a router asked.
+    fn asks(&mut self, now: Time, idle: bool) -> bool {
+        let SplitFleet { prefill, decode, replicas, .. } = self;
+        for pool in [prefill, decode] {
+            if pool.next_query() <= now {
+                if idle {
+                    pool.board.skip_to(now);
+                }
+                pool.ask(replicas);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sends a request at `now`: to a replica that serves all of it, or to the first of two.
+    fn send(&mut self, id: RequestId, now: Time) {
+        self.tell(now);
+        let asked = asked(self.workload, id, now, self.slo_tpot_s);
+        if self.splitting.rule.reads_cache() {
+            self.decode.route(&asked);
+        }
+        let part = match (self.splits(&asked), self.splitting.hand_off) {
+            (false, _) => Part::Whole,
+            (true, HandOff::PrefillFirst) => return self.send_prompt(&asked),
+            (true, HandOff::DecodeFirst) => Part::Output,
+        };
+        self.send_to_decode(&asked, part, now);
+    }
+
+    /// Does a prefill replica compute the prompt? If the rule reads caches, the decode replica was chosen before.
+    fn splits(&self, asked: &Asked) -> bool {
+        let cached = self.decode.replica_of(asked.id).map_or(0, |replica| self.cached(asked, replica));
+        let working = self.prefill.members().len() as u32;
+        let least = self.prompt_tokens.iter().min().copied().unwrap_or_default();
+        self.splitting.rule.splits(Prompt {
+            tokens: asked.prompt_len,
+            cached,
+            queue: self.prefill.in_flight().saturating_sub(working),
+            least_load: least as f64 / f64::from(self.splitting.token_budget),
+        })
+    }
+
+    /// Prompt tokens that a decode replica may have cached: prefixes of prompts that were sent there.
+    fn cached(&self, asked: &Asked, replica: usize) -> u32 {
+        let mut matched = Vec::new();
+        self.caches.matched(prefixes(asked), &mut matched);
+        matched[self.decode.member(replica)] * asked.prefix_block
+    }
+
+    /// Gives a request, or the part behind its prompt, to its decode replica, which is chosen now if it was not before.
+    fn send_to_decode(&mut self, asked: &Asked, part: Part, since: Time) {
+        let to = self.decode.replica_of(asked.id).unwrap_or_else(|| self.decode.route(asked));
+        if self.splitting.rule.reads_cache() {
+            let member = self.decode.member(to);
+            let block = u64::from(asked.prefix_block);
+            let rest = u64::from(asked.prompt_len) - prefixes(asked).count() as u64 * block;
+            self.caches.add(member, prefixes(asked), block, rest);
+            let blocks = self.replicas[to].load().usable_blocks;
+            self.caches.cut(member, u64::from(blocks) * u64::from(self.splitting.block_size));
+        }
+        self.replicas[to].give(Given { id: asked.id, sent: asked.now, since, part });
+    }
+
+    /// Sends the prompt of a request to a prefill replica.
+    fn send_prompt(&mut self, asked: &Asked) {
+        let to = self.prefill.route(asked);
+        self.prompt_tokens[self.prefill.member(to)] += u64::from(asked.prompt_len);
+        self.hand_offs[asked.id as usize].replica = to as u16;
+        self.replicas[to].give(Given { part: Part::Prompt, ..Given::whole(asked.id, asked.now) });
+    }
+
+    /// Takes what happened on a replica: ended requests, and allocated blocks.
+    fn collect(&mut self, replica: usize, senders: &mut Senders) {
+        self.ended.clear();
+        self.reserved.clear();
+        self.replicas[replica].take_ended(&mut self.ended);
+        self.replicas[replica].take_reserved(&mut self.reserved);
+        for reserved in &self.reserved {
+            self.blocks[reserved.id as usize] = reserved.blocks;
+            self.due.push(Reverse((reserved.at, reserved.id, Due::Reserved)));
+        }
+        let prefills = self.splitting.roles[replica] == Role::Prefill;
+        for &(id, at) in &self.ended {
+            if prefills {
+                self.prefill.note_end(id, at);
+                self.due.push(Reverse((at, id, Due::Prefilled)));
+                continue;
+            }
+            self.decode.note_end(id, at);
+            senders.ended(id, at);
+            if self.replicas[replica].records().outcome[id as usize] == Outcome::Rejected {
+                self.due.push(Reverse((at, id, Due::Rejected)));
+            }
+        }
+    }
+
+    /// Lets what is due at `now` happen.
+    fn happens(&mut self, now: Time) {
+        let Some(Reverse((_, id, due))) = self.due.pop() else { return };
+        self.tell(now);
+        let asked = asked(self.workload, id, now, self.slo_tpot_s);
+        let first = self.splitting.hand_off;
+        match (due, first) {
+            (Due::Prefilled, _) => self.prompt_ended(&asked),
+            (Due::Reserved, HandOff::PrefillFirst) => self.transfer(id, now),
+            (Due::Reserved, HandOff::DecodeFirst) => self.send_prompt(&asked),
+            (Due::Rejected, _) => {
+                let hand_off = self.hand_offs[id as usize];
+                if hand_off.replica != NOWHERE && hand_off.begun == Time::MAX {
+                    self.replicas[hand_off.replica as usize].release(id, now);
+                }
+            }
+        }
+    }
+
+    /// The prompt of a request has ended on its prefill replica. If that rejected it, the decode replica computes it.
+    fn prompt_ended(&mut self, asked: &Asked) {
+        let (id, now) = (asked.id, asked.now);
+        let from = self.hand_offs[id as usize].replica as usize;
+        self.prompt_tokens[self.prefill.member(from)] -= u64::from(asked.prompt_len);
+        let records = self.replicas[from].records();
+        let (since, rejected) = (records.arrival[id as usize], records.outcome[id as usize] == Outcome::Rejected);
+        if rejected {
+            self.hand_offs[id as usize].replica = NOWHERE;
+        } else {
+            self.hand_offs[id as usize].computed = now;
+        }
+        match (self.splitting.hand_off, rejected) {
+            (HandOff::PrefillFirst, true) => self.send_to_decode(asked, Part::Whole, since),
+            (HandOff::PrefillFirst, false) => self.send_to_decode(asked, Part::Output, since),
+            (HandOff::DecodeFirst, false) => self.transfer(id, now),
+            (HandOff::DecodeFirst, true) => {
+                let to = self.decode.replica_of(id).expect("it has blocks there");
+                self.replicas[to].computes_here(id, now);
+            }
+        }
+    }
+
+    /// Begins the transfer of a prompt's KV at `now`.
+    fn transfer(&mut self, id: RequestId, now: Time) {
+        let from = self.hand_offs[id as usize].replica as usize;
+        let to = self.decode.replica_of(id).expect("it has blocks there");
+        let [target, draft] = self.splitting.token_bytes;
+        let drafts = self.splitting.draft_kv[from] && self.splitting.draft_kv[to];
+        let token = target + if drafts { draft } else { 0.0 };
+        // Whole blocks are transferred.
+        let tokens = self.blocks[id as usize] * self.splitting.block_size;
+        let bytes = (f64::from(tokens) * token).round() as u64;
+        (self.hand_offs[id as usize].begun, self.hand_offs[id as usize].bytes) = (now, bytes);
+        let wire = if self.wires.len() == 1 { 0 } else { self.prefill.member(from) };
+        self.wires[wire].begin(id, now, bytes);
+    }
+
+    /// Lets a link go on to `now`. If a transfer ends, the decode replica has the KV, and the prefill replica its
+    /// blocks.
+    fn wire_goes_on(&mut self, wire: usize, now: Time) {
+        let Some(id) = self.wires[wire].go_on() else { return };
+        let from = self.hand_offs[id as usize].replica as usize;
+        let to = self.decode.replica_of(id).expect("it has blocks there");
+        self.hand_offs[id as usize].arrived = now;
+        self.replicas[to].kv_arrived(id, now, self.splitting.draft_kv[from]);
+        self.replicas[from].release(id, now);
+    }
+
+    /// Reports to the routers what they need of the time up to `now`.
+    fn tell(&mut self, now: Time) {
+        self.tell_verdict(now);
+        let SplitFleet { prefill, decode, replicas, .. } = self;
+        prefill.tell_ends(now, replicas, |_, _| ());
+        for pool in [prefill, decode] {
+            if pool.needs.first_tokens {
+                pool.tell_first_tokens(now, replicas);
+            }
+        }
+    }
+
+    /// Reports the ends up to `now` to the router of the decode replicas, and to the verdict.
+    fn tell_verdict(&mut self, now: Time) {
+        let SplitFleet { decode, replicas, patience, .. } = self;
+        decode.tell_ends(now, replicas, |records, id| {
+            if let Some(patience) = patience {
+                patience.ended(records, id);
+            }
+        });
+    }
+
+    /// Has every request ended?
+    fn all_ended(&self) -> bool {
+        let ended = |(i, &to): (usize, &u16)| {
+            to != NOWHERE && self.replicas[to as usize].records().outcome[i] != Outcome::InFlight
+        };
+        self.decode.routed.iter().enumerate().all(ended)
+    }
+}

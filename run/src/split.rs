@@ -1,0 +1,115 @@
+//! What replicas with roles share: which of them fit together, and how many bytes of KV go from one to another.
+
+use crate::plan::Variant;
+use foretoken_fleet::{Link, Role};
+use foretoken_hardware::models::ModelChoice;
+use foretoken_hardware::{LatencySpec, RooflineSpec};
+use foretoken_sim::{DraftKv, DraftMethod, Version};
+use foretoken_spec::document::Path;
+use foretoken_spec::experiment::Experiment;
+use foretoken_spec::fleet::FleetSpec;
+use foretoken_spec::problem::{Problem, Result};
+use std::collections::BTreeSet;
+
+/// What the replicas of a fleet with roles have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Common {
+    /// Number of tokens in a KV block.
+    pub block_size: u32,
+    /// Bytes of a token's KV: the target's and the draft's; 0 for a draft whose KV is not transferred.
+    pub token_bytes: [f64; 2],
+    /// Most tokens of a step of the prefill replicas.
+    pub token_budget: u32,
+}
+
+impl Common {
+    /// What the replicas of a fleet with roles have in common; `None` if none has a role.
+    ///
+    /// # Errors
+    /// The replicas differ in block size or models, a release cannot share requests, or the bytes of a token's KV are
+    /// not known.
+    pub fn of(variant: &Variant, fleet: &FleetSpec) -> Result<Option<Common>> {
+        let Some(link) = fleet.link.as_ref().filter(|_| fleet.is_split()) else { return Ok(None) };
+        let wrong = |key: &str, message: String| variant.document().problem_at(&Path::of(key), message);
+        let kinds = fleet.replicas.kinds();
+        let of_kind = |i: usize| &variant.kinds.get(&i).unwrap_or(variant).experiment;
+        for i in 0..kinds.len() {
+            let (first, other) = (of_kind(0), of_kind(i));
+            let key = format!("fleet.replicas[{i}]");
+            if other.engine.version == Version::V0 {
+                let message = "replicas with roles share requests, which vLLM v0 (engine.version) cannot".to_owned();
+                return Err(wrong(&key, message).help("choose engine.version = \"vllm-0.33\" or \"vllm-0.32\""));
+            }
+            let (a, b) = (first.engine.block_size, other.engine.block_size);
+            if a != b {
+                let message =
+                    format!("the replicas have KV blocks of {a} and {b} tokens, and blocks are transferred whole");
+                return Err(wrong(&key, message).help("give all replicas one engine.block_size"));
+            }
+            if let Some((role, a, b)) = unlike_models(first, other) {
+                let message = format!("the {role} is {a} on one replica and {b} on another, which cannot use its KV");
+                return Err(wrong(&key, message).help(format!("give all replicas one hardware.{role}")));
+            }
+        }
+        let prefill = (0..kinds.len()).filter(|&i| kinds[i].role == Role::Prefill);
+        let budgets: BTreeSet<u32> = prefill.map(|i| of_kind(i).engine.max_num_batched_tokens).collect();
+        Ok(Some(Common {
+            block_size: of_kind(0).engine.block_size,
+            token_bytes: token_bytes(variant, link, wrong)?,
+            token_budget: budgets.first().copied().unwrap_or_default(),
+        }))
+    }
+}
+
+/// The first model (target, then draft) in which two experiments differ, as far as they name models.
+fn unlike_models(a: &Experiment, b: &Experiment) -> Option<(&'static str, String, String)> {
+    let pairs = [("target", &a.hardware.target, &b.hardware.target), ("draft", &a.hardware.draft, &b.hardware.draft)];
+    pairs.into_iter().find_map(|(role, a, b)| {
+        let (LatencySpec::Roofline(a), LatencySpec::Roofline(b)) = (a, b) else { return None };
+        (a.model != b.model || a.kv_bits != b.kv_bits).then(|| (role, name(a), name(b)))
+    })
+}
+
+/// The name of a roofline's model, with the bits of its KV if they are stated.
+fn name(roofline: &RooflineSpec) -> String {
+    let model = match &roofline.model {
+        ModelChoice::Preset(name) => name.0.clone(),
+        ModelChoice::File(_) => "a model of a config.json".to_owned(),
+        ModelChoice::Shape(_) => "a model of its own shape".to_owned(),
+    };
+    roofline.kv_bits.map_or_else(|| model.clone(), |bits| format!("{model} with KV of {bits} bits"))
+}
+
+/// Bytes of a token's KV: the target's and the draft's.
+fn token_bytes(variant: &Variant, link: &Link, wrong: impl Fn(&str, String) -> Box<Problem>) -> Result<[f64; 2]> {
+    let e = &variant.experiment;
+    let target = link.kv_bytes_token.or_else(|| of_shape(&e.hardware.target)).ok_or_else(|| {
+        let message = "fleet.link.kv_bytes_token is missing: hardware.target names no model whose KV could be counted";
+        wrong("fleet.link", message.to_owned())
+            .help("write the bytes of KV of a token, such as kv_bytes_token = 131072.0")
+    })?;
+    let has_kv = e.engine.draft_prefill && !matches!(e.engine.method, DraftMethod::Ngram | DraftMethod::Suffix);
+    let drafts = e.policies.iter().any(|policy| !crate::load::is_autoregressive(policy));
+    if !link.draft_kv || !has_kv || !drafts {
+        return Ok([target, 0.0]);
+    }
+    let by_ratio = || match e.engine.draft_kv {
+        DraftKv::EqualSplit { ratio } => Some(ratio * target),
+        DraftKv::None | DraftKv::Separate { .. } => None,
+    };
+    let draft = link.draft_kv_bytes_token.or_else(|| of_shape(&e.hardware.draft)).or_else(by_ratio);
+    draft.map(|draft| [target, draft]).ok_or_else(|| {
+        let message =
+            "fleet.link.draft_kv_bytes_token is missing: hardware.draft names no model whose KV could be counted";
+        wrong("fleet.link", message.to_owned())
+            .help("write the bytes of the draft's KV of a token, or draft_kv = false if it is not transferred")
+    })
+}
+
+/// Bytes of KV of a token, without copies on several GPUs; `None` if the costs name no model.
+fn of_shape(costs: &LatencySpec) -> Option<f64> {
+    match costs {
+        LatencySpec::Roofline(roofline) => Some(roofline.shape().ok()?.work().kv_bytes_token(1.0)),
+        _ => None,
+    }
+}

@@ -1,0 +1,142 @@
+//! Handing requests over, by the rules of vLLM's scheduler with a NIXL connector (`vllm/v1/core/sched/scheduler.py`,
+//! `vllm/distributed/kv_transfer/kv_connector/v1/nixl/`, as of 2026).
+//!
+//! The first engine runs the request with `max_tokens` = 1 and keeps its blocks until the transfer is over. The second
+//! one allocates the blocks of the prompt and starts the transfer (`WAITING_FOR_REMOTE_KVS`), goes on with other
+//! requests, and computes the last token of the prompt again when the KV is there.
+
+use super::admission::Admit;
+use super::handed::Held;
+use super::state::Scheduler;
+use crate::engine::request::{Part, Reserved, WaitingRequest};
+use crate::time::Time;
+use crate::workload::RequestId;
+
+impl Scheduler<'_> {
+    /// Admits held requests whose KV is here, in order. Returns false if there are no blocks to go on with one of them:
+    /// then vLLM admits no request behind it.
+    pub(super) fn schedule_held(&mut self, running: usize) -> bool {
+        let mut at = 0;
+        while at < self.handed.held.len() && self.has_room_to_admit() {
+            let held = &self.handed.held[at];
+            if held.arrived > self.handed.asked {
+                at += 1;
+                continue;
+            }
+            match self.tokens_to_admit(&held.r, held.r.num_tokens - 1, running) {
+                Admit::Stop => return false,
+                Admit::PassOver => at += 1,
+                Admit::Tokens(new) => {
+                    if !self.admit_held(at, new) {
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Moves a held request to the running list, with `new` tokens scheduled: the last token of its prompt, which gives
+    /// the first output token, and padding. Returns false, and changes nothing, if the pools have too few blocks.
+    fn admit_held(&mut self, at: usize, new: u32) -> bool {
+        let busy = !self.running.is_empty();
+        let held = &mut self.handed.held[at];
+        let computed = held.r.num_tokens - 1;
+        let tokens = (computed + new + self.rules.num_lookahead_tokens).min(self.rules.max_model_len);
+        if !self.kv_cache_manager.allocate_more(&mut held.r, tokens, busy) {
+            return false;
+        }
+        let Held { mut r, cached, draft_kv, .. } = self.handed.held.remove(at);
+        r.num_draft_computed_tokens = if draft_kv { computed } else { cached };
+        if !draft_kv && self.rules.drafter && self.rules.draft_prefill && cached < computed {
+            self.scratch.drafts_behind.push((r.id, cached, computed - cached));
+        }
+        self.begin_to_run(r, (computed, new), cached);
+        true
+    }
+
+    /// Allocates the blocks of the prompt at the head of the waiting list, whose KV comes from another engine. As in
+    /// vLLM no lookahead slots are allocated yet. Returns false, and changes nothing, if the pools have too few blocks.
+    pub(super) fn hold(&mut self, head: WaitingRequest) -> bool {
+        let busy = !self.running.is_empty();
+        let mut r = self.asked.activate(head);
+        let workload = self.asked.workload();
+        let found = self.kv_cache_manager.get_computed_blocks(workload, r.id, r.num_tokens);
+        let (cached, tokens) = (found.num_tokens, r.num_tokens);
+        if !self.kv_cache_manager.allocate_new(workload, &mut r, found, tokens, busy) {
+            return false;
+        }
+        self.waiting.pop();
+        r.num_cacheable_tokens = cached;
+        let blocks = self.kv_cache_manager.blocks_for(tokens - cached);
+        self.handed.reserved.push(Reserved { id: r.id, at: self.output.now, blocks });
+        self.handed.held.push(Held { r, cached, draft_kv: false, arrived: Time::MAX });
+        true
+    }
+
+    /// Whether blocks were allocated since the last [`take_reserved`](Self::take_reserved).
+    pub fn has_reserved(&self) -> bool {
+        !self.handed.reserved.is_empty()
+    }
+
+    /// Takes out the requests whose blocks were allocated since the last call.
+    pub fn take_reserved(&mut self) -> std::vec::Drain<'_, Reserved> {
+        self.handed.reserved.drain(..)
+    }
+
+    /// Notes that the KV of a held request was all here at `at`, with that of the draft if `draft_kv` is true.
+    pub fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
+        if let Some(held) = self.handed.held.iter_mut().find(|held| held.r.id == id) {
+            (held.arrived, held.draft_kv) = (at, draft_kv);
+        }
+    }
+
+    /// Lets a held request compute its prompt here, because its KV will not come.
+    pub fn computes_here(&mut self, id: RequestId) {
+        if let Some(at) = self.handed.held.iter().position(|held| held.r.id == id) {
+            self.gives_blocks_back(at);
+        }
+    }
+
+    /// Takes a held request's blocks away, and puts it to the front of the waiting list.
+    fn gives_blocks_back(&mut self, at: usize) {
+        let Held { mut r, .. } = self.handed.held.remove(at);
+        self.kv_cache_manager.free(&mut r);
+        self.waiting.prepend(WaitingRequest::new(r.id, r.arrival, r.priority, Part::Whole));
+    }
+
+    /// Lets the scheduler know which KV was here when the device was asked, at `asked`.
+    #[inline]
+    pub fn notice_kv(&mut self, asked: Time) {
+        self.handed.asked = asked;
+    }
+
+    /// Gives back the blocks of a request that ended with its prompt.
+    pub fn release_kept(&mut self, id: RequestId) {
+        if let Some(at) = self.handed.kept.iter().position(|r| r.id == id) {
+            let mut r = self.handed.kept.remove(at);
+            self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
+        }
+    }
+
+    /// Whether nothing can be scheduled until KV comes from another engine or blocks are released.
+    pub fn waits_for_others(&self) -> bool {
+        let decided = self.output.preempted.is_empty() && self.output.rejected.is_empty();
+        self.running.is_empty() && decided && self.handed.is_served()
+    }
+
+    /// Resolves a step in which nothing runs, nothing was preempted, and no waiting or held request fits: the requests
+    /// wait for other engines; or held requests block each other, and then the last one gives its blocks back and
+    /// computes its prompt here. (vLLM would stand still.) Returns false if the step is another one, or stays as it is.
+    pub(super) fn resolves_held(&mut self) -> bool {
+        if !self.running.is_empty() || !self.output.preempted.is_empty() {
+            return false;
+        }
+        if self.handed.is_served() {
+            return true;
+        }
+        let Some(last) = self.handed.held.len().checked_sub(1) else { return false };
+        self.gives_blocks_back(last);
+        true
+    }
+}

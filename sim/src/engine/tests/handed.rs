@@ -1,0 +1,100 @@
+//! Requests that two engines share, with one engine in the test and the other one played by it.
+
+use super::fixture::{Fixture, Steady};
+use crate::*;
+
+const S: fn(f64) -> Time = Time::from_s;
+
+fn part(id: RequestId, part: Part) -> Given {
+    Given { part, ..Given::whole(id, Time::ZERO) }
+}
+
+/// Two requests with prompts of 64 tokens, and an engine with `blocks` usable KV blocks of 16 tokens.
+fn fixture(blocks: u32, draft_at: DraftAt) -> Fixture {
+    let mut f = Fixture::new((0..2).map(|_| Request::new(Time::ZERO, 64, 20)).collect());
+    f.config.num_gpu_blocks = blocks + 1;
+    f.config.block_size = 16;
+    f.config.draft_at = Some(draft_at);
+    f
+}
+
+/// The ends and the reserved requests of a replica since the last call.
+fn news(replica: &mut dyn Replica) -> (Vec<RequestId>, Vec<(RequestId, u32)>) {
+    let (mut ended, mut reserved) = (Vec::new(), Vec::new());
+    replica.take_ended(&mut ended);
+    replica.take_reserved(&mut reserved);
+    (ended.iter().map(|end| end.0).collect(), reserved.iter().map(|r| (r.id, r.blocks)).collect())
+}
+
+#[test]
+fn a_prompt_keeps_its_blocks_until_they_are_released() {
+    for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
+        fixture(20, draft_at).with(|s| {
+            let mut replica = s.replica(Speculation::Policy(Box::new(Steady(3))));
+            replica.give(part(0, Part::Prompt));
+            replica.run_until(S(1.0), false);
+            assert_eq!(news(&mut *replica), (vec![0], vec![]));
+            let kept = replica.load().used_blocks;
+            assert!((4..=5).contains(&kept), "64 tokens and lookahead slots: {kept}");
+            assert_eq!(replica.load().emitted, 0, "no client gets the first token");
+            replica.release(0, S(1.0));
+            assert_eq!(replica.load().used_blocks, 0);
+        });
+    }
+}
+
+/// A held request has blocks for its prompt alone. It runs once its KV is there, and nothing happens before.
+#[test]
+fn a_held_request_runs_when_its_kv_is_there() {
+    for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
+        fixture(20, draft_at).with(|s| {
+            let mut replica = s.replica(Speculation::Policy(Box::new(Steady(3))));
+            replica.give(part(1, Part::Output));
+            replica.run_until(S(1.0), false);
+            assert_eq!(news(&mut *replica), (vec![], vec![(1, 4)]));
+            let load = replica.load();
+            assert_eq!((load.used_blocks, load.running, load.waiting, load.busy), (4, 0, 1, Time::ZERO));
+            replica.kv_arrived(1, S(1.0), true);
+            replica.run_until(S(9.0), false);
+            assert_eq!(news(&mut *replica).0, [1]);
+            assert!(replica.records().first_token[1] > S(1.0));
+            assert_eq!((replica.load().emitted, replica.load().used_blocks), (20, 0));
+        });
+    }
+}
+
+/// Two held requests fill the pool, and neither has blocks to go on. vLLM would stand still; here the later one gives
+/// its blocks back and computes its prompt again.
+#[test]
+fn held_requests_that_block_each_other_go_on() {
+    for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
+        fixture(8, draft_at).with(|s| {
+            let mut replica = s.replica(Speculation::Policy(Box::new(Steady(3))));
+            replica.give(part(0, Part::Output));
+            replica.give(part(1, Part::Output));
+            replica.run_until(S(1.0), false);
+            assert_eq!(news(&mut *replica).1, [(0, 4), (1, 4)]);
+            replica.kv_arrived(0, S(1.0), true);
+            replica.kv_arrived(1, S(1.0), true);
+            replica.run_until(S(99.0), false);
+            assert_eq!(news(&mut *replica).0, [0, 1]);
+            assert_eq!((replica.load().emitted, replica.load().used_blocks), (40, 0));
+        });
+    }
+}
+
+/// KV that will not come lets the engine compute the prompt itself.
+#[test]
+fn a_held_request_can_compute_its_prompt_itself() {
+    for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
+        fixture(20, draft_at).with(|s| {
+            let mut replica = s.replica(Speculation::Off);
+            replica.give(part(0, Part::Output));
+            replica.run_until(S(1.0), false);
+            replica.computes_here(0, S(1.0));
+            replica.run_until(S(9.0), false);
+            assert_eq!(news(&mut *replica).0, [0]);
+            assert_eq!(replica.load().emitted, 20);
+        });
+    }
+}
