@@ -1,11 +1,14 @@
 //! A file that appears under its final name only when it is complete.
 //!
-//! The file is written as `NAME.partial` in the same folder and then renamed. The name is fixed, not random: a run that
-//! is killed leaves at most this one file behind, and the run that resumes it overwrites the file. A pipe or a device
-//! cannot be replaced by renaming, so it is written directly. If the path is a link, the file to which it points is
-//! replaced.
+//! The file is written as `NAME.partial` in the same folder and then renamed. Its bytes are on the disk before it is
+//! renamed, and its new name before [`Staged::commit`] returns. So a power cut leaves the old file or the new one, and
+//! no file of two that were committed one after the other is there without the first. The name is fixed, not random: a
+//! run that is killed leaves at most this one file behind, and the run that resumes it overwrites the file. A pipe or a
+//! device cannot be replaced by renaming, so it is written directly. If the path is a link, the file to which it points
+//! is replaced.
 
 use crate::ReportError;
+use foretoken_intact::disk;
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -70,6 +73,9 @@ impl Staged {
     pub(crate) fn complete(&mut self) -> Result<(), ReportError> {
         let out = self.out.take().expect("a file is completed once");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
+        if self.partial.is_some() {
+            file.sync_all().map_err(ReportError::write(&self.path))?;
+        }
         drop(file);
         // The lock is held so that no other thread removes the file before it is renamed.
         let mut all = partial_files();
@@ -77,7 +83,11 @@ impl Staged {
             std::fs::rename(partial, &self.path).map_err(ReportError::write(&self.path))?;
             all.remove(partial);
         }
-        Ok(())
+        drop(all);
+        match self.partial {
+            Some(_) => disk::settle_name(&self.path).map_err(ReportError::write(&self.path)),
+            None => Ok(()),
+        }
     }
 
     /// Removes every half-written file of this process, which is about to end: no file is begun or completed after

@@ -198,7 +198,8 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, wor
         folder.clear_up()?;
         return Ok(Merged::Complete(Box::new(Complete { folder, made: None, page: None })));
     }
-    let (folder, manifest) = shared(path)?;
+    let (mut folder, manifest) = shared(path)?;
+    folder.keep_others_out(true)?;
     let marks = Marks::of(&folder)?;
     let lock = marks.merging()?;
     let plan = Plan::load(&folder.shards().join(EXPERIMENT), &[])?;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// An engine with passes of a few milliseconds. The experiment is used by `serve`, and as the workload of `observe`.
-const EXPERIMENT: &str = r#"
+pub const EXPERIMENT: &str = r#"
 name = "served"
 seeds = [5]
 policies = [{ fixed = { k = 3 } }]
@@ -45,16 +45,16 @@ warm_up_requests = 1
 "#;
 
 /// A running `foretoken serve`, killed when the value is dropped.
-struct Server {
+pub struct Server {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
-    address: SocketAddr,
+    pub address: SocketAddr,
     /// The server's messages on stderr, up to the line with its address.
     said: String,
 }
 
 impl Server {
-    fn start(place: &Place, more: &[&str]) -> Server {
+    pub fn start(place: &Place, more: &[&str]) -> Server {
         Server::of(place, "x.toml", more)
     }
 
@@ -103,7 +103,7 @@ impl Server {
     }
 
     /// Ends the server as Ctrl-C does. Returns its last messages.
-    fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         assert!(Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success());
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).unwrap();
