@@ -1,6 +1,7 @@
 //! The connection to a server: its address and key, and requests for its models, version and metrics.
 
 use crate::bounded::{self, chain, whole};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use foretoken_recordings::recording::{Sample, Server};
 use foretoken_spec::problem::{Problem, Result};
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
@@ -62,7 +63,11 @@ impl Client {
 
     /// A text of the server without the key and the password: some servers quote in their errors what they were sent.
     pub fn without_secrets(&self, text: String) -> String {
-        let secrets = self.key.as_deref().into_iter().chain(self.base.password());
+        // A name and a password are sent as one word in base64.
+        let word = self.base.password().map(|password| {
+            BASE64_STANDARD.encode(format!("{}:{password}", self.base.username()))
+        });
+        let secrets = [self.key.as_deref(), word.as_deref(), self.base.password()].into_iter().flatten();
         secrets.filter(|secret| !secret.is_empty()).fold(text, |text, secret| text.replace(secret, "***"))
     }
 

@@ -40,7 +40,7 @@ pub enum PartialError {
         cause: std::io::Error,
     },
     /// Another process writes to the file.
-    #[error("another command is measuring into {}: wait until it ends, or choose another name with -o", path.display())]
+    #[error("another command is measuring into {}", path.display())]
     Busy {
         /// Path of the side file.
         path: PathBuf,

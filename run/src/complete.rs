@@ -50,6 +50,15 @@ pub struct Complete {
     pub page: Option<PathBuf>,
 }
 
+impl Complete {
+    /// A folder that was complete before. Its page, which comes last, may be missing after a kill, and is then made.
+    pub fn before(folder: Folder, how: How) -> Result<Complete> {
+        let lacks_page = how.figures && !folder.report().join(INDEX).exists();
+        let page = if lacks_page { Some(report::make_in(folder.path())?) } else { None };
+        Ok(Complete { folder, made: None, page })
+    }
+}
+
 /// Runs a plan into the folder at `path`, on the threads of `pool`, and makes tables, figures, comparison and page,
 /// until the folder has complete results. If `work` is interrupted, the run stops with an error, and finished cells
 /// stay in the folder.
@@ -59,9 +68,7 @@ pub struct Complete {
 pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &Work) -> Result<Complete> {
     let (folder, complete) = Folder::open(path, plan, how.mode)?;
     if complete {
-        let lacks_page = how.figures && !folder.report().join(INDEX).exists();
-        let page = if lacks_page { Some(report::make_in(folder.path())?) } else { None };
-        return Ok(Complete { folder, made: None, page });
+        return Complete::before(folder, how);
     }
     work.interrupt.keeps("what was finished is kept", "run the same command with --resume to go on");
     let watch = work.interrupt.watch();

@@ -82,11 +82,13 @@ threads = 1
 warm_up_requests = 2
 """
 
-VALIDATE = LIVE.replace("closed-loop = 1", "poisson = { rate = 100.0 }").replace("requests = 12", "requests = 400") + """
+VALIDATE = LIVE.replace("closed-loop = 1", "poisson = { rate = 100.0 }").replace("requests = 12", "requests = 400").replace(
+    "[{ autoregressive = {} }, { fixed = { k = 3 } }, { fixed = { k = 1 } }]", "[{ fixed = { k = 3 } }]") + """
 [validate]
 loads = [0.6]
-common_load = 0.6
-pieces = 2
+common_load = 0.0
+pieces = 1
+clients = 2
 service_s = 0.05
 run_s = 0.05
 profile_s = 0.2
@@ -118,6 +120,7 @@ draft = { linear = { alpha_s = 1e-8, gamma_s = 1e-6, delta_s = 0.0004 } }
 num_gpu_blocks = 4000
 [workload]
 arrivals = { closed-loop = 2 }
+requests = 10
 lengths = { fixed = { prompt = 12, output = 8 } }
 [acceptance.source]
 constant = { rate = 0.7 }
@@ -137,8 +140,6 @@ class Kind:
     fine = (0,)
     # Do two runs differ in nothing but the manifest's timing?
     exact = True
-    # Does `resume` need --overwrite once the command has written something?
-    out = "out"
 
     def __init__(self, program, place):
         self.program, self.place = str(program), Path(place)
@@ -286,12 +287,13 @@ def facts(folder, report):
     and the experiment say, and the counts of requests, tokens and drafts."""
     found = {}
     folder_files = files(folder)
-    # What was observed before a kill stays beside the rest.
-    found["files"] = sorted(name for name in folder_files if not re.search(r"\.part\d+\.obs$", name))
+    # What was observed before a kill stays beside the rest. Which figures there are depends on what was measured.
+    varies = re.compile(r"\.part\d+\.obs$|^figures/")
+    found["files"] = sorted(name for name in folder_files if not varies.search(name))
     found["experiment.toml"] = folder_files["experiment.toml"].decode()
     manifest = json.loads(folder_files["manifest.json"])
     found["manifest"] = {key: value for key, value in manifest.items() if key != "files"}
-    found["listed"] = sorted(name for name in manifest["files"] if not re.search(r"\.part\d+\.obs$", name))
+    found["listed"] = sorted(name for name in manifest["files"] if not varies.search(name))
     found["report"] = counts(json.loads(folder_files[report]))
     return found
 

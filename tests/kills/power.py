@@ -95,7 +95,7 @@ class Disk:
         change(self.now, name, value)
 
     def do(self, o):
-        a, b = o.a.decode(), o.b.decode() if o.what == RENAME else ""
+        a, b = ("", "") if o.what == WRITE else (o.a.decode(), o.b.decode())
         a = "" if a == "." else a
         if o.what == OPEN:
             if a in self.now and self.now[a] is None:

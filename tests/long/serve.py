@@ -30,6 +30,7 @@ num_gpu_blocks = 4000
 max_num_seqs = 64
 [workload]
 arrivals = { closed-loop = 2 }
+requests = 10
 lengths = { log-normal = { prompt = { mean = 200.0, sigma = 1.0, max = 1000 }, output = { mean = 60.0, sigma = 1.0, max = 400 } } }
 [acceptance.source]
 constant = { rate = 0.7 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Keys that change no result and no message, each with the reason.
 const EXCEPTIONS: [(&str, &str); 2] = [
@@ -51,12 +51,12 @@ const KINDS: [(&str, &str); 11] = [
     ("gain", r#"{ metric = "speedup", policy = "fixed-3", over = ["autoregressive"] }"#),
     ("increase", r#"{ metric = "speedup", policy = "fixed-3", over = "autoregressive" }"#),
     ("best", r#"{ metric = "speedup", among = ["fixed-1", "fixed-3"] }"#),
-    ("crossing", r#"{ metric = "speedup", policy = "fixed-3", over = "autoregressive", along = "engine.max_num_seqs" }"#),
-    ("keeps", r#"{ metric = "e2e-mean-s", policy = "fixed-3", bound = 1000.0, along = "engine.max_num_seqs" }"#),
+    ("crossing", r#"{ metric = "verified-acceptance", policy = "fixed-3", over = "fixed-1", along = "engine.max_num_seqs" }"#),
+    ("keeps", r#"{ metric = "draft-length", policy = "fixed-3", bound = 2.0, along = "engine.max_num_seqs" }"#),
     ("change", r#"{ metric = "e2e-mean-s", policy = "fixed-3", along = "engine.max_num_seqs" }"#),
     ("windows", r#"{ policy = "fixed-3", seconds = 2.0, batch = [0.0, 50.0] }"#),
     ("estimate", r#"{ length = 3 }"#),
-    ("belief-length", r#"{ acceptance = 0.9, batch = 4, context = 100 }"#),
+    ("belief-length", r#"{ acceptance = 0.5, batch = 4, context = 100 }"#),
     ("implied-length", r#"{ tokens_per_s = 100.0, draft_passes = 3, draft_width = 1, verify_tokens = 4, context = 100 }"#),
 ];
 
@@ -84,11 +84,13 @@ fn question() -> String {
 
 fn arena() -> String {
     let one = RUN.replace("{ sweep = [1, 16] }", "16").replace("{ sweep = [0.0, 0.01] }", "0.0");
+    let one = one.replace("policies = [", "policies = [{ oracle-goodput = {} }, ");
     one + "[slo]\ntpot_s = 0.05\n[arena]\nset = \"tuning\"\nabout = \"small\"\n"
 }
 
 fn searched() -> String {
-    arena().split("[arena]").next().unwrap().replace("[slo]", "[slo]\nttft_s = 0.5")
+    let text = arena().replace("{ oracle-goodput = {} }, ", "").replace("[slo]", "[slo]\nttft_s = 0.5");
+    text.split("[arena]").next().unwrap().to_owned()
         + "[capacity]\nrequests = 100\nwarm_up_requests = 10\ntolerance = 0.05\nshare = 0.95\n"
 }
 
@@ -101,12 +103,7 @@ fn experiment(command: &str) -> String {
         "capacity" => searched(),
         "fleet" => searched() + "[fleet]\nprice_gpu_hour = 2.0\n",
         "observe" => crate::observe::EXPERIMENT.replace("{ closed-loop = 2 }", "{ poisson = { rate = 400.0 } }"),
-        "live" => LIVE.replace("{ poisson = { rate = 100.0 } }", "{ closed-loop = 1 }").replace("threads = 1\n", "threads = 1\n"),
-        "validate" => {
-            LIVE.replace("requests = 12", "requests = 3000")
-                + "[validate]\nloads = [0.6]\ncommon_load = 0.6\npieces = 1\nservice_s = 0.05\nrun_s = 0.05\nprofile_s = 0.2\n\
-                   [validate.tolerance]\ntpot = 1e9\ne2e = 1e9\ncompleted = 1e9\nsteady = 1e9\nrepeats = 1e9\n"
-        }
+        "live" => LIVE.replace("{ poisson = { rate = 100.0 } }", "{ closed-loop = 1 }").replace(", { smartspec = {} }", ""),
         other => panic!("no command `{other}`"),
     }
 }
@@ -155,15 +152,6 @@ fn outcome(command: &str, sets: &[String]) -> Value {
             let error = if code == 0 { "" } else { &said };
             json!([code, error, overloaded, read("live.json")["device"], cells, rates(&read("report.json"))])
         }
-        "validate" => {
-            let (code, _, said) = run(&["validate", "x.toml", "-o", "out"]);
-            let (v, error) = (read("validation.json"), if [0, 3].contains(&code) { "" } else { &said });
-            let each = |list: &str, key: &str| v[list].as_array().into_iter().flatten().map(|c| c[key].clone()).collect();
-            let (loads, bounds): (Vec<Value>, Vec<Value>) = (each("cells", "load"), each("checks", "what"));
-            let text = std::fs::read_to_string(place.path("out/validation.txt")).unwrap_or_default();
-            let settings: Vec<&str> = text.lines().filter(|line| line.contains("repeats") || line.contains("clients")).collect();
-            json!([error, loads, bounds, v["rule"], v["counted"][1], v["counted"][0] == 0, settings, v["checks"]])
-        }
         other => panic!("no command `{other}`"),
     }
 }
@@ -186,8 +174,9 @@ fn rates(report: &Value) -> Vec<String> {
 /// What a stub server was asked, and how the run ended.
 fn observed(place: &Place, sets: &[&str]) -> Value {
     let (asked, at_once, most) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let span = Arc::new(Mutex::new(None));
     let server = {
-        let (asked, at_once, most) = (asked.clone(), at_once.clone(), most.clone());
+        let (asked, at_once, most, span) = (asked.clone(), at_once.clone(), most.clone(), span.clone());
         Stub::start(move |r| {
             if r.path != "/v1/completions" {
                 return aside(r, "").expect("it has models, a version and metrics");
@@ -195,6 +184,11 @@ fn observed(place: &Place, sets: &[&str]) -> Value {
             let now = at_once.fetch_add(1, Ordering::SeqCst) + 1;
             most.fetch_max(now, Ordering::SeqCst);
             asked.lock().unwrap().push(r.body.to_string());
+            if r.nth > 0 {
+                let now = Instant::now();
+                let first = span.lock().unwrap().map_or(now, |(first, _)| first);
+                *span.lock().unwrap() = Some((first, now));
+            }
             std::thread::sleep(Duration::from_millis(40));
             at_once.fetch_sub(1, Ordering::SeqCst);
             match r.nth {
@@ -204,11 +198,13 @@ fn observed(place: &Place, sets: &[&str]) -> Value {
         })
     };
     let out = place.foretoken().args(["observe", &server.url("127.0.0.1"), "x.toml", "-o", "out", "--no-figures"]).args(sets).output();
-    let code = out.unwrap().status.code();
+    let out = out.unwrap();
+    let said = if out.status.code() == Some(2) { crate::observe::stderr(&out) } else { String::new() };
     let mut asked: Vec<String> = asked.lock().unwrap().clone();
     asked.sort();
     let due = read_recording(&place.path("out/recordings/v0-s1.obs")).ok().map(|r| format!("{:?}", r.head.asked));
-    json!([code, asked, due, most.load(Ordering::SeqCst) > 1])
+    let long = span.lock().unwrap().is_some_and(|(first, last): (Instant, Instant)| last - first > Duration::from_secs(1));
+    json!([out.status.code(), said, asked, due, most.load(Ordering::SeqCst) > 1, long])
 }
 
 /// A row of the table: a command, a key (a leaf of the schema), settings of both runs, and the changed setting.
@@ -224,19 +220,19 @@ fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let [command, leaf, sets] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let (both, change) = sets.split_once(" => ").unwrap_or(("", sets));
+        let both: Vec<String> = both.split(" ;; ").filter(|set| !set.is_empty()).map(str::to_owned).collect();
         if command == "claims" {
             let kind = leaf.split('.').next().unwrap();
             let at = KINDS.iter().position(|(name, _)| *name == kind).unwrap();
             rows.extend(["paper", "question"].map(|table| Row {
                 command: table.to_owned(),
                 leaf: format!("{table}.claims[].measure.{leaf}"),
-                both: vec![],
-                change: format!("{table}.claims[{at}].measure.{leaf}={sets}"),
+                both: both.clone(),
+                change: format!("{table}.claims[{at}].measure.{leaf}={change}"),
             }));
             continue;
         }
-        let (both, change) = sets.split_once(" => ").unwrap_or(("", sets));
-        let both = both.split(" ;; ").filter(|set| !set.is_empty()).map(str::to_owned).collect();
         rows.push(Row { command: command.to_owned(), leaf: leaf.to_owned(), both, change: change.to_owned() });
     }
     rows
@@ -246,16 +242,17 @@ fn rows() -> Vec<Row> {
 fn leaves() -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(include_str!("../../experiment.schema.json")).unwrap();
     let mut leaves = BTreeSet::new();
-    for (key, inner) in schema["properties"].as_object().unwrap() {
+    for (key, inner) in schema["properties"].as_object().unwrap().iter().filter(|(key, _)| TABLES.contains(&key.as_str())) {
         walk(&schema, inner, key, &mut leaves);
     }
-    let ours = |leaf: &String| TABLES.contains(&leaf.split(['.', '[']).next().unwrap());
-    // Routers, signals and replicas are tried by `every_leaf.rs`.
-    let elsewhere = |leaf: &String| ["fleet.replicas", "fleet.router", "fleet.signals"].iter().any(|of| leaf.starts_with(of));
-    leaves.into_iter().filter(|leaf| ours(leaf) && !elsewhere(leaf)).collect()
+    leaves
 }
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
+    // Routers, signals and replicas are tried by `every_leaf.rs`.
+    if ["fleet.replicas", "fleet.router", "fleet.signals"].contains(&at) {
+        return;
+    }
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
         // A sweep has the values of the plain setting.
         return if name.starts_with("sweep-") { () } else { walk(root, &root["$defs"][name], at, leaves) };
@@ -280,7 +277,9 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
 
 #[test]
 fn every_key_of_the_other_tables_has_a_row() {
-    let tried: BTreeSet<String> = rows().into_iter().map(|row| row.leaf).collect();
+    // `keys_of_validations_act` has those of `[validate]`.
+    let of_validations = leaves().into_iter().filter(|leaf| leaf.starts_with("validate."));
+    let tried: BTreeSet<String> = rows().into_iter().map(|row| row.leaf).chain(of_validations).collect();
     let excepted: BTreeSet<String> = EXCEPTIONS.iter().map(|(leaf, _)| (*leaf).to_owned()).collect();
     let (leaves, both) = (leaves(), &tried | &excepted);
     let missing: Vec<_> = leaves.difference(&both).collect();
@@ -325,8 +324,67 @@ fn keys_of_observations_and_live_runs_act() {
     act(&["observe", "live"]);
 }
 
-/// The facts that validations state before they measure. How long they run changes only what is measured.
+/// Runs one validation with every key of `[validate]` at one value and one at another. Times differ anyway, so each key
+/// has a fact of its own that must differ.
 #[test]
 fn keys_of_validations_act() {
-    act(&["validate"]);
+    let facts = [
+        ("loads = [0.6, 1.2]", "common_load = 0.6\nclients = 2\npieces = 1\nservice_s = 0.02\nrun_s = 0.02\nprofile_s = 0.2", "1e9"),
+        ("loads = [0.7, 1.3]", "common_load = 0.5\nclients = 3\npieces = 2\nservice_s = 0.2\nrun_s = 0.2\nprofile_s = 1.5", "9e8"),
+    ]
+    .map(|(loads, settings, tolerance)| {
+        let all = ["tpot", "e2e", "completed", "steady", "repeats"].map(|key| format!("{key} = {tolerance}\n")).concat();
+        let text = LIVE.replace("requests = 12", "requests = 6000").replace("max_num_seqs = 4", "max_num_seqs = 2");
+        let policies = "[{ autoregressive = {} }, { fixed = { k = 3 } }, { smartspec = {} }]";
+        let text = text.replace(policies, "[{ fixed = { k = 3 } }]");
+        let place = Place::holding(&format!("{text}[validate]\n{loads}\n{settings}\n[validate.tolerance]\n{all}"));
+        let out = place.foretoken().args(["validate", "x.toml", "-o", "out"]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!([Some(0), Some(3)].contains(&out.status.code()), "{said}");
+        let read = |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap();
+        facts_of(&serde_json::from_str(&read("validation.json")).unwrap(), &read("validation.txt"), &read("profile.toml"))
+    });
+    let keys: BTreeSet<String> = leaves().into_iter().filter(|leaf| leaf.starts_with("validate.")).collect();
+    assert_eq!(facts[0].keys().map(|key| format!("validate.{key}")).collect::<BTreeSet<_>>(), keys);
+    let differs = |key: &str, fact: &str| match (LONGER.contains(&key), fact.parse::<u64>(), facts[1][key].parse::<u64>()) {
+        // Ten times as long, so that there is much more of it, however busy the machine is.
+        (true, Ok(short), Ok(long)) => long > 2 * short,
+        _ => facts[1][key] != fact,
+    };
+    let same: Vec<_> = facts[0].iter().filter(|(key, fact)| !differs(key, fact)).collect();
+    assert!(same.is_empty(), "{same:#?}");
+}
+
+/// Keys of `[validate]` that say how long something lasts. Their facts are numbers of requests and of passes.
+const LONGER: [&str; 3] = ["service_s", "run_s", "profile_s"];
+
+/// A fact for each key of `[validate]`.
+fn facts_of(v: &Value, text: &str, profile: &str) -> BTreeMap<&'static str, String> {
+    let cells = v["cells"].as_array().unwrap();
+    let has = |load: f64| cells.iter().chain(v["undecided"].as_array().unwrap()).any(|c| c["share"] == load).to_string();
+    let bound = |of: &str| {
+        let check = v["checks"].as_array().unwrap().iter().find(|check| check["what"].as_str().unwrap().contains(of));
+        check.map_or(String::new(), |check| check["bound"].to_string())
+    };
+    let requests = |open: bool| {
+        let of = cells.iter().filter(|c| c["share"].is_number() == open);
+        of.map(|c| c["requests"].as_u64().unwrap()).sum::<u64>().to_string()
+    };
+    let closed = cells.iter().find(|c| c["share"].is_null()).map(|c| c["load"].to_string());
+    let line = |with: &str| text.lines().find(|line| line.contains(with)).unwrap_or_default().to_owned();
+    let passes: u64 = profile.lines().filter_map(|line| line.strip_prefix("passes = ")?.parse::<u64>().ok()).sum();
+    BTreeMap::from([
+        ("loads", has(1.2)),
+        ("common_load", has(0.5)),
+        ("clients", closed.unwrap_or_default()),
+        ("pieces", (v["counted"][1].as_u64().unwrap() / (cells.len().max(1) as u64)).to_string()),
+        ("service_s", requests(false)),
+        ("run_s", requests(true)),
+        ("profile_s", passes.to_string()),
+        ("tolerance.tpot", bound("TPOT")),
+        ("tolerance.e2e", bound("E2E")),
+        ("tolerance.completed", bound("completed")),
+        ("tolerance.steady", v["rule"].to_string()),
+        ("tolerance.repeats", line("repeats agree within")),
+    ])
 }

@@ -31,7 +31,8 @@ fn hostile_run() -> Place {
          [workload]\narrivals = {{ trace = {{ path = {}, {columns} }} }}\n\
          [acceptance]\nsource = {{ by-category = {{ categories = {{ {rates} }} }} }}\n\
          [question]\nasks = {name}\nurl = \"https://example.org/\"\nthread = {name}\nassumed = [{name}]\n\
-         decided_by = {name}\notherwise = {name}\nanswer = {name}\nclaims = []\n",
+         decided_by = [{name}]\notherwise = {name}\nanswer = {name}\n\
+         claims = [{{ id = {name}, says = {name}, measure = {{ value = {{ metric = \"speedup\", policy = \"autoregressive\" }} }} }}]\n",
         quoted(file),
         name = quoted(NAMES[0]),
     ));

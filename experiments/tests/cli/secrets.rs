@@ -61,10 +61,9 @@ fn what_observe_prints_and_writes_has_no_key() {
         ("/v1/completions", 0, false),
         ("/v1/completions", 4, true),
     ] {
-        let server = Stub::start(quotes(path, from));
-        let url = server.url("127.0.0.1");
-        let with_password = url.replacen("http://", &format!("http://user:{PASSWORD}@"), 1);
-        for url in [url, with_password] {
+        for user in ["", &format!("user:{PASSWORD}@")] {
+            let server = Stub::start(quotes(path, from));
+            let url = server.url("127.0.0.1").replacen("http://", &format!("http://{user}"), 1);
             let place = Place::holding(EXPERIMENT);
             let mut observe = place.foretoken();
             observe.args(["observe", &url, "x.toml", "-o", "out", "--format", "json"]);
