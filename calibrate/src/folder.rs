@@ -29,7 +29,11 @@ pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> R
     }
     let said = if is_unfinished(&folder.join(marker)) {
         format!("holds {what} that was not finished")
-    } else if ours { format!("holds {what}") } else { "is not empty".to_owned() };
+    } else if ours {
+        format!("holds {what}")
+    } else {
+        "is not empty".to_owned()
+    };
     Err(Problem::bad_input(format!("{} {said}", folder.display()))
         .help(format!("choose another with -o, or --overwrite {what}")))
 }

@@ -1,8 +1,8 @@
 //! Files that show when they are damaged. A checksum covers every bit that is read back, and a file that was cut is
 //! reported differently from a file that was changed.
 //!
-//! [`frames`] is for binary files that grow while a program runs, [`seal`] for text files that people may open. [`disk`]
-//! waits until a file is on the disk.
+//! [`frames`] is for binary files that grow while a program runs, [`seal`] for text files that people may open.
+//! [`disk`] waits until a file is on the disk.
 
 pub mod disk;
 pub mod frames;

@@ -64,9 +64,8 @@ impl Client {
     /// A text of the server without the key and the password: some servers quote in their errors what they were sent.
     pub fn without_secrets(&self, text: String) -> String {
         // A name and a password are sent as one word in base64.
-        let word = self.base.password().map(|password| {
-            BASE64_STANDARD.encode(format!("{}:{password}", self.base.username()))
-        });
+        let word =
+            self.base.password().map(|password| BASE64_STANDARD.encode(format!("{}:{password}", self.base.username())));
         let secrets = [self.key.as_deref(), word.as_deref(), self.base.password()].into_iter().flatten();
         secrets.filter(|secret| !secret.is_empty()).fold(text, |text, secret| text.replace(secret, "***"))
     }

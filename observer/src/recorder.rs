@@ -117,7 +117,8 @@ fn write(
     last(&mut writer, interrupt)
 }
 
-/// Writes what is left, down to the disk. If the disk is full, it tries again for [`PATIENCE`], or until `interrupt` is set.
+/// Writes what is left, down to the disk. If the disk is full, it tries again for [`PATIENCE`], or until `interrupt` is
+/// set.
 fn last(writer: &mut RecordingWriter, interrupt: &AtomicBool) -> Result<()> {
     let given_up = Instant::now() + PATIENCE;
     loop {

@@ -1,5 +1,5 @@
-//! Random experiments, each run in two ways that must give the same results: step by step and with steps skipped; in one
-//! thread and in three; whole and in shards that are merged.
+//! Random experiments, each run in two ways that must give the same results: step by step and with steps skipped; in
+//! one thread and in three; whole and in shards that are merged.
 //!
 //! An ordinary test tries a few. For more: `FORETOKEN_EXPERIMENTS=100000 FORETOKEN_SECONDS=900 cargo test --release
 //! -p foretoken-run --test differential -- --nocapture` tries as many as the time allows. The experiments follow from
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Every so many experiments are also run in threads and shards, which write files.
+/// One of this number of experiments is also run in threads and shards, which write files.
 const FOLDERS_EVERY: u64 = 8;
 
 fn of<T: Clone + std::fmt::Debug + 'static>(values: impl Into<Vec<T>>) -> impl Strategy<Value = T> {
@@ -204,7 +204,9 @@ fn random_experiments_give_the_same_results_in_every_way() {
             }
         }
     }
-    eprintln!("seed {seed}: {tried} experiments, {refused} refused alike, {runs} runs, {folders} in threads and shards");
+    eprintln!(
+        "seed {seed}: {tried} experiments, {refused} refused alike, {runs} runs, {folders} in threads and shards"
+    );
     reasons.iter().for_each(|(why, n)| eprintln!("  {n}: {why}"));
     assert!(refused * 2 < tried, "too many are refused to test anything: {reasons:?}");
 }

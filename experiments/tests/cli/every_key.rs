@@ -1,5 +1,5 @@
-//! Every key of an experiment acts: with another value the results or the messages change. This test tries the keys about
-//! the whole experiment and the tables of single commands (`every_key.txt`). All others are tried by
+//! Every key of an experiment acts: with another value the results or the messages change. This test tries the keys
+//! about the whole experiment and the tables of single commands (`every_key.txt`). All others are tried by
 //! `run/src/inert/every_leaf.rs`.
 
 use crate::live::LIVE;
@@ -22,7 +22,18 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 
 /// The keys that this test tries.
 const TABLES: [&str; 12] = [
-    "name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity", "fleet",
+    "name",
+    "seeds",
+    "sweep_order",
+    "output",
+    "paper",
+    "question",
+    "arena",
+    "live",
+    "validate",
+    "observe",
+    "capacity",
+    "fleet",
 ];
 
 const RUN: &str = r#"name = "keys"
@@ -51,13 +62,19 @@ const KINDS: [(&str, &str); 11] = [
     ("gain", r#"{ metric = "speedup", policy = "fixed-3", over = ["autoregressive"] }"#),
     ("increase", r#"{ metric = "speedup", policy = "fixed-3", over = "autoregressive" }"#),
     ("best", r#"{ metric = "speedup", among = ["fixed-1", "fixed-3"] }"#),
-    ("crossing", r#"{ metric = "verified-acceptance", policy = "fixed-3", over = "fixed-1", along = "engine.max_num_seqs" }"#),
+    (
+        "crossing",
+        r#"{ metric = "verified-acceptance", policy = "fixed-3", over = "fixed-1", along = "engine.max_num_seqs" }"#,
+    ),
     ("keeps", r#"{ metric = "draft-length", policy = "fixed-3", bound = 2.0, along = "engine.max_num_seqs" }"#),
     ("change", r#"{ metric = "e2e-mean-s", policy = "fixed-3", along = "engine.max_num_seqs" }"#),
     ("windows", r#"{ policy = "fixed-3", seconds = 2.0, batch = [0.0, 50.0] }"#),
     ("estimate", r#"{ length = 3 }"#),
     ("belief-length", r#"{ acceptance = 0.5, batch = 4, context = 100 }"#),
-    ("implied-length", r#"{ tokens_per_s = 100.0, draft_passes = 3, draft_width = 1, verify_tokens = 4, context = 100 }"#),
+    (
+        "implied-length",
+        r#"{ tokens_per_s = 100.0, draft_passes = 3, draft_width = 1, verify_tokens = 4, context = 100 }"#,
+    ),
 ];
 
 fn paper() -> String {
@@ -103,7 +120,9 @@ fn experiment(command: &str) -> String {
         "capacity" => searched(),
         "fleet" => searched() + "[fleet]\nprice_gpu_hour = 2.0\n",
         "observe" => crate::observe::EXPERIMENT.replace("{ closed-loop = 2 }", "{ poisson = { rate = 400.0 } }"),
-        "live" => LIVE.replace("{ poisson = { rate = 100.0 } }", "{ closed-loop = 1 }").replace(", { smartspec = {} }", ""),
+        "live" => {
+            LIVE.replace("{ poisson = { rate = 100.0 } }", "{ closed-loop = 1 }").replace(", { smartspec = {} }", "")
+        }
         other => panic!("no command `{other}`"),
     }
 }
@@ -132,7 +151,9 @@ fn outcome(command: &str, sets: &[String]) -> Value {
         std::fs::read(place.path("out").join(name)).map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap())
     };
     match command {
-        "run" | "paper" | "question" => json!([run(&["run", "x.toml", "-o", "out", "--check-settings", "never"]), files()]),
+        "run" | "paper" | "question" => {
+            json!([run(&["run", "x.toml", "-o", "out", "--check-settings", "never"]), files()])
+        }
         // A folder of scenarios prints the table of the arena.
         "arena" => {
             std::fs::create_dir(place.path("all")).unwrap();
@@ -163,7 +184,8 @@ fn blake3_of(bytes: &[u8]) -> String {
 /// The shares and lengths of drafts in a report, which do not depend on times if one client waits for each answer.
 fn rates(report: &Value) -> Vec<String> {
     let mut all = Vec::new();
-    let policies = report["variants"].as_array().into_iter().flatten().filter_map(|v| v["policies"].as_array()).flatten();
+    let policies =
+        report["variants"].as_array().into_iter().flatten().filter_map(|v| v["policies"].as_array()).flatten();
     for policy in policies {
         let of = |key: &str| policy.get(key).map_or(String::new(), |value| format!("{key} {value}"));
         all.extend(["policy", "acceptance_rate", "accepted_length", "draft_length", "acceptance_length"].map(of));
@@ -173,7 +195,8 @@ fn rates(report: &Value) -> Vec<String> {
 
 /// What a stub server was asked, and how the run ended.
 fn observed(place: &Place, sets: &[&str]) -> Value {
-    let (asked, at_once, most) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (asked, at_once, most) =
+        (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let span = Arc::new(Mutex::new(None));
     let server = {
         let (asked, at_once, most, span) = (asked.clone(), at_once.clone(), most.clone(), span.clone());
@@ -197,13 +220,18 @@ fn observed(place: &Place, sets: &[&str]) -> Value {
             }
         })
     };
-    let out = place.foretoken().args(["observe", &server.url("127.0.0.1"), "x.toml", "-o", "out", "--no-figures"]).args(sets).output();
+    let out = place
+        .foretoken()
+        .args(["observe", &server.url("127.0.0.1"), "x.toml", "-o", "out", "--no-figures"])
+        .args(sets)
+        .output();
     let out = out.unwrap();
     let said = if out.status.code() == Some(2) { crate::observe::stderr(&out) } else { String::new() };
     let mut asked: Vec<String> = asked.lock().unwrap().clone();
     asked.sort();
     let due = read_recording(&place.path("out/recordings/v0-s1.obs")).ok().map(|r| format!("{:?}", r.head.asked));
-    let long = span.lock().unwrap().is_some_and(|(first, last): (Instant, Instant)| last - first > Duration::from_secs(1));
+    let long =
+        span.lock().unwrap().is_some_and(|(first, last): (Instant, Instant)| last - first > Duration::from_secs(1));
     json!([out.status.code(), said, asked, due, most.load(Ordering::SeqCst) > 1, long])
 }
 
@@ -242,7 +270,9 @@ fn rows() -> Vec<Row> {
 fn leaves() -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(include_str!("../../experiment.schema.json")).unwrap();
     let mut leaves = BTreeSet::new();
-    for (key, inner) in schema["properties"].as_object().unwrap().iter().filter(|(key, _)| TABLES.contains(&key.as_str())) {
+    for (key, inner) in
+        schema["properties"].as_object().unwrap().iter().filter(|(key, _)| TABLES.contains(&key.as_str()))
+    {
         walk(&schema, inner, key, &mut leaves);
     }
     leaves
@@ -257,7 +287,8 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
         // A sweep has the values of the plain setting.
         return if name.starts_with("sweep-") { () } else { walk(root, &root["$defs"][name], at, leaves) };
     }
-    let choices: Vec<&Value> = ["anyOf", "oneOf"].iter().flat_map(|k| schema[*k].as_array().into_iter().flatten()).collect();
+    let choices: Vec<&Value> =
+        ["anyOf", "oneOf"].iter().flat_map(|k| schema[*k].as_array().into_iter().flatten()).collect();
     if !choices.is_empty() {
         return choices.into_iter().for_each(|choice| walk(root, choice, at, leaves));
     }
@@ -277,7 +308,7 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
 
 #[test]
 fn every_key_of_the_other_tables_has_a_row() {
-    // `keys_of_validations_act` has those of `[validate]`.
+    // `keys_of_validations_act` tries the keys of `[validate]`.
     let of_validations = leaves().into_iter().filter(|leaf| leaf.starts_with("validate."));
     let tried: BTreeSet<String> = rows().into_iter().map(|row| row.leaf).chain(of_validations).collect();
     let excepted: BTreeSet<String> = EXCEPTIONS.iter().map(|(leaf, _)| (*leaf).to_owned()).collect();
@@ -291,9 +322,12 @@ fn every_key_of_the_other_tables_has_a_row() {
 /// Runs the rows of these commands. A base experiment runs once for all rows that change nothing else.
 fn act(commands: &[&str]) {
     let rows: Vec<Row> = rows().into_iter().filter(|row| commands.contains(&row.command.as_str())).collect();
-    let bases: BTreeSet<(String, Vec<String>)> = rows.iter().map(|row| (row.command.clone(), row.both.clone())).collect();
-    let bases: BTreeMap<(String, Vec<String>), Value> =
-        bases.into_par_iter().map(|(command, both)| ((command.clone(), both.clone()), outcome(&command, &both))).collect();
+    let bases: BTreeSet<(String, Vec<String>)> =
+        rows.iter().map(|row| (row.command.clone(), row.both.clone())).collect();
+    let bases: BTreeMap<(String, Vec<String>), Value> = bases
+        .into_par_iter()
+        .map(|(command, both)| ((command.clone(), both.clone()), outcome(&command, &both)))
+        .collect();
     let idle: Vec<String> = rows
         .par_iter()
         .filter(|row| {
@@ -329,11 +363,20 @@ fn keys_of_observations_and_live_runs_act() {
 #[test]
 fn keys_of_validations_act() {
     let facts = [
-        ("loads = [0.6, 1.2]", "common_load = 0.6\nclients = 2\npieces = 1\nservice_s = 0.02\nrun_s = 0.02\nprofile_s = 0.2", "1e9"),
-        ("loads = [0.7, 1.3]", "common_load = 0.5\nclients = 3\npieces = 2\nservice_s = 0.2\nrun_s = 0.2\nprofile_s = 1.5", "9e8"),
+        (
+            "loads = [0.6, 1.2]",
+            "common_load = 0.6\nclients = 2\npieces = 1\nservice_s = 0.02\nrun_s = 0.02\nprofile_s = 0.2",
+            "1e9",
+        ),
+        (
+            "loads = [0.7, 1.3]",
+            "common_load = 0.5\nclients = 3\npieces = 2\nservice_s = 0.2\nrun_s = 0.2\nprofile_s = 1.5",
+            "9e8",
+        ),
     ]
     .map(|(loads, settings, tolerance)| {
-        let all = ["tpot", "e2e", "completed", "steady", "repeats"].map(|key| format!("{key} = {tolerance}\n")).concat();
+        let all =
+            ["tpot", "e2e", "completed", "steady", "repeats"].map(|key| format!("{key} = {tolerance}\n")).concat();
         let text = LIVE.replace("requests = 12", "requests = 6000").replace("max_num_seqs = 4", "max_num_seqs = 2");
         let policies = "[{ autoregressive = {} }, { fixed = { k = 3 } }, { smartspec = {} }]";
         let text = text.replace(policies, "[{ fixed = { k = 3 } }]");
@@ -342,15 +385,20 @@ fn keys_of_validations_act() {
         let said = String::from_utf8_lossy(&out.stderr);
         assert!([Some(0), Some(3)].contains(&out.status.code()), "{said}");
         let read = |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap();
-        facts_of(&serde_json::from_str(&read("validation.json")).unwrap(), &read("validation.txt"), &read("profile.toml"))
+        facts_of(
+            &serde_json::from_str(&read("validation.json")).unwrap(),
+            &read("validation.txt"),
+            &read("profile.toml"),
+        )
     });
     let keys: BTreeSet<String> = leaves().into_iter().filter(|leaf| leaf.starts_with("validate.")).collect();
     assert_eq!(facts[0].keys().map(|key| format!("validate.{key}")).collect::<BTreeSet<_>>(), keys);
-    let differs = |key: &str, fact: &str| match (LONGER.contains(&key), fact.parse::<u64>(), facts[1][key].parse::<u64>()) {
-        // Ten times as long, so that there is much more of it, however busy the machine is.
-        (true, Ok(short), Ok(long)) => long > 2 * short,
-        _ => facts[1][key] != fact,
-    };
+    let differs =
+        |key: &str, fact: &str| match (LONGER.contains(&key), fact.parse::<u64>(), facts[1][key].parse::<u64>()) {
+            // Ten times as long, so that there is much more of it, however busy the machine is.
+            (true, Ok(short), Ok(long)) => long > 2 * short,
+            _ => facts[1][key] != fact,
+        };
     let same: Vec<_> = facts[0].iter().filter(|(key, fact)| !differs(key, fact)).collect();
     assert!(same.is_empty(), "{same:#?}");
 }
@@ -361,7 +409,8 @@ const LONGER: [&str; 3] = ["service_s", "run_s", "profile_s"];
 /// A fact for each key of `[validate]`.
 fn facts_of(v: &Value, text: &str, profile: &str) -> BTreeMap<&'static str, String> {
     let cells = v["cells"].as_array().unwrap();
-    let has = |load: f64| cells.iter().chain(v["undecided"].as_array().unwrap()).any(|c| c["share"] == load).to_string();
+    let has =
+        |load: f64| cells.iter().chain(v["undecided"].as_array().unwrap()).any(|c| c["share"] == load).to_string();
     let bound = |of: &str| {
         let check = v["checks"].as_array().unwrap().iter().find(|check| check["what"].as_str().unwrap().contains(of));
         check.map_or(String::new(), |check| check["bound"].to_string())

@@ -23,7 +23,8 @@ fn hostile_run() -> Place {
     let of = |what: &dyn Fn(&str) -> String| NAMES.map(|name| format!("{} = {}", quoted(name), what(name))).join(", ");
     let [rates, lengths] = [of(&|_| "{ constant = { rate = 0.6 } }".into()), of(&|_| "2".into())];
     let file = "\"><img src=x onerror=document.title='ran'>.csv";
-    let columns = "format = \"columns\", columns = { arrival = \"t\", prompt = \"in\", output = \"out\", category = \"c\" }";
+    let columns =
+        "format = \"columns\", columns = { arrival = \"t\", prompt = \"in\", output = \"out\", category = \"c\" }";
     let place = Place::holding(&format!(
         "name = \"hostile\"\npolicies = [{{ autoregressive = {{}} }}, {{ by-category = {{ k = 1, lengths = {{ {lengths} }} }} }}]\n\
          [hardware]\ntarget = {{ linear = {{ alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 }} }}\n\
@@ -45,8 +46,8 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Opens a page twice: as it is, when no name may run, be reported or be markup; and with the names as markup in it, when
-/// the page's policy must keep the browser from running them.
+/// Opens a page twice: as it is, when no name may run, be reported or be markup; and with the names as markup in it,
+/// when the page's policy must keep the browser from running them.
 fn runs_nothing(page: &Path) {
     let Some(opened) = open(page, "") else { return };
     assert!(opened.console.is_empty(), "{}: {:?}", page.display(), opened.console);

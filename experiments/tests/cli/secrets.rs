@@ -81,8 +81,10 @@ fn what_observe_prints_and_writes_has_no_key() {
     }
     // Addresses that are refused are shown without what may be a secret.
     let place = Place::holding(EXPERIMENT);
-    for url in ["http://user:{}@127.0.0.1:9", "user:{}@127.0.0.1:9", "http://127.0.0.1:9/v1?key={}", "http://user:{}@"] {
-        let out = place.foretoken().args(["observe", &url.replace("{}", PASSWORD), "x.toml", "-o", "out"]).output().unwrap();
+    for url in ["http://user:{}@127.0.0.1:9", "user:{}@127.0.0.1:9", "http://127.0.0.1:9/v1?key={}", "http://user:{}@"]
+    {
+        let out =
+            place.foretoken().args(["observe", &url.replace("{}", PASSWORD), "x.toml", "-o", "out"]).output().unwrap();
         assert!(!out.status.success());
         free_of_secrets(url, &out.stderr);
     }

@@ -2,8 +2,8 @@
 //!
 //! All pages share one layout: for light and dark mode, print and phones, with tables that sort. A [`Page`] is a list
 //! of sections made of [`Part`]s, which the caller fills. All text is escaped here, except SVG and HTML parts. Figures
-//! are drawn once, in light colours; in dark mode the page recolours them (`dark.rs`). A page's head says which scripts may
-//! run (`policy.rs`).
+//! are drawn once, in light colours; in dark mode the page recolours them (`dark.rs`). A page's head says which scripts
+//! may run (`policy.rs`).
 
 mod dark;
 mod page;

@@ -1,7 +1,7 @@
 //! The Content-Security-Policy of a page: a browser runs the page's own scripts and no other.
 //!
-//! All text of a page is escaped. Should a name from outside (a category, a file, a server's model) reach the document as
-//! markup all the same, this policy keeps a browser from running it.
+//! All text of a page is escaped. Should a name from outside (a category, a file, a server's model) reach the document
+//! as markup all the same, this policy keeps a browser from running it.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sha2::{Digest, Sha256};
@@ -32,7 +32,11 @@ mod tests {
     fn a_script_is_allowed_by_its_digest() {
         // As Chromium says it in its console for this script.
         let said = "script-src 'sha256-WF1Ai6Q6bRtz2R9/2pnuJU33C0010U3uDdt29aBbv/Y=';";
-        assert!(policy(["document.title+=' inline'"], false).contains(said), "{}", policy(["document.title+=' inline'"], false));
+        assert!(
+            policy(["document.title+=' inline'"], false).contains(said),
+            "{}",
+            policy(["document.title+=' inline'"], false)
+        );
         assert!(policy([], true).contains("script-src 'self';"));
         assert!(policy([], false).contains("script-src 'none';"));
     }

@@ -96,12 +96,12 @@ impl Folder {
     }
 
     /// Makes the folder ready for a plan, and writes its manifest and experiment. If the folder already holds the
-    /// plan's complete results, only removes what they do not need. Returns the folder, and true in that case. While the
-    /// returned folder or a copy of it lives, no other process opens or joins the folder.
+    /// plan's complete results, only removes what they do not need. Returns the folder, and true in that case. While
+    /// the returned folder or a copy of it lives, no other process opens or joins the folder.
     ///
     /// # Errors
-    /// Another process is at work in the folder, or it cannot be made, listed, emptied or written. With `Mode::Fresh`: the folder is not empty. With
-    /// `Mode::Resume`: the folder holds no run, or a run of another plan, or complete results of which a file is
+    /// Another process is at work in the folder, or it cannot be made, listed, emptied or written. With `Mode::Fresh`:
+    /// the folder is not empty. With `Mode::Resume`: the folder holds no run, or a run of another plan, or complete results of which a file is
     /// missing or changed.
     pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
         let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
@@ -167,8 +167,8 @@ impl Folder {
         Ok((folder, false))
     }
 
-    /// Takes the folder's lock until the folder and its copies are dropped. With `shared`, other processes that share it
-    /// may work in the folder too.
+    /// Takes the folder's lock until the folder and its copies are dropped. With `shared`, other processes that share
+    /// it may work in the folder too.
     ///
     /// # Errors
     /// Another process has the lock.

@@ -1,9 +1,9 @@
 //! Changes every leaf (setting) of the schema in an experiment that sets the leaf. Either the results change, or the
 //! report names the leaf as doing nothing.
 //!
-//! Four groups are not tried here. `experiments/tests/cli/every_key.rs` tries two of them on the whole program: the keys
-//! about the whole experiment (name, seeds, output, paper) and the tables and keys of other commands (live, observe,
-//! validate, capacity, fleet). The other two groups are listed in `REFUSED` and `NEEDS_A_FILE`.
+//! Four groups are not tried here. `experiments/tests/cli/every_key.rs` tries two of them on the whole program: the
+//! keys about the whole experiment (name, seeds, output, paper) and the tables and keys of other commands (live,
+//! observe, validate, capacity, fleet). The other two groups are listed in `REFUSED` and `NEEDS_A_FILE`.
 
 use super::*;
 use crate::cells::play;
@@ -31,21 +31,10 @@ requests = 24
 "#;
 
 /// Keys and tables that `every_key.rs` tries.
-const OTHER_TABLES: [&str; 11] = [
-    "name",
-    "seeds",
-    "sweep_order",
-    "output",
-    "paper",
-    "question",
-    "arena",
-    "live",
-    "validate",
-    "observe",
-    "capacity",
-];
-/// Keys of `foretoken fleet`, which `every_key.rs` tries; and the policies of a kind of replicas, whose settings are those
-/// of `policies`.
+const OTHER_TABLES: [&str; 11] =
+    ["name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity"];
+/// Keys of `foretoken fleet`, which `every_key.rs` tries; and the policies of a kind of replicas, which have the same
+/// settings as `policies`.
 const OF_FLEETS: [&str; 3] = ["fleet.price_gpu_hour", "fleet.most_replicas", "fleet.replicas[].policy"];
 /// Leaves that every experiment refuses with a message. They sample a trace of arrivals, which keep the order of their
 /// file, or belong to Spec-Bench files, which have no arrivals.
