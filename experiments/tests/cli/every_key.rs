@@ -285,7 +285,10 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
     }
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
         // A sweep has the values of the plain setting.
-        return if name.starts_with("sweep-") { () } else { walk(root, &root["$defs"][name], at, leaves) };
+        if !name.starts_with("sweep-") {
+            walk(root, &root["$defs"][name], at, leaves);
+        }
+        return;
     }
     let choices: Vec<&Value> =
         ["anyOf", "oneOf"].iter().flat_map(|k| schema[*k].as_array().into_iter().flatten()).collect();

@@ -19,7 +19,7 @@ const NAMES: [&str; 5] = [
 
 /// A run on a trace whose categories, and whose own file name, are hostile.
 fn hostile_run() -> Place {
-    let quoted = |name: &str| toml_string(name);
+    let quoted = toml_string;
     let of = |what: &dyn Fn(&str) -> String| NAMES.map(|name| format!("{} = {}", quoted(name), what(name))).join(", ");
     let [rates, lengths] = [of(&|_| "{ constant = { rate = 0.6 } }".into()), of(&|_| "2".into())];
     let file = "\"><img src=x onerror=document.title='ran'>.csv";
