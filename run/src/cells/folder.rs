@@ -101,8 +101,8 @@ impl Folder {
     ///
     /// # Errors
     /// Another process is at work in the folder, or it cannot be made, listed, emptied or written. With `Mode::Fresh`:
-    /// the folder is not empty. With `Mode::Resume`: the folder holds no run, or a run of another plan, or complete results of which a file is
-    /// missing or changed.
+    /// the folder is not empty. With `Mode::Resume`: the folder holds no run, or a run of another plan, or complete
+    /// results of which a file is missing or changed.
     pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
         let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
         let made = missing.map(Path::to_path_buf).collect();
