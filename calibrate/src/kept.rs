@@ -3,7 +3,7 @@
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
-use crate::folder::{check_free, make, put};
+use crate::folder::{begin, check_free, is_unfinished, make, put};
 use crate::held_out::HeldOut;
 use crate::loads::{ObservedLoad, SeenRun, TRACES};
 use crate::one_server::{self, Server};
@@ -12,6 +12,7 @@ use crate::unknown_costs::CostFactors;
 use crate::verdict::Verdict;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
+use foretoken_run::cells::Lock;
 use foretoken_run::plan::Plan;
 use foretoken_sim::{EngineConfig, MAX_SPEC_LEN};
 use foretoken_spec::problem::{Problem, Result};
@@ -101,7 +102,7 @@ impl Calibration {
     /// # Errors
     /// The folder holds something else, a file cannot be written, or the experiment cannot run.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
-        ready(folder, overwrite)?;
+        let _alone = ready(folder, overwrite)?;
         let put = |name: &str, bytes: &[u8]| put(folder, name, bytes);
         if let Some(profile) = self.profile() {
             put(PROFILE, profile.to_toml().as_bytes())?;
@@ -215,13 +216,14 @@ fn check_experiment(folder: &Path) -> Result<()> {
         let problem =
             Problem::bad_input(format!("these runs make no experiment that can run: {} ({place})", e.message()));
         take_away(folder);
+        drop(std::fs::remove_file(folder.join(FOUND)));
         problem.help("look at the runs' findings: foretoken report DIR; observe again what cannot be")
     })
 }
 
 /// Removes the files of a calibration.
 fn take_away(folder: &Path) {
-    for name in [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE, BY_CATEGORY] {
+    for name in [PROFILE, TRUTH, EXPERIMENT, PAGE, BY_CATEGORY] {
         drop(std::fs::remove_file(folder.join(name)));
     }
     drop(std::fs::remove_dir_all(folder.join(TRACES)));
@@ -234,13 +236,13 @@ fn keys(workload: &WorkloadSpec) -> Result<String> {
     Ok(table.iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
 }
 
-/// Makes the folder for a calibration. Refuses a folder with other content. With `overwrite`, removes the files of an
-/// earlier calibration.
-pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
+/// Makes the folder for a calibration, and keeps other processes out of it as long as the returned lock lives. Refuses a
+/// folder with other content. With `overwrite`, removes the files of an earlier calibration.
+pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<Lock> {
     check_free(folder, FOUND, "a calibration", overwrite)?;
-    make(folder)?;
+    let lock = begin(folder, FOUND)?;
     take_away(folder);
-    Ok(())
+    Ok(lock)
 }
 
 /// A calibration read from its folder: the parts that predictions need.
@@ -284,6 +286,9 @@ impl FoundBack {
         let path = folder.join(FOUND);
         let bad = |what: String| bad(&path, what);
         let text = fs_err::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
+        if is_unfinished(&path) {
+            return Err(bad("the calibration did not end".into()).help("calibrate again, with --overwrite"));
+        }
         seal::check(Syntax::Json, &text).map_err(|e| bad(format!("it is damaged or was changed: {e}")))?;
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         // Only a calibration from live runs has this field.

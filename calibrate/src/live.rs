@@ -43,7 +43,7 @@ impl LiveCalibration {
     /// # Errors
     /// The folder holds something else, or cannot be written.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
-        ready(folder, overwrite)?;
+        let _alone = ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile.to_toml())?;
         let json = serde_json::to_string_pretty(&self.found).expect("plain data always serialises");
         // This file is written last: a folder that has it is complete.

@@ -195,6 +195,9 @@ fn side_file(e: PartialError) -> Box<Problem> {
             Problem::bad_input(e.to_string())
                 .help(format!("repeat the command it was made with, or remove {} to begin anew", path.display()))
         }
+        PartialError::Busy { .. } => {
+            Problem::bad_input(e.to_string()).help("wait until it ends, or choose another place with -o")
+        }
         PartialError::Io { .. } => {
             Problem::failed(e.to_string()).help("free some space, or choose another place with -o")
         }

@@ -1,6 +1,7 @@
 //! The connection to a server: its address and key, and requests for its models, version and metrics.
 
 use crate::bounded::{self, chain, whole};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use foretoken_recordings::recording::{Sample, Server};
 use foretoken_spec::problem::{Problem, Result};
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
@@ -60,6 +61,15 @@ impl Client {
         url.to_string()
     }
 
+    /// The text `text` of the server without the client's key and password, which some servers quote in their errors.
+    pub fn without_secrets(&self, text: String) -> String {
+        // A name and a password are sent as one word in base64.
+        let word =
+            self.base.password().map(|password| BASE64_STANDARD.encode(format!("{}:{password}", self.base.username())));
+        let secrets = [self.key.as_deref(), word.as_deref(), self.base.password()].into_iter().flatten();
+        secrets.filter(|secret| !secret.is_empty()).fold(text, |text, secret| text.replace(secret, "***"))
+    }
+
     /// The request for a completion, with the header `x-request-id: id`.
     pub fn completion(&self, body: String, id: &str) -> RequestBuilder {
         let post = self.http.post(self.at("v1/completions")).header("content-type", "application/json");
@@ -87,7 +97,7 @@ impl Client {
         })?;
         let version = match self.get("version").await {
             Ok(response) if response.status().is_success() => {
-                response.json_of::<Version>().await.ok().map(|v| v.version)
+                response.json_of::<Version>().await.ok().map(|v| self.without_secrets(v.version))
             }
             _ => None,
         };
@@ -149,7 +159,7 @@ impl Client {
 /// joined to the address.
 fn base(url: &str) -> Result<Url> {
     let bad = |what: &str| {
-        Problem::bad_input(format!("`{url}` {what}")).help("give an address such as http://127.0.0.1:8000")
+        Problem::bad_input(format!("`{}` {what}", shown(url))).help("give an address such as http://127.0.0.1:8000")
     };
     let mut base = Url::parse(url).map_err(|e| bad(&format!("is no address: {e}")))?;
     if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
@@ -162,6 +172,14 @@ fn base(url: &str) -> Result<Url> {
     let path = format!("{}/", path.strip_suffix("/v1").unwrap_or(path));
     base.set_path(&path);
     Ok(base)
+}
+
+/// The part of an address that may be shown: without user name, password and query, which may hold a key.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
 }
 
 trait Json {
@@ -216,10 +234,14 @@ mod tests {
             ("localhost:8000", "must begin with http"),
             ("8000", "is no address: relative URL"),
             ("ftp://h", "must begin with http"),
-            ("http://h/v1?x=1", "more than the place"),
+            ("http://h/v1?x=1", "`http://h/v1` has more than the place"),
+            ("http://u:secret@h/v1?key=secret", "`http://h/v1` has more than the place"),
+            ("u:secret@h:8000", "`h:8000` is no address"),
+            ("http://u:secret@", "`http://` is no address"),
         ] {
             let problem = Client::new(given, None, None).unwrap_err();
             assert!(problem.message().contains(said), "{}", problem.message());
+            assert!(!problem.message().contains("secret"), "{}", problem.message());
         }
     }
 }

@@ -214,11 +214,22 @@ async fn one(shared: &Rc<Shared>, request: usize) {
             said: format!("no end after {} s", shared.spec.timeout_s),
         });
         let wait = wait_before(&how, attempt).filter(|_| attempt < shared.spec.retries);
-        shared.ended(id, how);
+        shared.ended(id, without_secrets(&shared.client, how));
         match wait {
             Some(wait) => sleep(wait).await,
             None => return,
         }
+    }
+}
+
+/// The end of a request, without the client's key and password in what the server said.
+fn without_secrets(client: &Client, how: Ended) -> Ended {
+    match how {
+        Ended::Refused { status, said, retry_after_s } => {
+            Ended::Refused { status, said: client.without_secrets(said), retry_after_s }
+        }
+        Ended::Failed { why, said } => Ended::Failed { why, said: client.without_secrets(said) },
+        finished => finished,
     }
 }
 

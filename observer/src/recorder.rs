@@ -118,12 +118,12 @@ fn write(
     last(&mut writer, interrupt)
 }
 
-/// Writes the events that are still in memory. If the disk is full, tries again for [`PATIENCE`], or until `interrupt`
-/// is set.
+/// Writes the events that are still in memory, and waits until they are on the disk. If the disk is full, tries again
+/// for [`PATIENCE`], or until `interrupt` is set.
 fn last(writer: &mut RecordingWriter, interrupt: &AtomicBool) -> Result<()> {
     let given_up = Instant::now() + PATIENCE;
     loop {
-        let Err(e) = writer.append(&[]) else { return Ok(()) };
+        let Err(e) = writer.append(&[]).and_then(|()| writer.settle()) else { return Ok(()) };
         if Instant::now() > given_up || interrupt.load(Ordering::Relaxed) {
             let message = format!("cannot write the recording {}: {e}", writer.path().display());
             let help = format!(

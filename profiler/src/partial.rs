@@ -5,7 +5,7 @@
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;
 use foretoken_intact::frames::{FrameError, Kind, Next, Reader, Writer};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,12 @@ pub enum PartialError {
         path: PathBuf,
         /// The error of the operating system.
         cause: std::io::Error,
+    },
+    /// Another process writes to the file.
+    #[error("another command is measuring into {}", path.display())]
+    Busy {
+        /// Path of the side file.
+        path: PathBuf,
     },
     /// The file belongs to a measurement with other settings.
     #[error("{} holds another measurement: {}", path.display(), differences.join("; "))]
@@ -80,6 +86,10 @@ impl Partial {
         };
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        // A file system without locks keeps no other process out.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(PartialError::Busy { path: path.to_owned() });
+        }
         let bytes = std::fs::read(path).map_err(failed)?;
         let mut body = Vec::new();
         let head = match Reader::begin(bytes.as_slice(), KIND).map_err(unreadable)? {

@@ -1,11 +1,14 @@
 //! Writes a file so that it has its final name only when it is complete.
 //!
-//! The file is written as `NAME.partial` in the same folder and then renamed. The partial name is always the same. So a
-//! run that is killed leaves at most this one partial file, and the run that resumes it overwrites the file. A pipe or
-//! a device cannot be replaced by renaming, so it is written directly. If the path is a link, the file to which the
-//! link points is replaced.
+//! The file is written as `NAME.partial` in the same folder and then renamed. The bytes are on the disk before the file
+//! is renamed, and the new name is on the disk before [`Staged::commit`] returns. So a power cut leaves the old file or
+//! the new one, and of two files that were committed one after the other never the second alone. The partial name is
+//! always the same. So a run that is killed leaves at most this one partial file, and the run that resumes it overwrites
+//! the file. A pipe or a device cannot be replaced by renaming, so it is written directly. If the path is a link, the
+//! file to which the link points is replaced.
 
 use crate::ReportError;
+use foretoken_intact::disk;
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -72,6 +75,9 @@ impl Staged {
     pub(crate) fn complete(&mut self) -> Result<(), ReportError> {
         let out = self.out.take().expect("a file is completed once");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
+        if self.partial.is_some() {
+            file.sync_all().map_err(ReportError::write(&self.path))?;
+        }
         drop(file);
         // Holds the lock, so that no other thread removes the partial file before it is renamed.
         let mut all = partial_files();
@@ -79,7 +85,11 @@ impl Staged {
             std::fs::rename(partial, &self.path).map_err(ReportError::write(&self.path))?;
             all.remove(partial);
         }
-        Ok(())
+        drop(all);
+        match self.partial {
+            Some(_) => disk::settle_name(&self.path).map_err(ReportError::write(&self.path)),
+            None => Ok(()),
+        }
     }
 
     /// Removes every partial file of this process, which is about to end. Afterwards, no thread can begin or complete a

@@ -50,6 +50,15 @@ pub struct Complete {
     pub page: Option<PathBuf>,
 }
 
+impl Complete {
+    /// A folder that was complete before. If its page, which is written last, is missing after a kill, makes the page.
+    pub fn before(folder: Folder, how: How) -> Result<Complete> {
+        let lacks_page = how.figures && !folder.report().join(INDEX).exists();
+        let page = if lacks_page { Some(report::make_in(folder.path())?) } else { None };
+        Ok(Complete { folder, made: None, page })
+    }
+}
+
 /// Runs a plan into the folder at `path`, on the threads of `pool`, and makes tables, figures, the comparison and the
 /// HTML page. If the folder is complete already, only makes a missing page. If `work` is interrupted, returns an error;
 /// finished cells stay in the folder.
@@ -60,9 +69,7 @@ pub struct Complete {
 pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &Work) -> Result<Complete> {
     let (folder, complete) = Folder::open(path, plan, how.mode)?;
     if complete {
-        let lacks_page = how.figures && !folder.report().join(INDEX).exists();
-        let page = if lacks_page { Some(report::make_in(folder.path())?) } else { None };
-        return Ok(Complete { folder, made: None, page });
+        return Complete::before(folder, how);
     }
     work.interrupt.keeps("what was finished is kept", "run the same command with --resume to go on");
     let watch = work.interrupt.watch();

@@ -196,9 +196,11 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, wor
     if Manifest::read(path)?.complete {
         let folder = Folder::at(path.to_path_buf());
         folder.clear_up()?;
-        return Ok(Merged::Complete(Box::new(Complete { folder, made: None, page: None })));
+        let how = how(&Plan::of_results(path)?);
+        return Ok(Merged::Complete(Box::new(Complete::before(folder, how)?)));
     }
-    let (folder, manifest) = shared(path)?;
+    let (mut folder, manifest) = shared(path)?;
+    folder.keep_others_out(true)?;
     let marks = Marks::of(&folder)?;
     let lock = marks.merging()?;
     let plan = Plan::load(&folder.shards().join(EXPERIMENT), &[])?;

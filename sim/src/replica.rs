@@ -29,8 +29,8 @@ pub trait Replica {
     fn release(&mut self, id: RequestId, at: Time);
 
     /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the replica
-    /// stops earlier: after the step in which a request ends, is rejected, or gets blocks for KV that comes from another
-    /// replica. The caller may not later give a request that is sent before `until`.
+    /// stops earlier: after the step in which a request ends, is rejected, or gets blocks for KV that comes from
+    /// another replica. The caller may not later give a request that is sent before `until`.
     fn run_until(&mut self, until: Time, to_the_next_end: bool);
 
     /// The replica's clock. While the replica works, this is the end of its last step.

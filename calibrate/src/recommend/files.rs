@@ -2,7 +2,7 @@
 
 use super::advice::Advice;
 use super::page;
-use crate::folder::{check_free, make, put};
+use crate::folder::{begin, check_free, put};
 use foretoken_spec::problem::Result;
 use std::path::Path;
 
@@ -28,8 +28,8 @@ pub fn check(folder: &Path, overwrite: bool) -> Result<()> {
 /// The folder holds something else, or cannot be written.
 pub fn write(advice: &Advice, folder: &Path, overwrite: bool) -> Result<()> {
     check(folder, overwrite)?;
-    make(folder)?;
-    OURS.iter().for_each(|name| drop(std::fs::remove_file(folder.join(name))));
+    let _alone = begin(folder, ADVICE)?;
+    OURS.iter().filter(|&&name| name != ADVICE).for_each(|name| drop(std::fs::remove_file(folder.join(name))));
     for start in &advice.starts {
         put(folder, &start.file, &start.text)?;
     }

@@ -25,7 +25,7 @@ impl TableCalibration {
     /// # Errors
     /// The folder holds something else, or cannot be written.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
-        ready(folder, overwrite)?;
+        let _alone = ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile().to_toml())?;
         put(folder, EXPERIMENT, self.experiment()?)?;
         Plan::load(&folder.join(EXPERIMENT), &[])?;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// An engine whose passes take a few milliseconds. `serve` runs this experiment, and `observe` sends its workload.
-const EXPERIMENT: &str = r#"
+pub const EXPERIMENT: &str = r#"
 name = "served"
 seeds = [5]
 policies = [{ fixed = { k = 3 } }]
@@ -46,16 +46,16 @@ warm_up_requests = 1
 "#;
 
 /// A running `foretoken serve`. It is killed when the value is dropped.
-struct Server {
+pub struct Server {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
-    address: SocketAddr,
+    pub address: SocketAddr,
     /// The messages of the server on stderr, up to the line that has its address.
     said: String,
 }
 
 impl Server {
-    fn start(place: &Place, more: &[&str]) -> Server {
+    pub fn start(place: &Place, more: &[&str]) -> Server {
         Server::of(place, "x.toml", more)
     }
 
@@ -104,7 +104,7 @@ impl Server {
     }
 
     /// Ends the server with the signal of Ctrl-C. Returns its last messages.
-    fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         assert!(Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success());
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).unwrap();

@@ -3,6 +3,7 @@
 
 use super::facts::{Event, Head, Recording};
 use crate::Unread;
+use foretoken_intact::disk;
 use foretoken_intact::frames::{At, FrameError, Kind, Next, Reader, Writer};
 use foretoken_sim::Time;
 use std::collections::VecDeque;
@@ -60,7 +61,15 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Number of frames that are not on disk yet.
+    /// Returns when all frames that were appended are on the disk, where a power cut does not take them back.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn settle(&self) -> io::Result<()> {
+        disk::settle(&self.file, &self.path)
+    }
+
+    /// Number of frames that are not written yet.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

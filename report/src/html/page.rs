@@ -1,6 +1,7 @@
 //! An HTML page as data (title, sections and parts), and how it becomes an HTML document.
 
 use super::dark;
+use super::policy::policy;
 use super::table::Table;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -93,12 +94,13 @@ impl Section {
 }
 
 /// The templates by name, compiled into the program.
-const TEMPLATES: [(&str, &str); 4] = [
+const TEMPLATES: [(&str, &str); 3] = [
     ("page.html", include_str!("../../templates/page.html")),
     ("parts.html", include_str!("../../templates/parts.html")),
     ("style.css", include_str!("../../templates/style.css")),
-    ("sort.js", include_str!("../../templates/sort.js")),
 ];
+/// The script that sorts tables.
+const SORT: &str = include_str!("../../templates/sort.js");
 
 impl Page {
     /// Renders the page as the text of an HTML document.
@@ -110,7 +112,9 @@ impl Page {
             templates.add_template(name, text).expect("the templates are constant, and tested");
         }
         let page = templates.get_template("page.html").expect("added above");
-        page.render(context! { page => Serde(self), dark => self.dark_style() })
+        let scripts = [SORT, &self.script].into_iter().filter(|script| !script.is_empty());
+        let policy = policy(scripts, !self.beside.is_empty());
+        page.render(context! { page => Serde(self), dark => self.dark_style(), sort => SORT, policy => policy })
             .expect("every field of a page can be shown")
     }
 
@@ -175,7 +179,7 @@ mod tests {
             assert!(!html.replace("http://www.w3.org/2000/svg", "").contains(part), "{part}");
         }
         let beside = Page { beside: vec!["timing.js".into()], ..page() }.html();
-        assert!(beside.contains("src=\"timing.js\""));
+        assert!(beside.contains("src=\"timing.js\"") && beside.contains(" 'self';") && !html.contains("'self'"));
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub enum FleetColumns {
 }
 
 impl RequestsWriter {
-    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: the columns about a fleet that any
-    /// of these cells needs.
+    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: the columns about a fleet that
+    /// any of these cells needs.
     ///
     /// # Errors
     /// When the file cannot be created, or the keys differ in their swept paths.

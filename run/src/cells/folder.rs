@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a run does with a results folder that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Folder {
     made: Vec<PathBuf>,
     /// Did this run begin with an empty folder? False if it resumes an earlier run.
     fresh: bool,
+    /// Keeps other processes out of the folder; `None` in a folder that is only named.
+    _lock: Option<Arc<Lock>>,
 }
 
 /// Name of the file with facts on a live run that the tables do not have.
@@ -89,25 +92,27 @@ const OURS: [&str; 36] = [
 impl Folder {
     /// The folder at `path`. Does not make the folder or check it.
     pub fn at(path: PathBuf) -> Folder {
-        Folder { path, made: Vec::new(), fresh: false }
+        Folder { path, made: Vec::new(), fresh: false, _lock: None }
     }
 
     /// Makes the folder ready for a run of `plan`, and writes the manifest and the experiment. If the folder already
     /// holds complete results of `plan`, only removes the folders that complete results do not need. Returns (the
-    /// folder, true if the results are complete already).
+    /// folder, true if the results are complete already). As long as the returned folder or a copy lives, no other
+    /// process opens or joins the folder.
     ///
     /// # Errors
-    /// The folder cannot be made, listed, emptied or written. With `Mode::Fresh`: the folder is not empty. With
-    /// `Mode::Resume`: the folder holds no run, or a run of another plan, or complete results of which a file is
-    /// missing or changed.
+    /// Another process is at work in the folder, or it cannot be made, listed, emptied or written. With `Mode::Fresh`:
+    /// the folder is not empty. With `Mode::Resume`: the folder holds no run, or a run of another plan, or complete
+    /// results of which a file is missing or changed.
     pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
         let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
         let made = missing.map(Path::to_path_buf).collect();
-        let folder = Folder { path, made, fresh: mode != Mode::Resume };
+        let mut folder = Folder { path, made, fresh: mode != Mode::Resume, _lock: None };
         std::fs::create_dir_all(&folder.path).map_err(|e| {
             Problem::failed(format!("cannot make the results folder {}: {e}", folder.path.display()))
                 .help("choose another with -o")
         })?;
+        folder.keep_others_out(false)?;
         let names = folder.names()?;
         if !names.is_empty() {
             match mode {
@@ -134,19 +139,20 @@ impl Folder {
     /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or it is not empty
     /// although no shard has begun in it.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
-        let folder = Folder::at(path);
+        let mut folder = Folder::at(path);
         // The experiment's file is written last. So if it exists, the folder is ready.
-        let begun = || folder.path.join(EXPERIMENT).exists();
-        if begun() && folder.manifest_of_same(plan)?.complete {
+        let begun = |folder: &Folder| folder.path.join(EXPERIMENT).exists();
+        if begun(&folder) && folder.manifest_of_same(plan)?.complete {
             return Ok((folder, true));
         }
         std::fs::create_dir_all(folder.shards()).map_err(|e| {
             Problem::failed(format!("cannot make the results folder {}: {e}", folder.path.display()))
                 .help("choose another with -o")
         })?;
+        folder.keep_others_out(true)?;
         // Several machines may begin a shard at the same time, so the folder is locked.
         let _lock = Lock::wait(&folder.shards().join("begin.lock"))?;
-        if begun() {
+        if begun(&folder) {
             let complete = folder.manifest_of_same(plan)?.complete;
             return Ok((folder, complete));
         }
@@ -161,6 +167,20 @@ impl Folder {
         Staged::write_all_to(&folder.shards().join(EXPERIMENT), asked.as_bytes()).map_err(write_problem)?;
         folder.replan(plan)?;
         Ok((folder, false))
+    }
+
+    /// Takes the folder's lock until the folder and its copies are dropped. If `shared` is true, other processes that
+    /// share the lock may work in the folder too.
+    ///
+    /// # Errors
+    /// Another process has the lock.
+    pub fn keep_others_out(&mut self, shared: bool) -> Result<()> {
+        let Some(lock) = Lock::try_folder(&self.path, shared) else {
+            return Err(Problem::bad_input(format!("another command is at work in {}", self.path.display()))
+                .help("wait until it ends, or choose another folder with -o"));
+        };
+        self._lock = Some(Arc::new(lock));
+        Ok(())
     }
 
     /// Writes the experiment of `plan`, and a manifest that says that the results are not complete. `foretoken

@@ -1,5 +1,5 @@
-//! A lock on a file, which one process can hold at a time. The operating system releases the lock when the process
-//! ends, also if it is killed.
+//! Locks on a file or a folder. One process holds a lock, or several processes share it. The operating system releases
+//! a lock when the process ends, also if it is killed.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::fs::{File, TryLockError};
@@ -8,7 +8,8 @@ use std::path::Path;
 
 /// A guard: as long as it lives, no other process gets the lock.
 #[must_use]
-pub struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] Option<File>);
 
 impl Lock {
     /// Takes the lock. Returns `None` if another process has it.
@@ -21,7 +22,22 @@ impl Lock {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) if e.kind() != ErrorKind::Unsupported => Err(cannot(path, &e)),
-            _ => Ok(Some(Lock(file))),
+            _ => Ok(Some(Lock(Some(file)))),
+        }
+    }
+
+    /// Takes the lock on a folder itself, which adds no file to it; `None` while another process has it. With `shared`,
+    /// several processes may have it at once, and none that wants it alone.
+    ///
+    /// A folder that cannot be locked (as on Windows, or on some network file systems) gives no error: then nothing
+    /// keeps other processes out.
+    pub fn try_folder(path: &Path, shared: bool) -> Option<Lock> {
+        let Ok(folder) = File::open(path) else { return Some(Lock(None)) };
+        let taken = if shared { folder.try_lock_shared() } else { folder.try_lock() };
+        match taken {
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Error(_)) => Some(Lock(None)),
+            Ok(()) => Some(Lock(Some(folder))),
         }
     }
 
@@ -33,7 +49,7 @@ impl Lock {
         let file = open(path)?;
         match file.lock() {
             Err(e) if e.kind() != ErrorKind::Unsupported => Err(cannot(path, &e)),
-            _ => Ok(Lock(file)),
+            _ => Ok(Lock(Some(file))),
         }
     }
 }
@@ -59,5 +75,19 @@ mod tests {
         drop(held);
         assert!(Lock::try_take(&path).unwrap().is_some());
         assert!(Lock::try_take(&dir.path().join("no/x.lock")).is_err());
+    }
+
+    #[test]
+    fn a_folder_is_held_by_one_or_shared() {
+        let dir = tempfile::tempdir().unwrap();
+        let take = |shared| Lock::try_folder(dir.path(), shared);
+        let alone = take(false);
+        assert!(alone.is_some() && take(false).is_none() && take(true).is_none());
+        drop(alone);
+        let shared = [take(true), take(true)];
+        assert!(shared.iter().all(Option::is_some) && take(false).is_none());
+        drop(shared);
+        assert!(take(false).is_some());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no file is left");
     }
 }

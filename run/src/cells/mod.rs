@@ -22,6 +22,7 @@ pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_c
 pub use failures::{Failure, Failures};
 pub use folder::{CAPACITY_JSON, FLEET_JSON, Folder, LIVE_JSON, Mode, OBSERVED_JSON, RUNS_JSON};
 pub use id::{CellId, ids, key, swept};
+pub use lock::Lock;
 pub use manifest::{AGAIN, Manifest, Timing, digest};
 pub use marks::{Mark, Marks};
 pub use own::{EXPERIMENT, PROBES, RECORDINGS, TAPES};

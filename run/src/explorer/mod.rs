@@ -12,6 +12,7 @@ pub use profiled_machine::profiled_machine;
 use foretoken_hardware::gpus::{Gpu, gpus};
 use foretoken_hardware::models::catalog;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
+use foretoken_report::html::policy;
 use foretoken_sim::{ContextReads, Drafting};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -20,12 +21,8 @@ use serde_json::{Map, Value, json};
 pub const PAGE: &str = "explore.html";
 
 const TEMPLATE: &str = include_str!("page.html");
-const PARTS: [(&str, &str); 4] = [
-    ("/*STYLE*/", include_str!("style.css")),
-    ("/*MODEL*/", include_str!("model.js")),
-    ("/*CHARTS*/", include_str!("charts.js")),
-    ("/*APP*/", include_str!("app.js")),
-];
+const STYLE: &str = include_str!("style.css");
+const SCRIPTS: [&str; 3] = [include_str!("model.js"), include_str!("charts.js"), include_str!("app.js")];
 
 /// A machine that the page offers in addition to the presets. It comes from a profile, or is the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -52,8 +49,14 @@ pub struct Machine {
 pub fn page(machine: Option<&Machine>) -> String {
     // A name that contains `</script>` would end the script element with the presets, so `<` is escaped.
     let presets = presets(machine).to_string().replace('<', "\\u003c");
-    let page = PARTS.iter().fold(TEMPLATE.to_owned(), |page, (mark, part)| page.replacen(mark, part.trim_end(), 1));
-    page.replacen("/*PRESETS*/", &presets, 1)
+    let script = SCRIPTS.concat();
+    let parts = [
+        ("/*POLICY*/", policy([script.as_str()], false)),
+        ("/*STYLE*/", STYLE.trim_end().to_owned()),
+        ("/*SCRIPT*/", script),
+        ("/*PRESETS*/", presets),
+    ];
+    parts.iter().fold(TEMPLATE.to_owned(), |page, (mark, part)| page.replacen(mark, part, 1))
 }
 
 /// The hardware that the page offers, as JSON: datasheets of GPUs, bytes and operations of models, the default settings
@@ -121,10 +124,9 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_fetches_nothing() {
         let page = page(None);
-        for (mark, _) in PARTS {
-            assert!(!page.contains(mark), "{mark} is left");
+        for mark in ["/*POLICY*/", "/*STYLE*/", "/*SCRIPT*/", "/*PRESETS*/"] {
+            assert!(TEMPLATE.contains(mark) && !page.contains(mark), "{mark} is left");
         }
-        assert!(!page.contains("/*PRESETS*/"));
         for outside in ["http:", "https:", "src=", "@import", "url("] {
             let found = page.replace("http://www.w3.org/2000/svg", "").contains(outside);
             assert!(!found, "the page refers to something outside: {outside}");

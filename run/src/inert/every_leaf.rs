@@ -1,9 +1,9 @@
 //! For every leaf (setting) of the schema, takes an experiment that sets the leaf, and runs it with another value of
 //! the leaf. Either the results must change, or the report must say that the leaf does nothing.
 //!
-//! Four groups of leaves are not tried. [`look`] leaves out two groups on purpose: keys about the whole experiment
-//! (name, seeds, output, paper), and tables of other commands (live, observe, validate). `REFUSED` and `NEEDS_A_FILE`
-//! list the other two groups.
+//! Four groups of leaves are not tried here. `experiments/tests/cli/every_key.rs` tries two groups on the whole program:
+//! keys about the whole experiment (name, seeds, output, paper), and tables of other commands (live, observe, validate,
+//! capacity, fleet). `REFUSED` and `NEEDS_A_FILE` list the other two groups.
 
 use super::*;
 use crate::cells::play;
@@ -30,20 +30,12 @@ requests = 24
 [belief]
 "#;
 
-const OTHER_TABLES: [&str; 12] = [
-    "name",
-    "seeds",
-    "sweep_order",
-    "output",
-    "paper",
-    "question",
-    "arena",
-    "live",
-    "validate",
-    "observe",
-    "capacity",
-    "fleet",
-];
+/// Keys and tables that `every_key.rs` tries.
+const OTHER_TABLES: [&str; 11] =
+    ["name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity"];
+/// Keys of `foretoken fleet`, which `every_key.rs` tries, and the policies of a kind of replicas, which have the same
+/// settings as `policies`.
+const OF_FLEETS: [&str; 3] = ["fleet.price_gpu_hour", "fleet.most_replicas", "fleet.replicas[].policy"];
 /// Leaves that every experiment refuses with a message. They would sample a trace of arrivals, whose order must stay,
 /// or they belong to Spec-Bench files, which have no arrivals.
 const REFUSED: [&str; 3] =
@@ -151,7 +143,7 @@ fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     walk(&schema, &schema, "", &mut leaves);
     leaves.retain(|path, _| {
         let top = path.split(['.', '[']).next().unwrap_or_default();
-        let refused = REFUSED.contains(&path.as_str());
+        let refused = REFUSED.contains(&path.as_str()) || OF_FLEETS.iter().any(|of| path.starts_with(of));
         !OTHER_TABLES.contains(&top) && !refused && !NEEDS_A_FILE.iter().any(|file| path.starts_with(file))
     });
     leaves

@@ -8,13 +8,14 @@
 
 use super::possible::{wrong_head, wrong_step, wrong_tail};
 use super::{End, Head, Tail, Tape};
+use foretoken_intact::disk;
 use foretoken_intact::frames::{Cut, Damage, FrameError, Kind, Next, Reader, Writer};
 use foretoken_sim::Time;
 use foretoken_sim::live::StepTrace;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The kind of file that a tape is.
 pub const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
@@ -39,6 +40,7 @@ enum EventRef<'a> {
 /// Appends the steps of a run to a tape file.
 pub struct TapeWriter {
     out: Writer<BufWriter<File>>,
+    path: PathBuf,
     body: Vec<u8>,
     flushed: Time,
 }
@@ -50,7 +52,7 @@ impl TapeWriter {
     /// The file cannot be made or written.
     pub fn create(path: &Path, head: &Head) -> io::Result<TapeWriter> {
         let out = Writer::begin(BufWriter::with_capacity(1 << 18, File::create(path)?), KIND)?;
-        let mut tape = TapeWriter { out, body: Vec::new(), flushed: Time::ZERO };
+        let mut tape = TapeWriter { out, path: path.to_path_buf(), body: Vec::new(), flushed: Time::ZERO };
         tape.frame(head)?;
         tape.out.flush()?;
         Ok(tape)
@@ -70,13 +72,14 @@ impl TapeWriter {
         Ok(())
     }
 
-    /// Appends the tail, which ends the tape.
+    /// Appends the tail, which ends the tape. Afterwards the tape is on the disk.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn finish(mut self, tail: &Tail) -> io::Result<()> {
         self.frame(&EventRef::End(tail))?;
-        self.out.flush()
+        let file = self.out.into_inner().into_inner().map_err(io::IntoInnerError::into_error)?;
+        disk::settle(&file, &self.path)
     }
 
     fn frame(&mut self, body: &impl Serialize) -> io::Result<()> {

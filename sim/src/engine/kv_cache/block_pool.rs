@@ -375,6 +375,23 @@ mod tests {
         assert_eq!((pool.free(), pool.walk()), (8, 8));
     }
 
+    #[test]
+    fn content_is_found_as_long_as_one_of_its_blocks_is_left() {
+        let mut pool = BlockPool::new(2);
+        let (mut a, mut b, mut c) = (BlockTable::default(), BlockTable::default(), BlockTable::default());
+        for table in [&mut a, &mut b] {
+            pool.grow(table, 1);
+            pool.register(table, &content(&[10], 0), 1);
+        }
+        pool.release(&mut a, 0);
+        // The only free block is handed out and its content forgotten. The block of `b` has the same content.
+        pool.grow(&mut c, 1);
+        assert_eq!(pool.lookup(&content(&[10], 1), 1, false), (1, 0));
+        pool.release(&mut b, 0);
+        pool.grow(&mut c, 1);
+        assert_eq!(pool.lookup(&content(&[10], 1), 1, false), (0, 0));
+    }
+
     proptest! {
         /// Invariant 3: used + free = total at any time, and the free queue holds exactly the free blocks.
         #[test]

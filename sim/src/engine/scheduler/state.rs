@@ -102,7 +102,8 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Fills `next` with the requests that sample a token in this step and can use drafts afterwards, at most `k`
-    /// drafts each. Leaves out requests whose draft lacks the KV of their prompt: behind this step the draft computes it.
+    /// drafts each. Leaves out requests whose draft lacks the KV of their prompt; behind this step the draft computes
+    /// that KV.
     pub fn gather_next(&self, k: u32, next: &mut NextBatch) {
         let behind = &self.scratch.drafts_behind;
         match behind.is_empty() {

@@ -1,0 +1,33 @@
+//! Files that are on the disk before anything relies on them, so that a power cut cannot take them back.
+//!
+//! A system may keep written bytes, new names and renamings in memory for a while, and write them in any order.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// Returns when the file's bytes and its name in its folder are on the disk. `path` is the file's path.
+///
+/// # Errors
+/// The disk fails or is full.
+pub fn settle(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    settle_name(path)
+}
+
+/// Returns when the name of the file at `path` is on the disk, after the file was made or renamed.
+///
+/// A folder that cannot be opened for this, or a file system or a system without this, is no error.
+///
+/// # Errors
+/// The disk fails.
+pub fn settle_name(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(folder) = File::open(folder) else { return Ok(()) };
+    match folder.sync_all() {
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        // Windows refuses it for a folder that is open for reading only.
+        Err(_) if cfg!(windows) => Ok(()),
+        result => result,
+    }
+}
