@@ -1,18 +1,22 @@
 //! The break-even explorer: an HTML page that computes in the browser the time of a decode step, and the number of
 //! tokens that the step is expected to emit.
 //!
-//! The page has a copy of the simulator's formulas in JavaScript (`model.js`). `tests/cli/explore.rs` runs the page in
+//! The page has a copy of the simulator's formulas in JavaScript (`model.js`), and of the reader of common `config.json` files (`config.js`). `tests/cli/explore.rs` runs the page in
 //! a browser and compares every number with the library's. The presets (GPUs and models) come from the library, so a
 //! new preset needs no change here.
 
+mod acceptance;
 mod profiled_machine;
 
+pub use acceptance::Acceptance;
 pub use profiled_machine::profiled_machine;
 
+use crate::host_band;
+use foretoken_hardware::config::HARMLESS_KEYS;
 use foretoken_hardware::gpus::{Gpu, gpus};
 use foretoken_hardware::models::catalog;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
-use foretoken_sim::{ContextReads, Drafting};
+use foretoken_sim::{ContextReads, Drafting, HostLaw};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -20,9 +24,12 @@ use serde_json::{Map, Value, json};
 pub const PAGE: &str = "explore.html";
 
 const TEMPLATE: &str = include_str!("page.html");
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 7] = [
     ("/*STYLE*/", include_str!("style.css")),
     ("/*MODEL*/", include_str!("model.js")),
+    ("/*CONFIG*/", include_str!("config.js")),
+    ("/*WORDS*/", include_str!("words.js")),
+    ("/*EXPERIMENT*/", include_str!("experiment.js")),
     ("/*CHARTS*/", include_str!("charts.js")),
     ("/*APP*/", include_str!("app.js")),
 ];
@@ -42,6 +49,10 @@ pub struct Machine {
     pub drafting: Drafting,
     /// Host time of a step outside its passes, seconds.
     pub step_overhead_s: f64,
+    /// Host time of a step that depends on its requests and tokens; `None` if there is none.
+    pub host: Option<HostLaw>,
+    /// What the draft gets right, if a constant rate does not say it.
+    pub acceptance: Option<Acceptance>,
     /// Were the costs measured? False for a roofline, which computes costs from datasheets.
     pub measured: bool,
     /// A note on the machine: where it was measured, and how far to trust it.
@@ -61,12 +72,13 @@ pub fn page(machine: Option<&Machine>) -> String {
 fn presets(machine: Option<&Machine>) -> Value {
     let mut gpus: Map<String, Value> = gpus().iter().map(|g| (g.name.clone(), gpu(&g.gpu, &g.source))).collect();
     let mut models: Map<String, Value> = catalog().iter().map(|e| (e.name.clone(), json!(e.shape.work()))).collect();
+    let mut shapes = Map::new();
     let mut profile = json!(machine);
     if let Some(machine) = machine {
         let specs = [("target", &machine.target), ("draft", &machine.draft)];
         for (role, spec) in specs {
             if let LatencySpec::Roofline(roofline) = spec {
-                own_hardware(role, roofline, &mut profile, &mut gpus, &mut models);
+                own_hardware(role, roofline, &mut profile, &mut gpus, (&mut models, &mut shapes));
             }
         }
     }
@@ -74,6 +86,10 @@ fn presets(machine: Option<&Machine>) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "gpus": gpus,
         "models": models,
+        "shapes": shapes,
+        "acceptances": acceptance::usual().into_iter().map(|(name, drawn)| (name, json!(drawn))).collect::<Map<_, _>>(),
+        "host": { "source": host_band::SOURCE, "law": host_band::measured() },
+        "harmless": HARMLESS_KEYS,
         "roofline": defaults(),
         "profile": profile,
     })
@@ -86,24 +102,29 @@ fn gpu(gpu: &Gpu, source: &str) -> Value {
 }
 
 /// Adds the GPU and the model of the roofline of `role` (target or draft) to the presets, and makes `profile` name
-/// them. If the run's settings change a model of the presets, the changed model gets a new name, and the preset stays.
+/// them. A model that is no preset is also added to `shapes`, with which the page writes experiments. If the run's settings change a model of the presets, the changed model gets a new name, and the preset stays.
 fn own_hardware(
     role: &str,
     roofline: &RooflineSpec,
     profile: &mut Value,
     gpus: &mut Map<String, Value>,
-    models: &mut Map<String, Value>,
+    (models, shapes): (&mut Map<String, Value>, &mut Map<String, Value>),
 ) {
     let (Ok(datasheet), Ok(shape)) = (roofline.gpu.gpu(), roofline.shape()) else { return };
     let named = &mut profile[role]["roofline"];
     if !gpus.contains_key(&roofline.gpu.to_string()) {
-        gpus.insert(roofline.gpu.to_string(), gpu(&datasheet, "the run's settings"));
+        let mut own = gpu(&datasheet, "the run's settings");
+        own["own"] = true.into();
+        gpus.insert(roofline.gpu.to_string(), own);
     }
     named["gpu"] = roofline.gpu.to_string().into();
     let own = json!(shape.work());
     let mut name = roofline.model.to_string();
     if models.get(&name).is_some_and(|preset| *preset != own) {
         name = format!("{name} as this run sets it");
+    }
+    if models.get(&name).is_none() {
+        shapes.insert(name.clone(), json!(shape));
     }
     models.insert(name.clone(), own);
     named["model"] = name.into();
@@ -126,7 +147,8 @@ mod tests {
         }
         assert!(!page.contains("/*PRESETS*/"));
         for outside in ["http:", "https:", "src=", "@import", "url("] {
-            let found = page.replace("http://www.w3.org/2000/svg", "").contains(outside);
+            let inside = page.replace("http://www.w3.org/2000/svg", "").replace("url(#", "");
+            let found = inside.contains(outside);
             assert!(!found, "the page refers to something outside: {outside}");
         }
     }
@@ -141,6 +163,8 @@ mod tests {
             context_reads: ContextReads::Once,
             drafting: Drafting::Autoregressive,
             step_overhead_s: 0.0,
+            host: None,
+            acceptance: None,
             measured: false,
             note: String::new(),
         };
