@@ -201,8 +201,8 @@ impl Library<'_> {
         if self.point.draft_cost == 1.0 { pass } else { Time::from_s(pass.as_s() * self.point.draft_cost) }
     }
 
-    /// The time of all draft passes of a step, and the time of its verify pass, as the simulator counts them, if request
-    /// i drafts `lengths[i]` tokens.
+    /// The time of all draft passes of a step, and the time of its verify pass, as the simulator counts them. Request i
+    /// drafts `lengths[i]` tokens.
     fn passes(&self, lengths: &[u32]) -> (Time, Time) {
         let n = lengths.len();
         let (contexts, zeros) = (vec![self.point.context; n], vec![0; n]);

@@ -133,7 +133,7 @@
     };
     const hardware = specs();
     const host = state.host === "measured" ? presets.host.law : state.host === "profile" ? presets.profile.host : null;
-    // As `run` has it: where costs are a roofline and no host time is counted, the answer may be another with host time.
+    // A roofline has no host time. If none is given, the answer may be another with the host time of a server.
     const leftOut = hardware.target.roofline && host === null && state.over === 0;
     return {
       ...hardware, draft_cost: state.cost, acceptance: acceptanceOf(state), length: state.k, batch: state.n, context: state.c,

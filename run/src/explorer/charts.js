@@ -105,8 +105,8 @@ const Charts = (() => {
   const hatchKey = (svg) => (x, y) =>
     element(svg, "rect", { x, y: y - 7, width: 18, height: 14, fill: `url(#${svg.id}-hatch)`, stroke: "var(--line)" });
 
-  // Speedup of the chosen length and of the best one against batch size. Without memory for `room` + 1 requests the rest
-  // is hatched. Rows with `banded` have the speedup with host time, too.
+  // Speedup of the chosen length and of the best one against batch size. Batches of more than `room` requests do not
+  // fit and are hatched. Rows with `banded` have the speedup with host time, too.
   const curve = (svg, data, format) => {
     const { rows, most, length, here, pays, room } = data;
     const [top, bottom] = [14, 230];

@@ -1,9 +1,10 @@
 //! The break-even explorer: an HTML page that computes in the browser the time of a decode step, and the number of
 //! tokens that the step is expected to emit.
 //!
-//! The page has a copy of the simulator's formulas in JavaScript (`model.js`), and of the reader of common `config.json` files (`config.js`). `tests/cli/explore.rs` runs the page in
-//! a browser and compares every number with the library's. The presets (GPUs and models) come from the library, so a
-//! new preset needs no change here.
+//! The page has a copy of the simulator's formulas in JavaScript (`model.js`), and of the reader of common
+//! `config.json` files (`config.js`). The tests `tests/cli/explore*.rs` run the page in a browser and compare every number with the
+//! library's. The presets (GPUs, models, acceptance sources) come from the library, so a new preset needs no change
+//! here.
 
 mod acceptance;
 mod profiled_machine;
@@ -102,7 +103,8 @@ fn gpu(gpu: &Gpu, source: &str) -> Value {
 }
 
 /// Adds the GPU and the model of the roofline of `role` (target or draft) to the presets, and makes `profile` name
-/// them. A model that is no preset is also added to `shapes`, with which the page writes experiments. If the run's settings change a model of the presets, the changed model gets a new name, and the preset stays.
+/// them. A model that is no preset is also added to `shapes`, with which the page writes experiments. If the run's
+/// settings change a model of the presets, the changed model gets a new name, and the preset stays.
 fn own_hardware(
     role: &str,
     roofline: &RooflineSpec,

@@ -154,8 +154,8 @@ const Model = (() => {
     throw new Error(`no latency model is called ${Object.keys(spec)}`);
   };
 
-  // Memory of the target's GPUs, with or without a drafter on them, in bytes: what is left beside the weights, and what a
-  // token of context takes; null where the latency model does not know its memory.
+  // Memory of the target's GPUs, with or without a drafter on them: bytes left beside the weights, and bytes of a token
+  // of context. Null where the latency model does not know its memory.
   const memory = (hardware, presets, drafts) => {
     const [target, draft] = [hardware.target.roofline, hardware.draft.roofline];
     if (!target) return null;
@@ -186,7 +186,7 @@ const Model = (() => {
   const tokensOf = (acceptance, k) => acceptance.tokens?.[k] ?? expectedTokens(acceptance.rates, k);
   const sharesOf = (acceptance, k) => acceptance.shares?.[k] ?? Array(k).fill(1);
 
-  // The host's time of a step (sim/src/host.rs), where none of it is hidden behind the device.
+  // The host's time of a step (sim/src/host.rs), of which the device hides nothing.
   const hostTime = (law, overhead_s) => (requests, drafts) => {
     if (!law) return ps(overhead_s);
     const [more, without] = [law.speculating, law.without_graph];
@@ -274,8 +274,8 @@ const Model = (() => {
       return 0;
     };
 
-    // The mean batch size at `rate` requests a second with `output` tokens each, by Little's law (docs/model.md 12.1): a
-    // request lives for its rounds, one step for its prompt, and half a step of waiting. Prompts of others lengthen the
+    // The mean batch size at `rate` requests a second with `output` tokens each, by Little's law (docs/model.md 12.1).
+    // A request lives for its rounds, one step for its prompt, and half a step of waiting. Prompts of others lengthen the
     // steps. Null: more than `most` requests, so that the server does not keep up.
     const settledBatch = (context, length, rate, output, most) => {
       const prompt = Math.max(Math.round(context - output / 2), 1);

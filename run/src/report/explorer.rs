@@ -45,7 +45,7 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells, &counted) }))
 }
 
-/// The part of the address with rates by place in the round; empty for a constant rate. Recordings have no law, so their
+/// The part of the address with rates by place in the round; empty for a constant rate. Recordings have no law. Their
 /// rates are what the run counted.
 fn by_depth(source: &Rates, cells: &[Cell]) -> String {
     let rates: Vec<f64> = match source {
