@@ -2,9 +2,9 @@
 //! tokens that the step is expected to emit.
 //!
 //! The page has a copy of the simulator's formulas in JavaScript (`model.js`), and of the reader of common
-//! `config.json` files (`config.js`). The tests `tests/cli/explore*.rs` run the page in a browser and compare every number with the
-//! library's. The presets (GPUs, models, acceptance sources) come from the library, so a new preset needs no change
-//! here.
+//! `config.json` files (`config.js`). The tests `tests/cli/explore*.rs` run the page in a browser and compare every
+//! number with the library's. The presets (GPUs, models, acceptance sources) come from the library, so a new preset
+//! needs no change here.
 
 mod acceptance;
 mod profiled_machine;

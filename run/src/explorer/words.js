@@ -47,8 +47,10 @@ const Words = (() => {
         ? "Nothing is drafted, and that is best here."
         : `Nothing is drafted. D${drafting} would be ${format.speedup(p.best_speedup)} as fast.`;
     }
+    const turns = p.banded && p.best_length > 0 && p.banded.best_length === 0;
     const best = p.best_length === length ? "No other length is better."
-      : p.best_length === 0 ? "No length pays here." : `${p.best_length} would be best (${format.speedup(p.best_speedup)}).`;
+      : p.best_length === 0 ? "No length pays here."
+        : `${p.best_length} would be best (${format.speedup(p.best_speedup)})${turns ? " without host time, and none with that of a measured server" : ""}.`;
     const says = p.speedup > 1 ? "pays" : "does not pay";
     return `D${drafting} ${says}: ${format.speedup(p.speedup)} the tokens a second of not drafting. ${best}`;
   };
