@@ -59,11 +59,12 @@ fn any_config(draws: &mut Draws) -> Value {
     let family = families[draws.below(families.len())];
     let kv_heads = 1 + draws.below(8);
     let heads = kv_heads * (1 + draws.below(8));
+    let dtype = ["bfloat16", "float32", "float16"][draws.below(3)];
     let mut config = json!({
         "model_type": family, "hidden_size": heads * (64 + 32 * draws.below(4)), "num_hidden_layers": 2 + draws.below(80),
         "num_attention_heads": heads, "num_key_value_heads": kv_heads, "intermediate_size": 512 + draws.below(30_000),
         "vocab_size": 1000 + draws.below(200_000), "tie_word_embeddings": draws.unit() < 0.5,
-        "torch_dtype": ["bfloat16", "float32", "float16"][draws.below(3)],
+        "torch_dtype": dtype,
     });
     let mut sometimes = |key: &str, value: Value| {
         if draws.unit() < 0.4 {
@@ -208,8 +209,10 @@ fn a_dropped_file_is_the_target_and_the_link_has_it() {
     let (_place, page) = explorer(&[]);
     let drop = |file: &str, text: &str| {
         let script = format!(
-            "const data = new DataTransfer();
-            data.items.add(new File([{}], {}));
+            // The browser's clock does not wait for the reading of a file, so its text is there at once.
+            "File.prototype.text = () => Promise.resolve({0});
+            const data = new DataTransfer();
+            data.items.add(new File([{0}], {1}));
             document.body.dispatchEvent(new DragEvent('drop', {{ dataTransfer: data, bubbles: true }}));
             setTimeout(() => {{ document.getElementById('driven').textContent = location.hash; }}, 1000);",
             json!(text),

@@ -144,6 +144,7 @@
 
   const { format, fixed } = Words;
   const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
+  Object.assign(USUAL, parse(presets.profile?.opens ?? "").state);
   let { state, wrong } = parse(location.hash.slice(1));
   let read = ""; // what was said of the last file
 

@@ -7,9 +7,11 @@
 //! needs no change here.
 
 mod acceptance;
+mod planned_machine;
 mod profiled_machine;
 
 pub use acceptance::Acceptance;
+pub use planned_machine::{by_depth, planned_machine};
 pub use profiled_machine::profiled_machine;
 
 use crate::host_band;
@@ -54,6 +56,8 @@ pub struct Machine {
     pub host: Option<HostLaw>,
     /// What the draft gets right, if a constant rate does not say it.
     pub acceptance: Option<Acceptance>,
+    /// The settings with which the page opens, as in its address; may be empty.
+    pub opens: String,
     /// Were the costs measured? False for a roofline, which computes costs from datasheets.
     pub measured: bool,
     /// A note on the machine: where it was measured, and how far to trust it.
@@ -167,6 +171,7 @@ mod tests {
             step_overhead_s: 0.0,
             host: None,
             acceptance: None,
+            opens: String::new(),
             measured: false,
             note: String::new(),
         };

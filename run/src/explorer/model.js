@@ -275,27 +275,27 @@ const Model = (() => {
     };
 
     // The mean batch size at `rate` requests a second with `output` tokens each, by Little's law (docs/model.md 12.1).
-    // A request lives for its rounds, one step for its prompt, and half a step of waiting. Prompts of others lengthen
-    // the steps. Null: more than `most` requests, so that the server does not keep up.
+    // A request lives for its rounds, one step for its prompt, and half a step of waiting. Its own prompt and those of
+    // others lengthen the steps. Null: more than `most` requests, so that the server does not keep up.
     const settledBatch = (context, length, rate, output, most) => {
       const prompt = Math.max(Math.round(context - output / 2), 1);
       const steps = (output - 1) / tokensOf(acceptance, length) + 1.5;
-      const lengthened = (batch) => {
+      const life = (batch) => {
         const counts = countsOf(batch, length);
         const verified = verifyPass(batch, context, counts, hardware.context_reads);
         const first = draftShapes(context, counts)[0];
-        const prompts = target(withPrompt(verified, prompt)) - target(verified)
-          + (first ? draft(withPrompt(first, prompt)) - draft(first) : 0);
-        const free = 1 - rate * seconds(prompts);
-        return free > 0 ? seconds(stepTime(batch, context, length)) / free : Infinity;
+        const prompt_s = seconds(target(withPrompt(verified, prompt)) - target(verified)
+          + (first ? draft(withPrompt(first, prompt)) - draft(first) : 0));
+        const free = 1 - rate * prompt_s;
+        return free > 0 ? (steps * seconds(stepTime(batch, context, length))) / free + prompt_s : Infinity;
       };
       const between = (n) => {
         const [low, share] = [Math.max(Math.floor(n), 1), n <= 1 ? 0 : n % 1];
-        return share === 0 ? lengthened(low) : (1 - share) * lengthened(low) + share * lengthened(low + 1);
+        return share === 0 ? life(low) : (1 - share) * life(low) + share * life(low + 1);
       };
       let n = 0;
       for (let i = 0; i < 1000; i++) {
-        const next = rate * steps * between(n);
+        const next = rate * between(n);
         if (!(next <= most)) return null;
         if (Math.abs(next - n) <= 1e-6 * next) return next;
         n = next;

@@ -55,6 +55,7 @@ fn timed(profile: &Profile) -> Machine {
         step_overhead_s: 0.0,
         host: None,
         acceptance: None,
+        opens: String::new(),
         measured: true,
         note: format!("Profiled {} on {} ({}).", profile.measured_at, device.name, device.kind),
     }
@@ -71,6 +72,7 @@ fn observed(server: &Calibrated) -> Machine {
         step_overhead_s: server.step_overhead_s,
         host: Some(server.host).filter(|law| !law.is_zero()),
         acceptance: None,
+        opens: String::new(),
         measured: true,
         note: "Fitted to observed runs.".into(),
     }

@@ -68,9 +68,9 @@ const Words = (() => {
       said.push(`With that host time ${paying(length, p.banded.pays, most)}.`);
     }
     if (point.rate > 0) {
-      const at = (n) => (n === null ? "does not keep up" : `holds ${format.requests(n)} requests`);
+      const at = (n) => (n === null ? "does not keep up" : `holds ${format.requests(n)} requests on average`);
       const drafts = length > 0 ? `with length ${length} the server ${at(p.settled)}, and without drafting it ${at(p.settled_plain)}` : `the server ${at(p.settled_plain)}`;
-      said.push(`At ${format.short(point.rate)} requests a second ${drafts} on average (Little's law).`);
+      said.push(`At ${format.short(point.rate)} requests a second ${drafts} (Little's law).`);
     }
     if (p.kv && room >= batch && room < most) said.push(`Memory holds ${several(room, "request", "requests")} of ${context} tokens.`);
     return said;
