@@ -275,7 +275,7 @@ const Model = (() => {
     };
 
     // The mean batch size at `rate` requests a second with `output` tokens each, by Little's law (docs/model.md 12.1).
-    // A request lives for its rounds, one step for its prompt, and half a step of waiting. Its own prompt and those of
+    // A request lives for its rounds, one step for its prompt, and half a step of waiting. Its prompt and the prompts of
     // others lengthen the steps. Null: more than `most` requests, so that the server does not keep up.
     const settledBatch = (context, length, rate, output, most) => {
       const prompt = Math.max(Math.round(context - output / 2), 1);
