@@ -275,8 +275,8 @@ const Model = (() => {
     };
 
     // The mean batch size at `rate` requests a second with `output` tokens each, by Little's law (docs/model.md 12.1).
-    // A request lives for its rounds, one step for its prompt, and half a step of waiting. Its prompt and the prompts of
-    // others lengthen the steps. Null: more than `most` requests, so that the server does not keep up.
+    // A request lives for its rounds, one step for its prompt, and half a step of waiting. All prompts lengthen the
+    // steps. Null: more than `most` requests, so that the server does not keep up.
     const settledBatch = (context, length, rate, output, most) => {
       const prompt = Math.max(Math.round(context - output / 2), 1);
       const steps = (output - 1) / tokensOf(acceptance, length) + 1.5;
