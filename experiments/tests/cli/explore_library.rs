@@ -6,7 +6,8 @@ use foretoken_hardware::models::catalog;
 use foretoken_policies::expected_tokens;
 use foretoken_run::host_band;
 use foretoken_sim::{
-    BatchView, Categories, ChunkTotals, ContextReads, Drafting, HostLaw, LatencyModel, PassShape, Time, shape,
+    BatchView, Categories, ChunkTotals, Coefficients, ContextReads, Drafting, HostLaw, LatencyModel, PassShape, Time,
+    shape,
 };
 use itertools::Itertools;
 use serde_json::{Value, json};
@@ -143,6 +144,10 @@ pub fn any_load(
         reads: [ContextReads::Once, ContextReads::PerPosition][draws.below(2)],
         drafting: [Drafting::Autoregressive, Drafting::Parallel][draws.below(2)],
     };
+    // Lookups of the page copy text: no draft model runs.
+    if matches!(point.accepted, Accepted::Drawn { shares: Some(_), .. }) {
+        (point.draft, point.drafting) = (LatencySpec::Linear(Coefficients::FREE), Drafting::Parallel);
+    }
     let over_ms = if draws.unit() < 0.3 { 0.0 } else { draws.unit() * 3.0 };
     let host = if measured { "measured" } else { "constant" };
     point.overhead_s = over_ms / 1e3;

@@ -132,13 +132,17 @@
       return { target: of(state.target, Number(state.tp)), draft: of(state.draft, 1) };
     };
     const hardware = specs();
+    const acceptance = acceptanceOf(state);
+    // The page's lookups copy text: no draft model runs. A run's own lookup has the run's draft costs.
+    const copies = acceptance.shares && state.acc !== "run";
+    if (copies) hardware.draft = { linear: { alpha_s: 0, gamma_s: 0, delta_s: 0 } };
     const host = state.host === "measured" ? presets.host.law : state.host === "profile" ? presets.profile.host : null;
     // A roofline has no host time. If none is given, the answer may be another with the host time of a server.
     const leftOut = hardware.target.roofline && host === null && state.over === 0;
     return {
-      ...hardware, draft_cost: state.cost, acceptance: acceptanceOf(state), length: state.k, batch: state.n, context: state.c,
+      ...hardware, draft_cost: state.cost, acceptance, length: state.k, batch: state.n, context: state.c,
       step_overhead_s: state.over / 1e3, host, band: leftOut ? presets.host.law : null, context_reads: state.reads,
-      drafting: state.drafting, rate: state.rate, output: state.out,
+      drafting: copies ? "parallel" : state.drafting, rate: state.rate, output: state.out,
     };
   };
 
@@ -322,7 +326,8 @@
     }
     const kinds = ["linear", "profile"].includes(state.hw) ? [state.hw] : state.hw === OWN ? ["roofline", OWN] : ["roofline"];
     for (const part of document.querySelectorAll(".of")) part.hidden = !kinds.some((kind) => part.classList.contains(kind));
-    byId("acceptance-note").textContent = acceptanceOf(state).note ?? "";
+    const { note, shares } = acceptanceOf(state);
+    byId("acceptance-note").textContent = `${note ?? ""}${shares && state.acc !== "run" ? " Drafts are copied from text: no draft model runs." : ""}`;
     byId("of-rates").hidden = state.acc !== "by-depth";
     for (const part of document.querySelectorAll("[data-of=a]")) part.hidden = state.acc !== "constant";
     if (!presets.profile?.measured) byId("measured").hidden = true;

@@ -23,7 +23,7 @@ const Words = (() => {
   const paying = (length, intervals, most) => {
     if (intervals.length === 0) return `length ${length} pays at no batch size up to ${most}`;
     const all = intervals[0][0] === 1 && intervals[0][1] === most;
-    return `length ${length} pays at ${all ? `every batch size up to ${most}` : `batch sizes ${pays(intervals, most)}`}`;
+    return `length ${length} pays at ${all ? `every batch size up to ${most}` : `batch size${intervals.length === 1 && intervals[0][0] === intervals[0][1] ? "" : "s"} ${pays(intervals, most)}`}`;
   };
 
   // Does the answer change within the band of host time? `p` is a point as `Model.at` gives it.
