@@ -209,8 +209,9 @@ fn a_dropped_file_is_the_target_and_the_link_has_it() {
     let (_place, page) = explorer(&[]);
     let drop = |file: &str, text: &str| {
         let script = format!(
-            // The browser's clock does not wait for the reading of a file, so its text is there at once.
-            "File.prototype.text = () => Promise.resolve({0});
+            // The browser's clock waits neither for the reading of a file nor for a frame, so both are there at once.
+            "window.requestAnimationFrame = (draw) => setTimeout(draw, 0);
+            File.prototype.text = () => Promise.resolve({0});
             const data = new DataTransfer();
             data.items.add(new File([{0}], {1}));
             document.body.dispatchEvent(new DragEvent('drop', {{ dataTransfer: data, bubbles: true }}));
