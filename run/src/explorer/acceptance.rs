@@ -138,9 +138,11 @@ mod tests {
     fn rounds_without_a_match_have_no_drafts() {
         let lookup = drawn(&Rates::PromptLookup(PromptLookup { match_rate: 0.3, precision: 0.5, mean_run: 1.0 }));
         let shares = lookup.shares.unwrap();
-        // With a mean run of 1 matches are independent of rounds.
-        assert!((shares[4][0] - 0.3).abs() < 0.02 && shares[4][3] == shares[4][0], "{:?}", shares[4]);
-        assert!((lookup.tokens[4] - 1.15).abs() < 0.02, "{:?}", lookup.tokens);
+        // Three in ten positions have a match. Rounds start behind wrong drafts, where matches are a little more frequent.
+        assert!((0.29..0.35).contains(&shares[4][0]) && shares[4][3] == shares[4][0], "{:?}", shares[4]);
+        // At most one draft of a round is right, of about half of the rounds with a match.
+        let gained = (lookup.tokens[4] - 1.0) / shares[4][0];
+        assert!((0.4..0.6).contains(&gained), "{gained}");
         let suffix = drawn(&Rates::Suffix(Suffix::default())).shares.unwrap();
         assert!(suffix[16][15] < suffix[16][0], "short matches have short proposals: {:?}", suffix[16]);
     }
