@@ -138,7 +138,7 @@ mod tests {
     fn rounds_without_a_match_have_no_drafts() {
         let lookup = drawn(&Rates::PromptLookup(PromptLookup { match_rate: 0.3, precision: 0.5, mean_run: 1.0 }));
         let shares = lookup.shares.unwrap();
-        // Three in ten positions have a match. Rounds start behind wrong drafts, where matches are a little more frequent.
+        // Three in ten positions have a match. Rounds start behind wrong drafts, where matches are more frequent.
         assert!((0.29..0.35).contains(&shares[4][0]) && shares[4][3] == shares[4][0], "{:?}", shares[4]);
         // At most one draft of a round is right, of about half of the rounds with a match.
         let gained = (lookup.tokens[4] - 1.0) / shares[4][0];
