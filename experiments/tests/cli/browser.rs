@@ -16,6 +16,11 @@ pub struct Opened {
 /// Opens the page, with `after` appended to its URL. If there is no Chromium, the test counts as skipped, and this
 /// returns `None`. `FORETOKEN_CHROMIUM` gives the path of a Chromium that is not in the PATH.
 pub fn open(page: &Path, after: &str) -> Option<Opened> {
+    open_with(page, after, &[])
+}
+
+/// As [`open`], with more arguments for the browser.
+pub fn open_with(page: &Path, after: &str, more: &[&str]) -> Option<Opened> {
     let named = std::env::var("FORETOKEN_CHROMIUM").ok();
     let names = named.iter().map(String::as_str).chain(["chromium", "chromium-browser", "google-chrome"]);
     let profile = tempfile::tempdir().unwrap();
@@ -24,6 +29,7 @@ pub fn open(page: &Path, after: &str) -> Option<Opened> {
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"])
             .args(["--proxy-server=127.0.0.1:9"])
             .args(["--virtual-time-budget=10000", "--window-size=1200,2400", "--dump-dom"])
+            .args(more)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg(format!("file://{}{after}", page.display()))
             .output();

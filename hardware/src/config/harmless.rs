@@ -1,15 +1,32 @@
 //! Keys of `config.json` that do not change how long a pass takes.
 
-/// Whether `key` needs no warning if no reader has read it. Some harmless keys concern training, token ids, positions,
+use serde::Serialize;
+
+/// The keys that need no warning if no reader has read them. Some harmless keys concern training, token ids, positions,
 /// norms or the loading of the file. Others have a meaning only together with a second key; if a file has the second
 /// key, a reader reads both.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct HarmlessKeys {
+    /// Whole names.
+    pub names: &'static [&'static str],
+    /// Ends of names.
+    pub ends: &'static [&'static str],
+    /// Starts of names.
+    pub starts: &'static [&'static str],
+}
+
+/// All harmless keys.
+pub const HARMLESS_KEYS: HarmlessKeys = HarmlessKeys {
+    names: &HARMLESS,
+    ends: &["_token_id", "_token_index", "_dropout", "_pdrop", "_coef", "_version", "_eps", "_epsilon"],
+    starts: &["rope_", "use_cache", "initializer", "router_", "_", "output_router", "vision_", "image_", "audio_"],
+};
+
+/// Whether `key` needs no warning if no reader has read it.
 pub fn is_harmless(key: &str) -> bool {
-    let by_end = ["_token_id", "_token_index", "_dropout", "_pdrop", "_coef", "_version", "_eps", "_epsilon"];
-    let by_start =
-        ["rope_", "use_cache", "initializer", "router_", "_", "output_router", "vision_", "image_", "audio_"];
-    HARMLESS.contains(&key)
-        || by_end.iter().any(|end| key.ends_with(end))
-        || by_start.iter().any(|start| key.starts_with(start))
+    HARMLESS_KEYS.names.contains(&key)
+        || HARMLESS_KEYS.ends.iter().any(|end| key.ends_with(end))
+        || HARMLESS_KEYS.starts.iter().any(|start| key.starts_with(start))
 }
 
 const HARMLESS: [&str; 151] = [

@@ -24,6 +24,7 @@ mod recurrent;
 mod tests;
 
 pub use bad::BadConfig;
+pub use harmless::{HARMLESS_KEYS, HarmlessKeys};
 
 use crate::models::{LayerGroup, ModelShape};
 use fields::Fields;

@@ -61,7 +61,7 @@ const Charts = (() => {
     const scale = (innerOf(svg) - 70) / Math.max(p.step_s, plain);
     const each = p.length > 0 ? p.draft_s / p.passes : 0;
     const drafts = Array.from({ length: p.passes }, () => ({ width: each, fill: "var(--draft)", name: "draft" }));
-    const host = { width: p.overhead_s, fill: "var(--plain)", name: "host" };
+    const host = { width: p.host_s, fill: "var(--plain)", name: "host" };
     bar(svg, 6, [...drafts, { width: p.verify_s, fill: "var(--verify)", name: p.length > 0 ? "verify" : "target" }, host], scale);
     const whole = Math.floor(p.expected_tokens);
     const rest = p.expected_tokens - whole;
@@ -94,16 +94,29 @@ const Charts = (() => {
     return all;
   };
 
-  // Speedup of the chosen length and of the best one against batch size.
+  // Hatches what does not fit into memory.
+  const hatch = (svg, x, width, top, bottom) => {
+    if (width <= 0) return;
+    const id = `${svg.id}-hatch`;
+    const pattern = element(svg, "pattern", { id, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+    element(pattern, "line", { x1: 0, x2: 0, y1: 0, y2: 7, class: "hatch" });
+    element(svg, "rect", { x: r(x), y: top, width: r(width), height: r(bottom - top), fill: `url(#${id})`, class: "full", "pointer-events": "none" });
+  };
+  const hatchKey = (svg) => (x, y) =>
+    element(svg, "rect", { x, y: y - 7, width: 18, height: 14, fill: `url(#${svg.id}-hatch)`, stroke: "var(--line)" });
+
+  // Speedup of the chosen length and of the best one against batch size. Batches of more than `room` requests do not
+  // fit and are hatched. Rows with `banded` have the speedup with host time, too.
   const curve = (svg, data, format) => {
-    const { rows, most, length, here, even } = data;
+    const { rows, most, length, here, pays, room } = data;
     const [top, bottom] = [14, 230];
     const highest = Math.max(1.2, ...rows.map((row) => Math.max(row.chosen, row.best)));
     const y = (s) => bottom - ((bottom - top) * Math.min(s, highest)) / highest;
     const x = (b) => LEFT + (inner * Math.log(b)) / Math.log(most);
-    const stops = length === 0 ? "" : even === null ? `pays at batch ${most}` : `does not pay from batch ${even}`;
-    begin(svg, `Speedup against batch size: length ${length} ${stops}`);
+    const edges = length === 0 ? [] : pays.flatMap(([first, last]) => [first, last]).filter((b) => b > 1 && b < most);
+    begin(svg, `Speedup against batch size: ${Words.paying(length, pays, most)}`);
     const inner = innerOf(svg);
+    const points = (of) => rows.map((row) => [x(row.batch), y(of(row))]);
     element(svg, "rect", { x: LEFT, y: r(y(1)), width: inner, height: r(bottom - y(1)), class: "loses" });
     for (const t of ticks(highest)) {
       element(svg, "line", { x1: LEFT, x2: LEFT + inner, y1: r(y(t)), y2: r(y(t)), class: "axis", opacity: 0.5 });
@@ -111,19 +124,28 @@ const Charts = (() => {
     }
     element(svg, "line", { x1: LEFT, x2: LEFT + inner, y1: r(y(1)), y2: r(y(1)), class: "even" });
     batchAxis(svg, most, bottom, x);
-    element(svg, "path", { d: path(rows.map((row) => [x(row.batch), y(row.best)])), class: "best" });
-    element(svg, "path", { d: path(rows.map((row) => [x(row.batch), y(row.chosen)])), class: "chosen" });
+    const full = room < most ? x(Math.max(room, 1)) : LEFT + inner;
+    hatch(svg, full, LEFT + inner - full, top, bottom);
+    const band = rows.every((row) => row.banded !== null);
+    if (band) {
+      const around = [...points((row) => row.chosen), ...points((row) => row.banded).reverse()];
+      element(svg, "path", { d: `${path(around)}Z`, class: "band" });
+    }
+    element(svg, "path", { d: path(points((row) => row.best)), class: "best" });
+    element(svg, "path", { d: path(points((row) => row.chosen)), class: "chosen" });
     element(svg, "circle", { cx: r(x(here.batch)), cy: r(y(here.speedup)), r: 5, class: "here" });
-    if (even !== null && length > 0) {
-      const at = x(even);
+    edges.slice(0, 6).forEach((b, i) => {
+      const at = x(b);
       element(svg, "line", { x1: r(at), x2: r(at), y1: top, y2: bottom, class: "even" });
       const side = at > LEFT + inner * 0.7 ? "end" : "start";
-      element(svg, "text", { x: r(at + (side === "end" ? -6 : 6)), y: top + 10, "text-anchor": side }, `does not pay from ${even}`);
-    }
+      element(svg, "text", { x: r(at + (side === "end" ? -6 : 6)), y: top + 10 + 14 * (i % 3), "text-anchor": side }, pays.some(([first]) => first === b) ? `pays from ${b}` : `up to ${b}`);
+    });
     end(svg, 8 + legend(svg, bottom + 56, [
       [26, lineKey(svg, "chosen"), `length ${length}`],
       [26, lineKey(svg, "best"), "best length at each batch size"],
       [10, (cx, cy) => element(svg, "circle", { cx: cx + 5, cy, r: 5, class: "here" }), "your settings"],
+      ...(band ? [[18, (kx, ky) => element(svg, "rect", { x: kx, y: ky - 7, width: 18, height: 14, class: "band" }), "with a measured host time"]] : []),
+      ...(room < most ? [[18, hatchKey(svg), "does not fit into memory"]] : []),
     ]));
   };
 
@@ -135,7 +157,7 @@ const Charts = (() => {
 
   // Speedup over batch size and length, with the best length's line. `pick(batch, length)` follows a click.
   const map = (svg, data, format, under, pick) => {
-    const { columns, lengths, here } = data;
+    const { columns, lengths, here, room } = data;
     const [top, bottom] = [8, 8 + 17 * lengths.length];
     const highest = Math.max(...columns.flatMap((c) => c.speedups));
     const full = [1.5, 2, 3, 4, 6, 8].find((s) => s >= highest) || 8;
@@ -151,12 +173,14 @@ const Charts = (() => {
           x: r(LEFT + i * width), y: r(yOf(lengths[j]) - height / 2), width: r(width + 0.3), height: r(height + 0.3),
           style: `fill: ${fill(s, full)}`, class: "cell",
         });
-        const words = `batch ${column.batch}, length ${lengths[j]}: ${format.speedup(s)}`;
+        const words = `batch ${column.batch}, length ${lengths[j]}: ${format.speedup(s)}${column.batch > room ? ", does not fit into memory" : ""}`;
         element(cell, "title", {}, words);
         cell.addEventListener("pointerenter", () => { under.textContent = words; });
         cell.addEventListener("click", () => pick(column.batch, lengths[j]));
       });
     });
+    const fitting = columns.filter((c) => c.batch <= room).length;
+    hatch(svg, LEFT + fitting * width, (columns.length - fitting) * width, top, bottom);
     const line = columns.map((c, i) => [LEFT + (i + 0.5) * width, yOf(Math.max(c.best, lengths[0] - 0.5))]);
     element(svg, "path", { d: path(line), class: "best", "pointer-events": "none" });
     for (const length of lengths) {
@@ -182,7 +206,8 @@ const Charts = (() => {
       element(svg, "rect", { x, y: y - 8, width: 18, height: 14, style: `fill: ${fill(s, full)}`, stroke: "var(--line)" });
     };
     const keys = [1 / full, 1 / Math.sqrt(full), 1, Math.sqrt(full), full].map((s) => [18, swatch(s), `${format.short(s)}×`]);
-    end(svg, 8 + legend(svg, bottom + 60, [...keys, [26, lineKey(svg, "best"), "best length (below 1: do not draft)"]]));
+    end(svg, 8 + legend(svg, bottom + 60, [...keys, [26, lineKey(svg, "best"), "best length (below 1: do not draft)"],
+      ...(fitting < columns.length ? [[18, hatchKey(svg), "does not fit into memory"]] : [])]));
   };
 
   return { steps, curve, map };

@@ -1,19 +1,26 @@
 //! The break-even explorer: an HTML page that computes in the browser the time of a decode step, and the number of
 //! tokens that the step is expected to emit.
 //!
-//! The page has a copy of the simulator's formulas in JavaScript (`model.js`). `tests/cli/explore.rs` runs the page in
-//! a browser and compares every number with the library's. The presets (GPUs and models) come from the library, so a
-//! new preset needs no change here.
+//! The page has a copy of the simulator's formulas in JavaScript (`model.js`), and of the reader of common
+//! `config.json` files (`config.js`). The tests `tests/cli/explore*.rs` run the page in a browser and compare every
+//! number with the library's. The presets (GPUs, models, acceptance sources) come from the library, so a new preset
+//! needs no change here.
 
+mod acceptance;
+mod planned_machine;
 mod profiled_machine;
 
+pub use acceptance::Acceptance;
+pub use planned_machine::{by_depth, planned_machine};
 pub use profiled_machine::profiled_machine;
 
+use crate::host_band;
+use foretoken_hardware::config::HARMLESS_KEYS;
 use foretoken_hardware::gpus::{Gpu, gpus};
 use foretoken_hardware::models::catalog;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_report::html::policy;
-use foretoken_sim::{ContextReads, Drafting};
+use foretoken_sim::{ContextReads, Drafting, HostLaw};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +29,14 @@ pub const PAGE: &str = "explore.html";
 
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 3] = [include_str!("model.js"), include_str!("charts.js"), include_str!("app.js")];
+const SCRIPTS: [&str; 6] = [
+    include_str!("model.js"),
+    include_str!("config.js"),
+    include_str!("words.js"),
+    include_str!("experiment.js"),
+    include_str!("charts.js"),
+    include_str!("app.js"),
+];
 
 /// A machine that the page offers in addition to the presets. It comes from a profile, or is the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -39,6 +53,12 @@ pub struct Machine {
     pub drafting: Drafting,
     /// Host time of a step outside its passes, seconds.
     pub step_overhead_s: f64,
+    /// Host time of a step that depends on its requests and tokens; `None` if there is none.
+    pub host: Option<HostLaw>,
+    /// What the draft gets right, if a constant rate does not say it.
+    pub acceptance: Option<Acceptance>,
+    /// The settings with which the page opens, as in its address; may be empty.
+    pub opens: String,
     /// Were the costs measured? False for a roofline, which computes costs from datasheets.
     pub measured: bool,
     /// A note on the machine: where it was measured, and how far to trust it.
@@ -64,12 +84,13 @@ pub fn page(machine: Option<&Machine>) -> String {
 fn presets(machine: Option<&Machine>) -> Value {
     let mut gpus: Map<String, Value> = gpus().iter().map(|g| (g.name.clone(), gpu(&g.gpu, &g.source))).collect();
     let mut models: Map<String, Value> = catalog().iter().map(|e| (e.name.clone(), json!(e.shape.work()))).collect();
+    let mut shapes = Map::new();
     let mut profile = json!(machine);
     if let Some(machine) = machine {
         let specs = [("target", &machine.target), ("draft", &machine.draft)];
         for (role, spec) in specs {
             if let LatencySpec::Roofline(roofline) = spec {
-                own_hardware(role, roofline, &mut profile, &mut gpus, &mut models);
+                own_hardware(role, roofline, &mut profile, &mut gpus, (&mut models, &mut shapes));
             }
         }
     }
@@ -77,6 +98,10 @@ fn presets(machine: Option<&Machine>) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "gpus": gpus,
         "models": models,
+        "shapes": shapes,
+        "acceptances": acceptance::usual().into_iter().map(|(name, drawn)| (name, json!(drawn))).collect::<Map<_, _>>(),
+        "host": { "source": host_band::SOURCE, "law": host_band::measured() },
+        "harmless": HARMLESS_KEYS,
         "roofline": defaults(),
         "profile": profile,
     })
@@ -89,24 +114,30 @@ fn gpu(gpu: &Gpu, source: &str) -> Value {
 }
 
 /// Adds the GPU and the model of the roofline of `role` (target or draft) to the presets, and makes `profile` name
-/// them. If the run's settings change a model of the presets, the changed model gets a new name, and the preset stays.
+/// them. A model that is no preset is also added to `shapes`, with which the page writes experiments. If the run's
+/// settings change a model of the presets, the changed model gets a new name, and the preset stays.
 fn own_hardware(
     role: &str,
     roofline: &RooflineSpec,
     profile: &mut Value,
     gpus: &mut Map<String, Value>,
-    models: &mut Map<String, Value>,
+    (models, shapes): (&mut Map<String, Value>, &mut Map<String, Value>),
 ) {
     let (Ok(datasheet), Ok(shape)) = (roofline.gpu.gpu(), roofline.shape()) else { return };
     let named = &mut profile[role]["roofline"];
     if !gpus.contains_key(&roofline.gpu.to_string()) {
-        gpus.insert(roofline.gpu.to_string(), gpu(&datasheet, "the run's settings"));
+        let mut own = gpu(&datasheet, "the run's settings");
+        own["own"] = true.into();
+        gpus.insert(roofline.gpu.to_string(), own);
     }
     named["gpu"] = roofline.gpu.to_string().into();
     let own = json!(shape.work());
     let mut name = roofline.model.to_string();
     if models.get(&name).is_some_and(|preset| *preset != own) {
         name = format!("{name} as this run sets it");
+    }
+    if models.get(&name).is_none() {
+        shapes.insert(name.clone(), json!(shape));
     }
     models.insert(name.clone(), own);
     named["model"] = name.into();
@@ -128,7 +159,8 @@ mod tests {
             assert!(TEMPLATE.contains(mark) && !page.contains(mark), "{mark} is left");
         }
         for outside in ["http:", "https:", "src=", "@import", "url("] {
-            let found = page.replace("http://www.w3.org/2000/svg", "").contains(outside);
+            let inside = page.replace("http://www.w3.org/2000/svg", "").replace("url(#", "");
+            let found = inside.contains(outside);
             assert!(!found, "the page refers to something outside: {outside}");
         }
     }
@@ -143,6 +175,9 @@ mod tests {
             context_reads: ContextReads::Once,
             drafting: Drafting::Autoregressive,
             step_overhead_s: 0.0,
+            host: None,
+            acceptance: None,
+            opens: String::new(),
             measured: false,
             note: String::new(),
         };

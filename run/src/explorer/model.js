@@ -7,31 +7,42 @@ const Model = (() => {
   const ps = (seconds) => Math.round(seconds * PS_PER_S);
   const seconds = (time) => time / PS_PER_S;
 
-  // Draft pass `pass` (from 1) of n requests that hold `context` tokens each.
+  const sum = (list, of) => list.reduce((total, x, i) => total + of(x, i), 0);
+
+  // The passes of a batch of `n` requests with `context` tokens each, of which `counts[j - 1]` have a j-th draft. Draft
+  // pass `pass`, from 1, runs over `n` requests.
   const draftPass = (n, context, pass) => {
     const read = n * context + n * (pass - 1);
     return { requests: n, batched: n, context: read, pairs: read + n };
   };
 
-  // The only draft pass where drafting is parallel: `length` tokens for each request at once.
-  const draftBlock = (n, context, length) => ({
-    requests: n,
-    batched: n * length,
-    context: n * context,
-    pairs: n * (length * context + (length * (length + 1)) / 2),
+  // The only draft pass where drafting is parallel: all tokens of each request at once.
+  const draftBlock = (context, counts) => ({
+    requests: counts[0],
+    batched: sum(counts, (c) => c),
+    context: counts[0] * context,
+    pairs: sum(counts, (c, i) => c * (context + i + 1)),
   });
 
-  // The target pass over `length` drafts and the newest token of each request.
-  const verifyPass = (n, context, length, reads) => {
-    const positions = n * ((length + 1) * context + (length * (length + 1)) / 2);
-    const decodes = n * (length + 1);
+  // The target pass over the drafts and the newest token of each request.
+  const verifyPass = (n, context, counts, reads) => {
+    const positions = n * context + sum(counts, (c, i) => c * (context + i + 1));
+    const batched = n + sum(counts, (c) => c);
     return {
       requests: n,
-      batched: decodes,
+      batched,
       context: reads === "per-position" ? positions : n * context,
-      pairs: positions + decodes,
+      pairs: positions + batched,
     };
   };
+
+  // The same pass with a whole prompt of `tokens` tokens beside it.
+  const withPrompt = (shape, tokens) => ({
+    ...shape,
+    requests: shape.requests + 1,
+    batched: shape.batched + tokens,
+    pairs: shape.pairs + (tokens * (tokens + 1)) / 2,
+  });
 
   const linear = (c) => {
     const [alpha, gamma, delta] = [ps(c.alpha_s), ps(c.gamma_s), ps(c.delta_s)];
@@ -69,6 +80,18 @@ const Model = (() => {
     return (shape) => batched(shape.batched) + pairs(shape.pairs) + context(shape.context);
   };
 
+  // The counted distinct experts that a pass over `tokens` tokens reads; null where nothing was counted.
+  const expertsRead = (points) => (tokens) => {
+    if (points.length === 0) return null;
+    const next = points.findIndex((p) => p[0] >= tokens);
+    if (next <= 0) return points[next === 0 ? 0 : points.length - 1][1];
+    const [[n0, e0], [n1, e1]] = [points[next - 1], points[next]];
+    return e0 + ((e1 - e0) * (tokens - n0)) / (n1 - n0);
+  };
+
+  const lacksPeak = (gpu, work) =>
+    (work.token_flops.fp8 > 0 && !gpu.fp8_flops) || (work.token_flops.fp4 > 0 && !gpu.fp4_flops);
+
   // A roofline: `presets.models` has what the passes of a model move and compute (hardware/src/models/shape.rs), and
   // `presets.gpus` the numbers of datasheets.
   const roofline = (spec, presets) => {
@@ -83,18 +106,20 @@ const Model = (() => {
     const reduces = n === 1 ? 0 : 2 * work.layers - sparse;
     const messages = n === 1 ? 0 : reduces + 2 * sparse;
     const reduceBytes = ((2 * (n - 1)) / n) * work.hidden * 2;
-    const exchangeBytes = (((2 * (n - 1)) / n) * work.hidden * 2 * work.active_experts) / n;
+    const exchangeBytes = (((2 * (n - 1)) / n) * work.expert_width * 2 * work.active_experts) / n;
     const linkBytes = n === 1 ? 0 : reduces * reduceBytes + sparse * exchangeBytes;
     const fixed = spec.pass_overhead_s + work.layers * spec.layer_overhead_s + messages * spec.all_reduce_s;
-    // Where the GPU lacks the precision, engines multiply in bf16.
-    const of = (work, peak) => (work === 0 ? 0 : work / flops(peak ?? gpu.bf16_flops));
-    const tokenFlops =
-      work.token_flops.bf16 / bf16 + of(work.token_flops.fp8, gpu.fp8_flops) + of(work.token_flops.fp4, gpu.fp4_flops);
+    // Where the GPU lacks a precision of the model, engines multiply in bf16.
+    const lacking = lacksPeak(gpu, work);
+    const of = (flop, peak) => (flop === 0 ? 0 : flop / flops(lacking ? gpu.bf16_flops : peak));
+    const { bf16: wide, fp8, fp4 } = work.token_flops;
+    const tokenFlops = wide / bf16 + of(fp8, gpu.fp8_flops) + of(fp4, gpu.fp4_flops);
     const headFlops = work.head_flops / bf16;
     const reuse = spec.expert_reuse || 0;
-    const blocksTime = (tokens) => (sum, b) => {
-      const miss = 1 - b.active / b.total;
-      return sum + (b.total > 1 ? b.total * (1 - Math.pow(miss, tokens)) : 1) * (b.bytes / bandwidth);
+    const counted = expertsRead(spec.experts_read || []);
+    const blocksTime = (choosers, tokens) => (sum, b) => {
+      const chosen = () => counted(tokens) ?? b.total * (1 - Math.pow(1 - b.active / b.total, choosers));
+      return sum + (b.total > 1 ? chosen() : 1) * (b.bytes / bandwidth);
     };
     const attentionTime = (shape) => (sum, a) => {
       let [read, pairs] = [shape.context + shape.batched, shape.pairs];
@@ -111,7 +136,7 @@ const Model = (() => {
     return (shape) => {
       const tokens = shape.batched;
       const choosers = tokens - Math.max(tokens - 1, 0) * reuse;
-      const read = work.blocks.reduce(blocksTime(choosers), work.always_bytes / bandwidth);
+      const read = work.blocks.reduce(blocksTime(choosers, tokens), work.always_bytes / bandwidth);
       const weights = Math.max(read, tokenFlops * tokens);
       const attended = work.attention.reduce(attentionTime(shape), 0);
       const sampled = Math.max(work.head_bytes / bandwidth, headFlops * tokens);
@@ -129,115 +154,198 @@ const Model = (() => {
     throw new Error(`no latency model is called ${Object.keys(spec)}`);
   };
 
-  // Bytes of KV that fit beside the weights, and bytes a token takes; null where the model does not say.
-  const memory = (spec, presets) => {
-    if (!spec.roofline) return null;
-    const r = spec.roofline;
-    const gpu = presets.gpus[r.gpu];
-    const work = presets.models[r.model];
-    const room = r.tensor_parallel * (gpu.memory_bytes * r.memory_utilization - r.activation_bytes);
-    const token = (sum, a) => sum + a.bytes * Math.max(r.tensor_parallel / a.split, 1);
-    return { kv_bytes: room - work.weight_bytes, kv_bytes_token: work.attention.reduce(token, 0) };
+  // Memory of the target's GPUs, with or without a drafter on them: bytes left beside the weights, and bytes of a token
+  // of context. Null where the latency model does not know its memory.
+  const memory = (hardware, presets, drafts) => {
+    const [target, draft] = [hardware.target.roofline, hardware.draft.roofline];
+    if (!target) return null;
+    const gpu = presets.gpus[target.gpu];
+    const work = (r) => presets.models[r.model];
+    const ofToken = (r) => sum(work(r).attention, (a) => a.kept_bytes * Math.max(r.tensor_parallel / a.split, 1));
+    const room = target.tensor_parallel * (gpu.memory_bytes * target.memory_utilization - target.activation_bytes);
+    const beside = drafts && draft;
+    return {
+      kv_bytes: room - work(target).weight_bytes - (beside ? work(draft).weight_bytes : 0),
+      kv_bytes_token: ofToken(target) + (beside ? ofToken(draft) : 0),
+    };
   };
 
-  // E(a, k) = 1 + a + … + a^k: tokens of a round, the target's own one included.
-  const expectedTokens = (a, k) => {
-    let sum = 0;
-    for (let j = 0, power = 1; j <= k; j++, power *= a) sum += power;
-    return sum;
+  // The most requests of `context` tokens that the memory holds; Infinity where the memory is not known.
+  const room = (kv, context) => (kv === null ? Infinity : Math.max(Math.floor(kv.kv_bytes / (kv.kv_bytes_token * context)), 0));
+
+  // E(k) = 1 + r1 + r1 r2 + …: tokens of a round of k drafts, the target's own one included. Rates are by place in the
+  // round; the last one holds for all deeper places.
+  const expectedTokens = (rates, k) => {
+    let total = 1;
+    for (let j = 0, power = 1; j < k; j++) total += power *= rates[Math.min(j, rates.length - 1)];
+    return total;
+  };
+
+  // Acceptance: `{ rates }`, or `{ tokens, shares }` of a source that the program drew: tokens of a round by the length
+  // asked for, and the shares of rounds that get a first, second, … draft (null: all do).
+  const tokensOf = (acceptance, k) => acceptance.tokens?.[k] ?? expectedTokens(acceptance.rates, k);
+  const sharesOf = (acceptance, k) => acceptance.shares?.[k] ?? Array(k).fill(1);
+
+  // The host's time of a step (sim/src/host.rs), of which the device hides nothing.
+  const hostTime = (law, overhead_s) => (requests, drafts) => {
+    if (!law) return ps(overhead_s);
+    const [more, without] = [law.speculating, law.without_graph];
+    let time = ps(overhead_s) + ps(law.request_s) * requests + ps(law.token_s) * (requests + drafts);
+    if (drafts > 0) time += ps(more.step_s) + ps(more.request_s) * requests + ps(more.token_s) * drafts;
+    return requests > without.above ? time + ps(drafts > 0 ? without.speculating_s : without.step_s) : time;
   };
 
   // Functions for a server: time and speedup of a decode step of `batch` requests with `context` tokens each.
   const server = (hardware, presets) => {
+    const { acceptance } = hardware;
     const target = latency(hardware.target, presets);
     const bareDraft = latency(hardware.draft, presets);
     const factor = hardware.draft_cost;
     const draft = factor === 1 ? bareDraft : (shape) => ps(seconds(bareDraft(shape)) * factor);
-    const overhead = ps(hardware.step_overhead_s);
-    const parallel = hardware.drafting === "parallel";
+    const host = hostTime(hardware.host, hardware.step_overhead_s);
 
-    const draftTime = (batch, context, length) => {
-      if (length === 0) return 0;
-      if (parallel) return draft(draftBlock(batch, context, length));
-      let sum = 0;
-      for (let pass = 1; pass <= length; pass++) sum += draft(draftPass(batch, context, pass));
-      return sum;
+    const countsOf = (batch, length, of = acceptance) => sharesOf(of, length).map((share) => Math.round(batch * share));
+    const draftShapes = (context, counts) => {
+      const passes = counts.filter((c) => c > 0);
+      if (passes.length === 0) return [];
+      if (hardware.drafting === "parallel") return [draftBlock(context, passes)];
+      return passes.map((n, i) => draftPass(n, context, i + 1));
     };
-    const verifyTime = (batch, context, length) =>
-      target(verifyPass(batch, context, length, hardware.context_reads));
-    const stepTime = (batch, context, length) =>
-      draftTime(batch, context, length) + verifyTime(batch, context, length) + overhead;
-    const speedup = (a, batch, context, length) =>
-      (expectedTokens(a, length) * stepTime(batch, context, 0)) / stepTime(batch, context, length);
+    // The parts of a step, in picoseconds.
+    const parts = (batch, context, length, of) => {
+      const counts = countsOf(batch, length, of);
+      const verified = verifyPass(batch, context, counts, hardware.context_reads);
+      return {
+        draft: sum(draftShapes(context, counts), draft),
+        verify: target(verified),
+        host: host(batch, verified.batched - batch),
+      };
+    };
+    const stepTime = (batch, context, length, of) => {
+      const { draft, verify, host } = parts(batch, context, length, of);
+      return draft + verify + host;
+    };
+    const speedup = (batch, context, length, of = acceptance) =>
+      (tokensOf(of, length) * stepTime(batch, context, 0)) / stepTime(batch, context, length, of);
 
     // The length, from 0, with the most expected tokens a second; the shortest one if several are equal.
-    const bestLength = (a, batch, context, longest) => {
+    const bestLength = (batch, context, longest) => {
       let best = { length: 0, speedup: 1 };
       for (let length = 1; length <= longest; length++) {
-        const s = speedup(a, batch, context, length);
+        const s = speedup(batch, context, length);
         if (s > best.speedup) best = { length, speedup: s };
       }
       return best;
     };
 
-    // The least acceptance at which drafting `length` tokens is no slower than not drafting; null: not even at 1.
+    // The least constant acceptance at which drafting `length` tokens is no slower than not drafting; null: not even
+    // at 1.
     const breakEvenAcceptance = (batch, context, length) => {
-      if (length === 0 || speedup(1, batch, context, length) < 1) return null;
-      if (speedup(0, batch, context, length) >= 1) return 0;
+      const at = (rate) => speedup(batch, context, length, { rates: [rate] });
+      if (length === 0 || at(1) < 1) return null;
+      if (at(0) >= 1) return 0;
       let [low, high] = [0, 1];
       for (let i = 0; i < 60; i++) {
         const middle = (low + high) / 2;
-        if (speedup(middle, batch, context, length) >= 1) high = middle;
+        if (at(middle) >= 1) high = middle;
         else low = middle;
       }
       return high;
     };
 
-    // The batch size from which drafting `length` tokens never pays, up to `most`: 1 if it pays at none; null if it
-    // pays at `most`. With several experts drafting may pay at 8 requests though it does not at 1.
-    const breakEvenBatch = (a, context, length, most) => {
-      if (speedup(a, most, context, length) > 1) return null;
-      let batch = most;
-      while (batch > 1 && speedup(a, batch - 1, context, length) <= 1) batch--;
-      return batch;
+    // The intervals [first, last] of batch sizes up to `most` at which drafting `length` tokens pays. With several
+    // experts drafting may pay at 8 requests though it does not at 1.
+    const pays = (context, length, most) => {
+      const intervals = [];
+      for (let batch = 1; batch <= most && length > 0; batch++) {
+        if (speedup(batch, context, length) <= 1) continue;
+        const last = intervals[intervals.length - 1];
+        if (last && last[1] === batch - 1) last[1] = batch;
+        else intervals.push([batch, batch]);
+      }
+      return intervals;
     };
 
     // The longest draft with a speedup above 1; 0 if there is none.
-    const breakEvenLength = (a, batch, context, longest) => {
+    const breakEvenLength = (batch, context, longest) => {
       for (let length = longest; length > 0; length--) {
-        if (speedup(a, batch, context, length) > 1) return length;
+        if (speedup(batch, context, length) > 1) return length;
       }
       return 0;
     };
 
+    // The mean batch size at `rate` requests a second with `output` tokens each, by Little's law (docs/model.md 12.1).
+    // A request lives for its rounds, one step for its prompt, and half a step of waiting. All prompts lengthen the
+    // steps. Null: more than `most` requests, so that the server does not keep up.
+    const settledBatch = (context, length, rate, output, most) => {
+      const prompt = Math.max(Math.round(context - output / 2), 1);
+      const steps = (output - 1) / tokensOf(acceptance, length) + 1.5;
+      const life = (batch) => {
+        const counts = countsOf(batch, length);
+        const verified = verifyPass(batch, context, counts, hardware.context_reads);
+        const first = draftShapes(context, counts)[0];
+        const prompt_s = seconds(target(withPrompt(verified, prompt)) - target(verified)
+          + (first ? draft(withPrompt(first, prompt)) - draft(first) : 0));
+        const free = 1 - rate * prompt_s;
+        return free > 0 ? (steps * seconds(stepTime(batch, context, length))) / free + prompt_s : Infinity;
+      };
+      const between = (n) => {
+        const [low, share] = [Math.max(Math.floor(n), 1), n <= 1 ? 0 : n % 1];
+        return share === 0 ? life(low) : (1 - share) * life(low) + share * life(low + 1);
+      };
+      let n = 0;
+      for (let i = 0; i < 1000; i++) {
+        const next = rate * between(n);
+        if (!(next <= most)) return null;
+        if (Math.abs(next - n) <= 1e-6 * next) return next;
+        n = next;
+      }
+      return n;
+    };
+
+    return { parts, stepTime, speedup, bestLength, breakEvenAcceptance, pays, breakEvenLength, settledBatch };
+  };
+
+  // What the host time of a measured server (`point.band`) would make of a point that counts none; null without one.
+  const banded = (point, presets, longest, most) => {
+    if (!point.band) return null;
+    const { batch, context, length } = point;
+    const s = server({ ...point, host: point.band }, presets);
+    const best = s.bestLength(batch, context, longest);
     return {
-      draftTime, verifyTime, stepTime, speedup, bestLength, breakEvenAcceptance, breakEvenBatch, breakEvenLength,
+      speedup: s.speedup(batch, context, length), best_length: best.length, best_speedup: best.speedup,
+      pays: s.pays(context, length, most),
     };
   };
 
   // Every number of a point, in seconds and tokens, under the names of the page and of the test.
   const at = (point, presets, longest, most) => {
     const s = server(point, presets);
-    const { acceptance: a, batch, context, length } = point;
-    const expected = expectedTokens(a, length);
+    const { acceptance, batch, context, length } = point;
+    const expected = tokensOf(acceptance, length);
+    const parts = s.parts(batch, context, length);
     const step = s.stepTime(batch, context, length);
-    const best = s.bestLength(a, batch, context, longest);
+    const best = s.bestLength(batch, context, longest);
     return {
       expected_tokens: expected,
-      draft_s: seconds(s.draftTime(batch, context, length)),
-      verify_s: seconds(s.verifyTime(batch, context, length)),
+      draft_s: seconds(parts.draft),
+      verify_s: seconds(parts.verify),
+      host_s: seconds(parts.host),
       step_s: seconds(step),
       plain_step_s: seconds(s.stepTime(batch, context, 0)),
       token_goodput_tok_s: (batch * expected) / seconds(step),
-      speedup: s.speedup(a, batch, context, length),
+      speedup: s.speedup(batch, context, length),
       best_length: best.length,
       best_speedup: best.speedup,
+      pays: s.pays(context, length, most),
       break_even_acceptance: s.breakEvenAcceptance(batch, context, length),
-      break_even_batch: length === 0 ? null : s.breakEvenBatch(a, context, length, most),
-      break_even_length: s.breakEvenLength(a, batch, context, longest),
-      kv: memory(point.target, presets),
+      break_even_length: s.breakEvenLength(batch, context, longest),
+      kv: memory(point, presets, length > 0),
+      settled: point.rate > 0 ? s.settledBatch(context, length, point.rate, point.output, most) : null,
+      settled_plain: point.rate > 0 ? s.settledBatch(context, 0, point.rate, point.output, most) : null,
+      banded: banded(point, presets, longest, most),
     };
   };
 
-  return { at, server, memory, expectedTokens, seconds };
+  return { at, server, memory, room, lacksPeak, tokensOf, sharesOf, expectedTokens, seconds };
 })();

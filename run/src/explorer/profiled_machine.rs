@@ -53,6 +53,9 @@ fn timed(profile: &Profile) -> Machine {
         drafting: Drafting::Autoregressive,
         // A profile of single passes does not have the host time between passes.
         step_overhead_s: 0.0,
+        host: None,
+        acceptance: None,
+        opens: String::new(),
         measured: true,
         note: format!("Profiled {} on {} ({}).", profile.measured_at, device.name, device.kind),
     }
@@ -67,6 +70,9 @@ fn observed(server: &Calibrated) -> Machine {
         context_reads: server.context_reads,
         drafting: Drafting::Autoregressive,
         step_overhead_s: server.step_overhead_s,
+        host: Some(server.host).filter(|law| !law.is_zero()),
+        acceptance: None,
+        opens: String::new(),
         measured: true,
         note: "Fitted to observed runs.".into(),
     }

@@ -1,52 +1,59 @@
 //! Makes the break-even explorer's page beside a report. The explorer opens with the run's hardware, acceptance and
 //! batch size.
 
-use crate::explorer::{Machine, PAGE, page};
+use crate::explorer::{PAGE, by_depth, page, planned_machine};
 use crate::plan::Plan;
 use foretoken_report::{Cell, Explorer, Role};
-use foretoken_sim::{PassShape, Time};
+use foretoken_sim::acceptance::Rates;
+use foretoken_sim::metrics::PositionCounts;
 
 /// (The explorer's page as HTML, the report's link to this page: file name and initial state). `None` if the costs of
 /// passes are not known, as after observing a server.
 pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
-    let hardware = &plan.variants[0].experiment.hardware;
-    let one_token = PassShape { requests: 1, batched: 1, context: 1, pairs: 1 };
-    if hardware.target.build().pass(one_token) == Time::ZERO {
-        return None;
-    }
-    let profile = hardware.profile.as_ref().map(|p| p.display().to_string());
-    let mut note = match &profile {
-        Some(file) => format!("Measured: {file}."),
-        None => "Not measured: what the experiment says of its hardware.".to_owned(),
+    let machine = planned_machine(plan)?;
+    let rates: Vec<f64> =
+        counts(cells).iter().filter(|p| p.reached > 0).map(|p| p.accepted as f64 / p.reached as f64).collect();
+    let acceptance = match &plan.variants[0].experiment.acceptance.source {
+        Rates::Constant { .. } => String::new(),
+        // Recordings have no law. Their rates are what the run counted.
+        _ if machine.opens.is_empty() => by_depth(&rates),
+        _ => machine.opens.clone(),
     };
-    if plan.variants[0].choices.iter().any(|c| c.path.to_string().starts_with("hardware.")) {
-        note += " The run sweeps its hardware; this is its first setting.";
-    }
-    let machine = Machine {
-        name: format!("hardware of the run {}", plan.name),
-        target: hardware.target.clone(),
-        draft: hardware.draft.clone(),
-        context_reads: hardware.context_reads,
-        drafting: hardware.drafting,
-        step_overhead_s: plan.variants[0].experiment.engine.step_overhead_s,
-        measured: profile.is_some(),
-        note,
-    };
-    Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells) }))
+    Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells, &acceptance) }))
 }
 
-/// The explorer's initial state, for the page's address. `a` is the probability that the next draft is accepted; `n` is
-/// the mean batch size over all policies that see no hidden truth. If some policies choose lengths without looking at
-/// the requests, `a` is measured only on these, because other policies draft more where they expect acceptance.
-fn state(cells: &[Cell]) -> String {
+/// Counts by place in the round, over all policies that see no hidden truth. If some policies choose lengths without
+/// looking at the requests, only these are counted, because other policies draft more where they expect acceptance.
+fn counts(cells: &[Cell]) -> Vec<PositionCounts> {
+    let mut sums: Vec<PositionCounts> = Vec::new();
+    let seeing = || cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle));
+    let blind = seeing().any(|c| c.entry.blind && c.summary.drafted > 0);
+    for cell in seeing().filter(|c| !blind || c.entry.blind) {
+        for (place, p) in cell.summary.positions.iter().enumerate() {
+            if place == sums.len() {
+                sums.push(PositionCounts { attempts: 0, reached: 0, accepted: 0 });
+            }
+            sums[place].attempts += p.attempts;
+            sums[place].reached += p.reached;
+            sums[place].accepted += p.accepted;
+        }
+    }
+    sums
+}
+
+/// The explorer's initial state, for the page's address. `a` is the probability that the next draft is accepted, and
+/// `acceptance` says more of it; `n` is the mean batch size over all policies that see no hidden truth.
+fn state(cells: &[Cell], acceptance: &str) -> String {
     let seeing: Vec<&Cell> = cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle)).collect();
-    let blind = seeing.iter().any(|c| c.entry.blind && c.summary.drafted > 0);
-    let positions = || seeing.iter().filter(|c| !blind || c.entry.blind).flat_map(|c| &c.summary.positions);
+    let positions = counts(cells);
     let (reached, accepted) =
-        (positions().map(|p| p.reached).sum::<u64>(), positions().map(|p| p.accepted).sum::<u64>());
+        (positions.iter().map(|p| p.reached).sum::<u64>(), positions.iter().map(|p| p.accepted).sum::<u64>());
     let mut state = Vec::new();
     if reached > 0 {
         state.push(format!("a={:.3}", accepted as f64 / reached as f64));
+    }
+    if !acceptance.is_empty() {
+        state.push(acceptance.to_owned());
     }
     let sizes: Vec<f64> = seeing.iter().map(|c| c.summary.mean_batch_size).filter(|n| *n >= 1.0).collect();
     if !sizes.is_empty() {

@@ -1,0 +1,54 @@
+//! Reads an experiment's first setting as a machine, with which the explorer's page opens.
+
+use super::{Acceptance, Machine};
+use crate::plan::Plan;
+use foretoken_sim::acceptance::Rates;
+use foretoken_sim::{PassShape, Time};
+
+/// The machine of the plan's first setting: its hardware, host time and acceptance. `None` if the costs of passes are
+/// not known, as after observing a server.
+pub fn planned_machine(plan: &Plan) -> Option<Machine> {
+    let experiment = &plan.variants[0].experiment;
+    let hardware = &experiment.hardware;
+    let one_token = PassShape { requests: 1, batched: 1, context: 1, pairs: 1 };
+    if hardware.target.build().pass(one_token) == Time::ZERO {
+        return None;
+    }
+    let profile = hardware.profile.as_ref().map(|p| p.display().to_string());
+    let mut note = match &profile {
+        Some(file) => format!("Measured: {file}."),
+        None => "Not measured: what the experiment says of its hardware.".to_owned(),
+    };
+    if plan.variants[0].choices.iter().any(|c| c.path.to_string().starts_with("hardware.")) {
+        note += " The run sweeps its hardware; this is its first setting.";
+    }
+    let source = &experiment.acceptance.source;
+    // A constant rate and rates by place in the round are settings of the page.
+    let (acceptance, opens) = match source {
+        Rates::Constant { rate } => (None, format!("a={rate}")),
+        Rates::ByDepth { rates } => (None, by_depth(rates)),
+        _ => match Acceptance::drawn(source) {
+            Some(drawn) => (Some(drawn), "acc=run".to_owned()),
+            None => (None, String::new()),
+        },
+    };
+    Some(Machine {
+        name: format!("hardware of the run {}", plan.name),
+        target: hardware.target.clone(),
+        draft: hardware.draft.clone(),
+        context_reads: hardware.context_reads,
+        drafting: hardware.drafting,
+        step_overhead_s: experiment.engine.step_overhead_s,
+        host: Some(experiment.engine.host).filter(|law| !law.is_zero()),
+        acceptance,
+        opens,
+        measured: profile.is_some(),
+        note,
+    })
+}
+
+/// The part of the page's address with rates by place in the round; empty without rates.
+pub fn by_depth(rates: &[f64]) -> String {
+    let rates: Vec<String> = rates.iter().take(32).map(|rate| ((rate * 1e4).round() / 1e4).to_string()).collect();
+    if rates.is_empty() { String::new() } else { format!("acc=by-depth&rates={}", rates.join(",")) }
+}
