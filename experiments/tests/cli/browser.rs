@@ -85,8 +85,8 @@ fn a_report_opens_without_console_messages_and_its_tables_sort() {
     assert!(explorer.console.is_empty(), "{:?}", explorer.console);
     assert!(explorer.dom.contains("hardware of the run small") && !text_of(&explorer.dom, "headline").is_empty());
 
-    // This script clicks a heading twice. After each click it writes the values of the column into the page's title. The
-    // script is a file beside the page, as timing.js is: the page runs no other script.
+    // This script clicks a heading twice. After each click it writes the values of the column into the page's title.
+    // The script is a file beside the page, as timing.js is: the page runs no other script.
     let driver = "\
         const button = document.querySelectorAll('#results th button')[2];\
         const values = () => [...document.querySelectorAll('#results tbody tr')].map(r => r.cells[2].dataset.by).join(' ');\

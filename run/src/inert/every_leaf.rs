@@ -1,9 +1,9 @@
 //! For every leaf (setting) of the schema, takes an experiment that sets the leaf, and runs it with another value of
 //! the leaf. Either the results must change, or the report must say that the leaf does nothing.
 //!
-//! Four groups of leaves are not tried here. `experiments/tests/cli/every_key.rs` tries two groups on the whole program:
-//! keys about the whole experiment (name, seeds, output, paper), and tables of other commands (live, observe, validate,
-//! capacity, fleet). `REFUSED` and `NEEDS_A_FILE` list the other two groups.
+//! Four groups of leaves are not tried here. `experiments/tests/cli/every_key.rs` tries two groups on the whole
+//! program: keys about the whole experiment (name, seeds, output, paper), and tables of other commands (live, observe,
+//! validate, capacity, fleet). `REFUSED` and `NEEDS_A_FILE` list the other two groups.
 
 use super::*;
 use crate::cells::play;

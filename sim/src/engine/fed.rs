@@ -78,7 +78,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
 
     /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the engine
     /// stops earlier: after the step in which a request ends, is rejected, or gets blocks for KV that comes from
-    /// another engine. The caller may not later give a request that is sent before `until` or before the end of the last step.
+    /// another engine. The caller may not later give a request that is sent before `until` or before the end of the
+    /// last step.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
