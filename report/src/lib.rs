@@ -1,6 +1,6 @@
 //! Results as files: Parquet tables, SVG figures and HTML pages of finished cells.
 //!
-//! The only crate that knows Parquet and plotters. It draws and writes the cells that it is given; it must never run
+//! The only crate that knows Parquet and SVG. It draws and writes the cells that it is given; it must never run
 //! or re-compute a simulation, read a clock, or print. The same cells in the same order give the same bytes.
 
 mod cdf;
@@ -11,6 +11,7 @@ mod fixtures;
 pub mod html;
 mod model;
 mod number;
+mod rank;
 mod run_page;
 mod staged;
 mod tables;

@@ -17,6 +17,7 @@ pub mod schema;
 pub mod shown;
 pub mod text;
 pub mod validate;
+pub mod words;
 
 /// Prints progress and diagnostics on stderr. Characters that could steer a terminal are escaped.
 #[macro_export]

@@ -3,6 +3,7 @@
 use super::axis::Axis;
 use super::page::Page;
 use super::style::RULE;
+use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Dash, Look};
 
@@ -53,10 +54,10 @@ pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Opt
     let dearest = all().map(|p| p.cost_hour).reduce(f64::max)?;
     let mut panels: Vec<&str> = lines.iter().map(|line| line.at.as_str()).collect();
     panels.dedup();
-    let mut legend: Vec<(String, Look)> = Vec::new();
+    let mut legend: Vec<Named> = Vec::new();
     for line in lines {
-        if legend.iter().all(|(policy, _)| *policy != line.policy) {
-            legend.push((line.policy.clone(), line.look));
+        if legend.iter().all(|named| named.label != line.policy) {
+            legend.push(Named::policy(&line.policy, line.look));
         }
     }
     let page = Page {

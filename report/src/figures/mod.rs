@@ -10,6 +10,7 @@ mod arena;
 mod axis;
 mod by_policy;
 mod canvas;
+mod emphasis;
 mod capacity;
 mod curves;
 mod frontier;
@@ -19,9 +20,11 @@ mod ladder;
 mod latency;
 mod over_time;
 mod page;
+mod path;
 mod predicted;
 mod profile;
 mod style;
+mod tradeoff;
 #[cfg(test)]
 mod tests;
 mod validation;
@@ -44,7 +47,7 @@ use curves::Curves;
 use latency::Latency;
 use over_time::Course;
 use std::path::Path;
-pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
+pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex};
 use view::{Scale, View};
 
 /// The subject of a figure.
@@ -52,6 +55,10 @@ use view::{Scale, View};
 pub enum Kind {
     /// Speedup in mean latency over autoregressive.
     Speedup,
+    /// Excess in mean latency over the fastest policy's.
+    Behind,
+    /// Throughput against the time per token, with the load as a path.
+    Tradeoff,
     /// Share of requests that met their SLO.
     Attainment,
     /// Decode batch size over time.
@@ -105,6 +112,7 @@ const SPEEDUP: Quantity = Quantity {
     of: |c| c.speedup,
     scale: Scale::Ratio,
     decimals: 2,
+    less_is_better: false,
     reference: Some(1.0),
     ends: None,
     title_note: nothing,
@@ -115,12 +123,39 @@ const SPEEDUP: Quantity = Quantity {
     }),
 };
 
+const BEHIND_FASTEST: Quantity = Quantity {
+    title: "Behind the fastest",
+    axis: "mean latency above the fastest policy's (%)",
+    of: |c| c.behind.map(|b| b * 100.0),
+    scale: Scale::Change,
+    decimals: 1,
+    less_is_better: true,
+    reference: Some(0.0),
+    ends: None,
+    title_note: nothing,
+    mark: None,
+};
+
+const MEAN_LATENCY: Quantity = Quantity {
+    title: "Mean end-to-end latency",
+    axis: "mean end-to-end latency (s)",
+    of: Cell::e2e_mean_s,
+    scale: Scale::Amount,
+    decimals: 2,
+    less_is_better: true,
+    reference: None,
+    ends: None,
+    title_note: nothing,
+    mark: None,
+};
+
 const ATTAINMENT: Quantity = Quantity {
     title: "SLO attainment",
     axis: "requests that met their SLO (%)",
     of: |c| c.summary.slo_attainment.map(|share| share * 100.0),
     scale: Scale::Amount,
     decimals: 1,
+    less_is_better: false,
     reference: None,
     ends: Some((0.0, 100.0)),
     title_note: bound,
@@ -147,6 +182,7 @@ const REGRET: Quantity = Quantity {
     of: |c| c.regret.map(|r| r * 100.0),
     scale: Scale::Change,
     decimals: 1,
+    less_is_better: true,
     reference: Some(0.0),
     ends: None,
     title_note: nothing,
@@ -159,6 +195,7 @@ const CHANGE: Quantity = Quantity {
     of: |c| c.change.map(|r| r * 100.0),
     scale: Scale::Change,
     decimals: 1,
+    less_is_better: true,
     reference: Some(0.0),
     ends: None,
     title_note: nothing,
@@ -171,6 +208,7 @@ const KV_USE: Quantity = Quantity {
     of: |c| Some(c.summary.kv_use_peak * 100.0),
     scale: Scale::Amount,
     decimals: 1,
+    less_is_better: true,
     reference: None,
     ends: Some((0.0, 100.0)),
     title_note: nothing,
@@ -183,6 +221,7 @@ const PREEMPTIONS: Quantity = Quantity {
     of: |c| Some(c.summary.preemptions as f64 * 1e3 / c.summary.requests as f64),
     scale: Scale::Amount,
     decimals: 1,
+    less_is_better: true,
     reference: Some(0.0),
     ends: None,
     title_note: nothing,
@@ -192,6 +231,7 @@ const PREEMPTIONS: Quantity = Quantity {
 const E2E: Latency = Latency {
     title: "End-to-end latency",
     axis: "end-to-end latency",
+    unit: (1.0, "s"),
     whose: "finished requests",
     of: |c| &c.e2e,
     bound: |s| s.e2e_s,
@@ -200,6 +240,7 @@ const E2E: Latency = Latency {
 const TTFT: Latency = Latency {
     title: "Time to first token",
     axis: "time to first token",
+    unit: (1e3, "ms"),
     whose: "finished requests",
     of: |c| &c.ttft,
     bound: |s| s.ttft_s,
@@ -208,6 +249,7 @@ const TTFT: Latency = Latency {
 const TPOT: Latency = Latency {
     title: "Time per output token",
     axis: "time per output token after the first",
+    unit: (1e3, "ms"),
     whose: "finished requests of more than one token",
     of: |c| &c.tpot,
     bound: |s| s.tpot_s,
@@ -252,17 +294,20 @@ fn bound(cells: &[&Cell]) -> String {
     view::joined([view::bounds(cells), from.to_owned()])
 }
 
-/// Draws every figure that the cells have data for, in a fixed order: speedup, SLO attainment, regret and change, each
-/// per policy and against each swept number; batch size and draft length over time, one file per combination;
+/// Draws every figure that the cells have data for, in a fixed order: distance to the fastest policy, speedup, SLO
+/// attainment, regret and change, each per policy and against each swept number; mean latency against each swept number;
+/// throughput against time per token by load; batch size and draft length over time, one file per combination;
 /// latencies; chosen lengths, acceptance, calibration and goodput; KV use and preemptions.
 pub fn figures(report: &Report) -> Vec<Figure> {
-    let view = View::new(report);
+    let mut view = View::new(report);
+    view.quiet = emphasis::quiet(report, &view);
     let mut figures = Vec::new();
     let mut add = |kind, file: String, svg: String| {
         let file = unused(&figures, &file);
         figures.push(Figure { kind, file, svg });
     };
     let quantities = [
+        (Kind::Behind, "behind", &BEHIND_FASTEST),
         (Kind::Speedup, "speedup", &SPEEDUP),
         (Kind::Attainment, "slo-attainment", &ATTAINMENT),
         (Kind::Regret, "regret", &REGRET),
@@ -272,6 +317,10 @@ pub fn figures(report: &Report) -> Vec<Figure> {
         by_policy::draw(&view, quantity).into_iter().for_each(|svg| add(kind, name.to_owned(), svg));
         against::draw(&view, quantity).into_iter().for_each(|(path, svg)| add(kind, slug(name, &path), svg));
     }
+    against::draw(&view, &MEAN_LATENCY)
+        .into_iter()
+        .for_each(|(path, svg)| add(Kind::Speedup, slug("mean-latency", &path), svg));
+    tradeoff::draw(&view).into_iter().for_each(|(path, svg)| add(Kind::Tradeoff, slug("tradeoff", &path), svg));
     for (kind, name, course) in
         [(Kind::BatchSize, "batch-size", &BATCH_SIZE), (Kind::DraftLength, "draft-length", &DRAFT_LEN)]
     {

@@ -5,8 +5,9 @@
 //! left out.
 
 use super::axis::Axis;
-use super::canvas::{Anchor, Canvas, Point, svg};
+use super::canvas::{Anchor, Canvas, Ink, Point, svg};
 use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, TEXT, TITLE, WIDTH, fit, text_width};
+use super::view::Named;
 use crate::{Dash, Look};
 
 const TITLE_ROOM: f64 = 34.0;
@@ -33,7 +34,7 @@ pub struct Page {
     /// Vertical axis of every panel.
     pub y: Axis,
     /// Names and looks in the legend; empty for no legend.
-    pub legend: Vec<(String, Look)>,
+    pub legend: Vec<Named>,
     /// The titles of the panels, one per panel.
     pub panels: Vec<PanelTitle>,
     /// Height of a panel, px.
@@ -120,36 +121,44 @@ impl Page {
     }
 
     fn legend_width(&self) -> f64 {
-        let widest = self.legend.iter().map(|(label, _)| text_width(label, TEXT)).fold(0.0, f64::max);
+        let widest = self.legend.iter().map(|n| text_width(&n.label, TEXT)).fold(0.0, f64::max);
         if self.legend.is_empty() { 0.0 } else { GAP + LEGEND_MARK + widest.min(200.0) }
     }
 
     fn draw_legend(&self, c: &Canvas, (x, top): Point) {
-        for (i, (label, look)) in self.legend.iter().enumerate() {
+        for (i, Named { label, look, own, area }) in self.legend.iter().enumerate() {
             let y = top + (i as f64 + 0.5) * LINE;
-            legend_mark(c, *look, (x, y));
-            c.text(&fit(label, TEXT, 200.0), (x + LEGEND_MARK, y), Anchor::Start, TEXT, INK);
+            let draw = || {
+                match area {
+                    true => c.area((x, y - 6.0), (x + LEGEND_MARK - 8.0, y + 6.0), look.colour),
+                    false => legend_mark(c, *look, (x, y)),
+                }
+                c.text(&fit(label, TEXT, 200.0), (x + LEGEND_MARK, y), Anchor::Start, TEXT, INK);
+            };
+            match own {
+                Some(own) => c.policy(&Ink { label, look: *look, own: *own }, draw),
+                None => draw(),
+            }
         }
     }
 
     fn grid(&self, c: &Canvas, panel: &Panel, labelled: bool) {
         let (from, to) = (panel.from, panel.to);
+        let across = |value: f64| from.0 + (to.0 - from.0) * panel.x.at(value);
+        let up = |value: f64| to.1 + (from.1 - to.1) * self.y.at(value);
+        let line = |points: [Point; 2]| c.line(&points, GRID, 1.0, Dash::Solid);
+        panel.x.ticks.iter().map(|t| across(t.0)).for_each(|x| line([(x, from.1), (x, to.1)]));
+        self.y.ticks.iter().map(|t| up(t.0)).for_each(|y| line([(from.0, y), (to.0, y)]));
         let mut free_from = f64::NEG_INFINITY;
         for (value, label) in &panel.x.ticks {
-            let x = from.0 + (to.0 - from.0) * panel.x.at(*value);
-            c.line(&[(x, from.1), (x, to.1)], GRID, 1.0, Dash::Solid);
-            let half = text_width(label, TEXT) / 2.0;
+            let (x, half) = (across(*value), text_width(label, TEXT) / 2.0);
             if x - half >= free_from {
                 c.text(label, (x, to.1 + TICK_ROOM / 2.0), Anchor::Middle, TEXT, GREY);
                 free_from = x + half + 8.0;
             }
         }
-        for (value, label) in &self.y.ticks {
-            let y = to.1 + (from.1 - to.1) * self.y.at(*value);
-            c.line(&[(from.0, y), (to.0, y)], GRID, 1.0, Dash::Solid);
-            if labelled {
-                c.text(&fit(label, TEXT, 220.0), (from.0 - 8.0, y), Anchor::End, TEXT, GREY);
-            }
+        for (value, label) in self.y.ticks.iter().filter(|_| labelled) {
+            c.text(&fit(label, TEXT, 220.0), (from.0 - 8.0, up(*value)), Anchor::End, TEXT, GREY);
         }
         c.frame(from, to, RULE);
     }

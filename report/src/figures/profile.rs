@@ -4,6 +4,7 @@ use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel};
 use super::style::RULE;
+use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -43,7 +44,7 @@ pub struct Profiled {
 }
 
 /// Colours of the regions: Okabe and Ito's (2008, "Color universal design").
-const COLOURS: [(u8, u8, u8); 4] = [(0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00), (0x00, 0x9e, 0x73), (0xcc, 0x79, 0xa7)];
+const COLOURS: [(u8, u8, u8); 4] = [(0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00), (0x00, 0x9e, 0x73), (0xc4, 0x71, 0x9f)];
 const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, Marker::Diamond];
 /// Residuals beyond this are drawn at the edge, %.
 const EDGE: f64 = 50.0;
@@ -126,8 +127,8 @@ fn look(region: usize) -> Look {
     Look { colour: COLOURS[at], dash: Dash::Solid, marker: MARKERS[at] }
 }
 
-fn legend(profile: &Profiled) -> Vec<(String, Look)> {
-    profile.regions.iter().enumerate().map(|(i, name)| ((*name).to_owned(), look(i))).collect()
+fn legend(profile: &Profiled) -> Vec<Named> {
+    profile.regions.iter().enumerate().map(|(i, name)| Named::plain(name, look(i))).collect()
 }
 
 #[cfg(test)]

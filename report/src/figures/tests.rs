@@ -30,36 +30,45 @@ fn whole() -> Report {
 }
 
 /// A text of an SVG and the box it is estimated to fill, in px.
-struct Placed {
-    text: String,
-    from: (f64, f64),
-    to: (f64, f64),
+pub(super) struct Placed {
+    pub text: String,
+    pub from: (f64, f64),
+    pub to: (f64, f64),
 }
 
-/// Every text of a figure, by the attributes plotters writes.
-fn texts(svg: &str) -> Vec<Placed> {
-    let attribute = |tag: &str, name: &str| {
-        let from = tag.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
-        tag[from..].split('"').next().unwrap().to_owned()
-    };
-    let place = |element: &str| {
-        let (tag, rest) = element.split_once('>').unwrap();
-        let text = rest.split("</text").next().unwrap().trim().replace("&amp;", "&");
-        let number = |name| attribute(tag, name).parse::<f64>().unwrap() / 4.0;
-        let (x, y, size) = (number("x"), number("y"), number("font-size"));
-        let (width, half) = (style::text_width(&text, size), size * 0.4);
-        let start = match attribute(tag, "text-anchor").as_str() {
-            "start" => 0.0,
-            "middle" => width / 2.0,
-            _ => width,
-        };
-        if tag.contains("rotate(270") {
-            Placed { text, from: (x - half, y - width / 2.0), to: (x + half, y + width / 2.0) }
-        } else {
-            Placed { text, from: (x - start, y - half), to: (x - start + width, y + half) }
+/// The value of an attribute of a tag; empty without it.
+fn attribute<'t>(tag: &'t str, name: &str) -> &'t str {
+    tag.split(&format!(" {name}=\"")).nth(1).map_or("", |rest| rest.split('"').next().unwrap())
+}
+
+/// Every text of a figure. Size and anchor are those of its group.
+pub(super) fn texts(svg: &str) -> Vec<Placed> {
+    let mut all = Vec::new();
+    for group in svg.split("<g fill=").skip(1) {
+        let tag = format!(" fill={}", group.split('>').next().unwrap());
+        let size: f64 = attribute(&tag, "font-size").parse().unwrap();
+        let group = group.split("</g>").next().unwrap();
+        for element in group.split("<text").skip(1) {
+            let (place, rest) = element.split_once('>').unwrap();
+            let text = rest.split("</text").next().unwrap().replace("&amp;", "&").replace("&quot;", "\"");
+            let (x, y): (f64, f64) =
+                (attribute(place, "x").parse().unwrap(), attribute(place, "y").parse().unwrap());
+            let (width, half) = (style::text_width(&text, size), size * 0.5);
+            let start = match attribute(&tag, "text-anchor") {
+                "" => 0.0,
+                "middle" => width / 2.0,
+                _ => width,
+            };
+            all.push(if place.contains("rotate(-90") {
+                let x = x - 0.35 * size;
+                Placed { text, from: (x - half, y - width / 2.0), to: (x + half, y + width / 2.0) }
+            } else {
+                let y = y - 0.35 * size;
+                Placed { text, from: (x - start, y - half), to: (x - start + width, y + half) }
+            });
         }
-    };
-    svg.split("<text").skip(1).map(place).collect()
+    }
+    all
 }
 
 #[test]
@@ -141,13 +150,13 @@ fn the_list_follows_what_was_swept() {
         files(&report(2, &[1.0, 2.0], &["v1"], 1, 300)),
         [
             "speedup.svg",
-            "speedup.workload.rate_scale.svg",
+            "speedup.workload.rate-scale.svg",
             "slo-attainment.svg",
-            "slo-attainment.workload.rate_scale.svg",
-            "batch-size.rate_scale-1_scheduler-v1.svg",
-            "batch-size.rate_scale-2_scheduler-v1.svg",
-            "draft-length.rate_scale-1_scheduler-v1.svg",
-            "draft-length.rate_scale-2_scheduler-v1.svg",
+            "slo-attainment.workload.rate-scale.svg",
+            "batch-size.rate-scale-1_scheduler-v1.svg",
+            "batch-size.rate-scale-2_scheduler-v1.svg",
+            "draft-length.rate-scale-1_scheduler-v1.svg",
+            "draft-length.rate-scale-2_scheduler-v1.svg",
             "e2e-latency.svg",
             "ttft.svg",
             "tpot.svg",
@@ -196,17 +205,17 @@ fn bytes_of_the_other_kinds_stay() {
     let figures = figures(&whole());
     let others = figures.iter().filter(|f| {
         matches!(f.kind, Kind::Regret | Kind::Change | Kind::Calibration | Kind::Memory)
-            || f.file.contains("rate_scale.svg")
+            || f.file.contains("rate-scale.svg")
     });
     assert_eq!(
         others.map(digest).collect::<Vec<_>>(),
         [
-            "3ff8f377809771ef speedup.workload.rate_scale.svg",
-            "017c3db05b61c453 slo-attainment.workload.rate_scale.svg",
+            "3ff8f377809771ef speedup.workload.rate-scale.svg",
+            "017c3db05b61c453 slo-attainment.workload.rate-scale.svg",
             "1eae9c76152b1ce8 regret.svg",
-            "c342c4cdd84286a6 regret.workload.rate_scale.svg",
+            "c342c4cdd84286a6 regret.workload.rate-scale.svg",
             "73eb67d980979dba change.svg",
-            "33d73ea64b1166d6 change.workload.rate_scale.svg",
+            "33d73ea64b1166d6 change.workload.rate-scale.svg",
             "4aefb1c100129060 calibration.svg",
             "fbf31bb8ef8f803b kv-use.svg",
             "69346d9a6c4dad28 preemptions.svg",

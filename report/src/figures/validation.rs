@@ -5,6 +5,7 @@ use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel, columns};
 use super::style::RULE;
+use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Cdf, Dash, Look, Marker};
 
@@ -41,9 +42,9 @@ impl RunKind {
     fn look(self) -> Look {
         let (colour, dash, marker) = match self {
             RunKind::Live => ((0x00, 0x72, 0xb2), Dash::Solid, Marker::Circle),
-            RunKind::Again => ((0x56, 0xb4, 0xe9), Dash::Dashed, Marker::Ring),
+            RunKind::Again => ((0x34, 0x96, 0xcd), Dash::Dashed, Marker::Ring),
             RunKind::Recorded => ((0xd5, 0x5e, 0x00), Dash::Solid, Marker::Square),
-            RunKind::Modelled => ((0xcc, 0x79, 0xa7), Dash::Dotted, Marker::Diamond),
+            RunKind::Modelled => ((0xc4, 0x71, 0x9f), Dash::Dotted, Marker::Diamond),
         };
         Look { colour, dash, marker }
     }
@@ -111,7 +112,7 @@ fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, S
         y_name: y.1,
         x: x.0,
         y: y.0,
-        legend: legend.iter().map(|kind| (kind.name().to_owned(), kind.look())).collect(),
+        legend: legend.iter().map(|kind| Named::plain(kind.name(), kind.look())).collect(),
         panel_height: [380.0, 260.0, 170.0][columns(panels.len()) - 1],
         panels,
         own_x: Vec::new(),
@@ -214,7 +215,7 @@ mod tests {
             assert!(!f.svg.contains("simulated, modelled"), "{}", f.file);
         }
         assert!(figures[0].svg.contains("live, again") && figures[0].svg.contains("simulated, recorded"));
-        assert!(figures[3].svg.matches("<circle").count() + figures[3].svg.matches("<polygon").count() <= 4 * POINTS);
+        assert!(figures[3].svg.matches('z').count() <= 2 * POINTS, "points are thinned");
         assert_eq!(figures, validation_figures(&validated()), "the same bytes");
     }
 

@@ -4,7 +4,7 @@
 //! The greys of the figures' style have fixed replacements. Policies' colours keep their hue and are lightened until
 //! their contrast with the page suffices.
 
-use crate::figures::{BEHIND, GREY, GRID, INK, PAPER, RULE, Rgb};
+use crate::figures::{BEHIND, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -13,13 +13,15 @@ const DARK: Rgb = (0x16, 0x19, 0x1d);
 /// Least contrast of a line with the page: thin lines need the contrast that WCAG 2.1 asks of text (1.4.3).
 const CONTRAST: f64 = 4.5;
 /// Fixed replacements of black and of the figures' greys.
-const GREYS: [(Rgb, Rgb); 7] = [
+const GREYS: [(Rgb, Rgb); 9] = [
     (PAPER, DARK),
     // The black of autoregressive becomes white: lightened, it would equal the grey of other policies.
     ((0, 0, 0), PAPER),
     (INK, (0xe6, 0xe8, 0xea)),
     (GREY, (0xa6, 0xac, 0xb3)),
     (RULE, (0x7a, 0x80, 0x87)),
+    (QUIET, (0x7d, 0x84, 0x8b)),
+    (KEPT, (0x1d, 0x2b, 0x24)),
     (BEHIND, (0x55, 0x5b, 0x62)),
     (GRID, (0x33, 0x38, 0x3e)),
 ];
@@ -32,6 +34,8 @@ pub fn style(figures: &[&str]) -> String {
         let (from, to) = (hex(from), hex(to));
         write!(css, ".fig [fill=\"{from}\"],.swatch [fill=\"{from}\"]{{fill:{to}}}").expect("into a string");
         write!(css, ".fig [stroke=\"{from}\"],.swatch [stroke=\"{from}\"]{{stroke:{to}}}").expect("into a string");
+        write!(css, ".fig [color=\"{from}\"]{{color:{to}}}.forward .fig .hit[data-c=\"{from}\"]{{color:{to}}}")
+            .expect("into a string");
     };
     GREYS.iter().for_each(|&(from, to)| rule(from, to));
     let known = |c: &Rgb| GREYS.iter().any(|g| g.0 == *c);
@@ -40,15 +44,23 @@ pub fn style(figures: &[&str]) -> String {
     css
 }
 
-fn hex((r, g, b): Rgb) -> String {
-    format!("#{r:02X}{g:02X}{b:02X}")
+/// CSS rules that give a policy that is drawn in grey its own colour while a reader brings it forward.
+pub fn forward(figures: &[&str]) -> String {
+    let own: BTreeSet<Rgb> = figures.iter().flat_map(|svg| colours(svg, "data-c=\"#")).collect();
+    let rule = |c| format!(".forward .fig .hit[data-c=\"{0}\"]{{color:{0}}}", hex(c));
+    own.into_iter().map(rule).collect()
 }
 
-/// The colours of an SVG's lines.
+/// The colours of an SVG's lines and policies.
 fn strokes(svg: &str) -> impl Iterator<Item = Rgb> {
+    ["stroke=\"#", "color=\"#", "data-c=\"#"].into_iter().flat_map(|before| colours(svg, before))
+}
+
+/// The colours that stand behind `before` in an SVG.
+fn colours<'s>(svg: &'s str, before: &'s str) -> impl Iterator<Item = Rgb> + 's {
     let part = |hex: &str, at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     let parse = move |rest: &str| Some((part(rest, 0)?, part(rest, 2)?, part(rest, 4)?));
-    svg.split("stroke=\"#").skip(1).filter_map(parse)
+    svg.split(before).skip(1).filter_map(parse)
 }
 
 /// The colour mixed with white until its contrast with the dark page suffices; `None` if it suffices already.

@@ -93,11 +93,12 @@ impl Section {
 }
 
 /// The templates by name, compiled into the program.
-const TEMPLATES: [(&str, &str); 4] = [
+const TEMPLATES: [(&str, &str); 5] = [
     ("page.html", include_str!("../../templates/page.html")),
     ("parts.html", include_str!("../../templates/parts.html")),
     ("style.css", include_str!("../../templates/style.css")),
     ("sort.js", include_str!("../../templates/sort.js")),
+    ("forward.js", include_str!("../../templates/forward.js")),
 ];
 
 impl Page {
@@ -110,15 +111,10 @@ impl Page {
             templates.add_template(name, text).expect("the templates are constant, and tested");
         }
         let page = templates.get_template("page.html").expect("added above");
-        page.render(context! { page => Serde(self), dark => self.dark_style() })
-            .expect("every field of a page can be shown")
-    }
-
-    /// The style that recolours the page's figures in dark mode.
-    fn dark_style(&self) -> String {
         let mut figures = Vec::new();
         collect(self.sections.iter().flat_map(|s| &s.parts).chain(&self.lead), &mut figures);
-        dark::style(&figures)
+        let (dark, forward) = (dark::style(&figures), dark::forward(&figures));
+        page.render(context! { page => Serde(self), dark, forward }).expect("every field of a page can be shown")
     }
 }
 
@@ -134,9 +130,7 @@ fn collect<'a>(parts: impl Iterator<Item = &'a Part>, figures: &mut Vec<&'a str>
 
 /// Serializes an SVG document for a page, without the attributes that the page's style sets for all figures.
 fn inline<S: Serializer>(svg: &str, to: S) -> Result<S::Ok, S::Error> {
-    let fonts = format!(" font-family=\"{}\"", crate::figures::FONTS);
-    let svg = svg.replace(&fonts, "").replace(" opacity=\"1\"", "").replace(" \"/>", "\"/>");
-    to.serialize_str(&svg)
+    to.serialize_str(&svg.replace(&format!(" font-family=\"{}\"", crate::figures::FONTS), ""))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tables that the reader can sort: a number carries its sort key, a text sorts alphabetically.
 
+use crate::figures::hex;
 use crate::{Dash, Look, Marker};
 use serde::{Serialize, Serializer};
 
@@ -30,6 +31,7 @@ pub struct Value {
     pub text: String,
     /// The sort key of a number. `None` for a text, which sorts alphabetically, and for a missing number, which comes
     /// last.
+    #[serde(serialize_with = "sort_key")]
     pub by: Option<f64>,
     /// Is the value in a column of numbers? Such columns are aligned to the right.
     pub number: bool,
@@ -75,14 +77,18 @@ impl Value {
     }
 }
 
+/// Serializes a sort key with nine significant digits, which is less to load than all of them.
+fn sort_key<S: Serializer>(by: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+    by.map(|by| format!("{by:.8e}").parse().unwrap_or(by)).serialize(to)
+}
+
 /// Serializes a look as a small SVG of its line and its marker; `None` gives an empty text.
 fn swatch<S: Serializer>(look: &Option<Look>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&look.map_or_else(String::new, drawn))
 }
 
 fn drawn(look: Look) -> String {
-    let (r, g, b) = look.colour;
-    let colour = format!("#{r:02X}{g:02X}{b:02X}");
+    let colour = hex(look.colour);
     let dash = match look.dash {
         Dash::Solid => "",
         Dash::Dashed => " stroke-dasharray=\"7 4\"",

@@ -1,10 +1,10 @@
 //! The result in sentences: which policy to run, the policies that are as good, the next one, and the distance to the
 //! bound.
 
-use super::rank::{AS_GOOD, Ranking, rank};
 use super::{balance, say};
 use crate::figures::view::{Scale, View, count, distinct, words};
 use crate::html::Part;
+use crate::rank::{AS_GOOD, Ranking, rank};
 use crate::{Cell, Report, Source, Swept};
 
 /// The most settings whose sentences are not folded away.

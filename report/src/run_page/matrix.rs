@@ -1,9 +1,9 @@
 //! The section of a sweep: how much slower each policy is than the fastest one of each setting, and its SLO attainment.
 
-use super::rank::rank;
 use crate::figures::view::{View, words};
 use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
+use crate::rank::rank;
 use crate::{Report, Swept};
 use foretoken_sim::metrics::Interval;
 

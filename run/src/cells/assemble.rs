@@ -15,12 +15,14 @@ use crate::load::is_autoregressive;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
+use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
     Cell, Entry, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, StepsWriter, headline, relate,
     write_calibration, write_figures, write_lengths, write_positions, write_replicas, write_series, write_summary,
 };
 use foretoken_sim::metrics::ReplicaSummary;
+use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 
 /// The results of a run in which every cell is finished.
@@ -143,11 +145,20 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
             blind: entrant.spec.definition().is_blind(),
             trees: entrant.spec.definition().drafts_trees(),
             stops_for_slo: entrant.spec.definition().stops_for_slo(),
+            gpus: gpus(&plan.variants[id.variant].experiment),
             implied: entrant.implied,
             bound: bounds[id.variant].clone(),
         }
     };
     ids(plan).map(entry).collect()
+}
+
+/// The GPUs on which the target runs, over all replicas; `None` unless they are a roofline's, of replicas of one kind.
+fn gpus(experiment: &Experiment) -> Option<u32> {
+    let LatencySpec::Roofline(target) = &experiment.hardware.target else { return None };
+    let alike = experiment.fleet.as_ref().is_none_or(|f| f.replicas.kinds().iter().all(|kind| kind.hardware.is_empty()));
+    let replicas = experiment.fleet.as_ref().map_or(1, |f| f.replicas.number());
+    alike.then(|| target.tensor_parallel * replicas)
 }
 
 /// How the TPOT bound of a variant is scaled from an autoregressive run; `None` if the bound is not scaled.

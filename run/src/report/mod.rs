@@ -1,13 +1,16 @@
 //! Makes the HTML page of a results folder: reads the folder, pairs its runs with another folder's, writes the page.
 
+mod claims;
 mod explorer;
 mod pairing;
+mod portable;
 mod results;
 
 pub use results::Results;
 
 use crate::cells::{Folder, write_problem};
 use crate::explorer::PAGE;
+use portable::Portable;
 use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
@@ -34,13 +37,16 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
 /// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that
 /// Foretoken did not make, or a file cannot be written.
 pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
-    let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
+    let mut compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();
     let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells).unzip();
     let scope = crate::scope::of(&results.plan);
+    let portable = Portable::of(&results);
+    let claims = claims::section(&results);
     let Results { manifest, mut cells, warnings, partial, config, source, host_band, .. } = results;
-    if let Some(compared) = &compared {
+    if let Some(compared) = &mut compared {
         compared.set_changes(&mut cells);
+        compared.differs.iter_mut().for_each(|(_, was, is)| (*was, *is) = (portable.text(was), portable.text(is)));
     }
     let mut facts = vec![
         ("run with".to_owned(), format!("Foretoken {}", manifest.version)),
@@ -49,7 +55,11 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     facts.extend(manifest.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let host_note = host_band.map(|band| band.in_words());
-    let run = RunFacts { facts, scope, config, warnings, partial, beside: host_note, compared, explorer, version };
+    let warnings = warnings.iter().map(|w| portable.text(w)).collect();
+    let facts = facts.iter().map(|(name, value)| (portable.text(name), value.clone())).collect();
+    let config = portable.text(&config);
+    let partial = partial.map(|p| portable.text(&p));
+    let run = RunFacts { facts, scope, config, warnings, partial, beside: host_note, claims, compared, explorer, version };
     let page = run_page(&Report { name: manifest.name, source, cells }, &run);
     let html = page.html();
     let mut files = vec![(TIMING, timing.as_str())];
