@@ -134,7 +134,8 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     let ticks: Vec<(f64, String)> = ticks.collect();
     let shown: Vec<Mean> = panels.iter().flatten().flat_map(|line| line.1.iter().map(|p| p.1)).collect();
     let crowded = view.policies.len() > MOST_NAMES;
-    let widest = panels.iter().flatten().filter(|l| !view.quiet.contains(&l.0.label)).map(|l| text_width(l.0.label, TEXT));
+    let widest =
+        panels.iter().flatten().filter(|l| !view.quiet.contains(&l.0.label)).map(|l| text_width(l.0.label, TEXT));
     let page = Page {
         title: view.title(&format!("{} against {}", quantity.title, view.combinations[0][at].name)),
         source: quantity.source(view),

@@ -61,7 +61,13 @@ fn sorted<'a>(view: &View<'a>, quantity: &Quantity) -> Vec<(&'a str, Look)> {
         let of = |c: &&[Swept]| view.mean(policy, |s| s == *c, quantity.of, quantity.scale).map(|m| m.mean);
         let means: Vec<f64> = view.combinations.iter().filter_map(of).collect();
         let mean = means.iter().sum::<f64>() / means.len() as f64;
-        if mean.is_nan() { f64::INFINITY } else if quantity.less_is_better { mean } else { -mean }
+        if mean.is_nan() {
+            f64::INFINITY
+        } else if quantity.less_is_better {
+            mean
+        } else {
+            -mean
+        }
     };
     let mut policies = view.policies.clone();
     policies.sort_by(|a, b| mean(a.0).total_cmp(&mean(b.0)));

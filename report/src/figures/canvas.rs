@@ -1,13 +1,19 @@
-//! Lines, markers and text as the text of an SVG document, in px with one decimal.
-//!
-//! Neighbours of one style share an element: lines and markers one path, texts one group. This keeps pages small. What
-//! belongs to one policy is a group that names the policy, so that a page can bring it forward.
+//! Lines, markers and text on a plotters surface, in px. The surface writes light SVG.
 
-use super::path::{Pen, is_one_spot, px, simplified};
+use super::light_svg::{LightSvg, escape};
+use super::path::{is_one_spot, simplified, tenths};
 use super::style::{FONTS, MARKER, PAPER, Rgb, hex};
 use crate::{Dash, Look, Marker};
+use plotters::coord::Shift;
+use plotters::element::{Circle, Drawable, PathElement, PointCollection, Polygon, Text};
+use plotters::prelude::{Color, DrawingArea, FontFamily, FontStyle, FontTransform, IntoDrawingArea, RGBColor};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{IntoTextStyle, ShapeStyle};
+use plotters_backend::{BackendCoord, DrawingErrorKind};
 use std::cell::RefCell;
-use std::fmt::Write as _;
+use std::convert::Infallible;
+
+const IN_MEMORY: &str = "drawing into a string cannot fail";
 
 /// A point in px from the top left.
 pub type Point = (f64, f64);
@@ -34,113 +40,85 @@ pub struct Ink<'a> {
     pub own: Rgb,
 }
 
-/// The SVG document that figures draw on.
-pub struct Canvas(RefCell<Document>);
+/// The surface that figures draw on.
+pub struct Canvas(DrawingArea<LightSvg, Shift>);
 
-#[derive(Default)]
-struct Document {
-    out: String,
-    pen: Pen,
-    /// The start tag of the element that is open; empty for none.
-    open: String,
-    /// What ends the open element.
-    end: &'static str,
-    /// The colour of the policy whose group is open.
-    policy: Option<Rgb>,
-}
-
-/// Draws an SVG of `size` px. `title` and `description` are for readers who cannot see it.
+/// Draws an SVG document of `size` px (width, height). `title` and `description` are for readers who cannot see the
+/// drawing.
 pub fn svg(size: Point, title: &str, description: &str, draw: impl FnOnce(&Canvas)) -> String {
     let (width, height) = (size.0.ceil() as u32, size.1.ceil() as u32);
-    let canvas = Canvas(RefCell::default());
+    let canvas = Canvas(LightSvg::new((10 * width, 10 * height)).into_drawing_area());
     canvas.area((0.0, 0.0), (f64::from(width), f64::from(height)), PAPER);
     draw(&canvas);
-    let body = canvas.0.into_inner().finished();
+    let body = RefCell::default();
+    canvas.own(&[], |surface, _| *body.borrow_mut() = surface.take());
     format!(
         "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-         font-family=\"{FONTS}\" xmlns=\"http://www.w3.org/2000/svg\">\n<title>{}</title>\n<desc>{}</desc>\n{body}</svg>\n",
+         font-family=\"{FONTS}\" xmlns=\"http://www.w3.org/2000/svg\">\n<title>{}</title>\n<desc>{}</desc>\n{}</svg>\n",
         escape(title),
         escape(description),
+        body.into_inner()
     )
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// An element that our surface can draw and plotters has no word for, such as a dashed line.
+struct Own<'a, F> {
+    points: &'a [BackendCoord],
+    draw: F,
 }
 
-impl Document {
-    /// Ends the open element.
-    fn close(&mut self) {
-        if !self.open.is_empty() {
-            self.out.push_str(self.end);
-            self.open.clear();
-        }
-    }
+impl<'a, F> PointCollection<'a, BackendCoord> for &'a Own<'a, F> {
+    type Point = &'a BackendCoord;
+    type IntoIter = std::slice::Iter<'a, BackendCoord>;
 
-    /// Goes on in the open element if it starts with `tag`, else ends it and starts one.
-    fn within(&mut self, tag: String, end: &'static str) {
-        if self.open != tag {
-            self.close();
-            self.out.push_str(&tag);
-            (self.open, self.end) = (tag, end);
-        }
-    }
-
-    fn finished(mut self) -> String {
-        self.close();
-        self.out
-    }
-
-    /// A colour as the value of an attribute. The colour of the open policy is the group's.
-    fn colour(&self, colour: Rgb) -> String {
-        if self.policy == Some(colour) { "currentColor".to_owned() } else { hex(colour) }
-    }
-
-    /// Goes on with the strokes of this style.
-    fn stroke(&mut self, colour: Rgb, width: f64, style: &str) {
-        let colour = self.colour(colour);
-        let width = if width == 1.0 { String::new() } else { format!(" stroke-width=\"{}\"", px(width)) };
-        self.within(format!("<path fill=\"none\" stroke=\"{colour}\"{width}{style} d=\""), "\"/>\n");
-    }
-
-    /// Goes on with filled shapes of a colour, with an edge in the background's colour.
-    fn fill(&mut self, colour: Rgb, edge: bool) {
-        let colour = self.colour(colour);
-        let edge = match edge {
-            true => format!(" stroke=\"{}\" stroke-width=\"1.6\" paint-order=\"stroke\"", hex(PAPER)),
-            false => String::new(),
-        };
-        self.within(format!("<path fill=\"{colour}\"{edge} d=\""), "\"/>\n");
+    fn point_iter(self) -> Self::IntoIter {
+        self.points.iter()
     }
 }
 
-const ROUND: &str = " stroke-linecap=\"round\"";
-
-/// The attribute for a dash.
-fn dashes(dash: Dash) -> &'static str {
-    match dash {
-        Dash::Solid => "",
-        Dash::Dashed => " stroke-dasharray=\"7 4\"",
-        Dash::Dotted => " stroke-dasharray=\"2 3\"",
-        Dash::LongDash => " stroke-dasharray=\"14 4\"",
+impl<F: Fn(&mut LightSvg, Vec<BackendCoord>)> Drawable<LightSvg> for Own<'_, F> {
+    fn draw<I: Iterator<Item = BackendCoord>>(
+        &self,
+        points: I,
+        surface: &mut LightSvg,
+        _: (u32, u32),
+    ) -> Result<(), DrawingErrorKind<Infallible>> {
+        (self.draw)(surface, points.collect());
+        Ok(())
     }
+}
+
+fn rgb((r, g, b): Rgb) -> RGBColor {
+    RGBColor(r, g, b)
+}
+
+/// A stroke `width` px wide.
+fn stroke(colour: Rgb, width: f64) -> ShapeStyle {
+    rgb(colour).stroke_width((width * 10.0).round() as u32)
 }
 
 impl Canvas {
-    fn with(&self, draw: impl FnOnce(&mut Document)) {
-        draw(&mut self.0.borrow_mut());
+    /// Draws an element of our own through `points`.
+    fn own(&self, points: &[Point], draw: impl Fn(&mut LightSvg, Vec<BackendCoord>)) {
+        let points: Vec<BackendCoord> = points.iter().copied().map(tenths).collect();
+        self.0.draw(&Own { points: &points, draw }).expect(IN_MEMORY);
     }
 
-    /// Draws a line through `points`, `width` px wide; nothing if all points are the same or there is one only.
+    /// Draws a line through `points`, `width` px wide. Draws nothing if there are fewer than two distinct points.
     pub fn line(&self, points: &[Point], colour: Rgb, width: f64, dash: Dash) {
         if is_one_spot(points) {
             return;
         }
-        self.with(|d| {
-            d.stroke(colour, width, dashes(dash));
-            let Document { pen, out, .. } = d;
-            pen.through(out, &simplified(points));
-        });
+        let points = simplified(points);
+        match dash {
+            Dash::Solid => {
+                let points: Vec<BackendCoord> = points.into_iter().map(tenths).collect();
+                self.0.draw(&PathElement::new(points, stroke(colour, width))).expect(IN_MEMORY);
+            }
+            dash => self.own(&points, |surface, points| {
+                surface.dashed(points, colour, (width * 10.0).round() as u32, dash);
+            }),
+        }
     }
 
     /// A filled rectangle between two corners.
@@ -150,11 +128,8 @@ impl Canvas {
 
     /// A filled shape.
     pub fn shape(&self, points: &[Point], colour: Rgb) {
-        self.with(|d| {
-            d.fill(colour, false);
-            let Document { pen, out, .. } = d;
-            pen.shape(out, points);
-        });
+        let points: Vec<BackendCoord> = points.iter().copied().map(tenths).collect();
+        self.0.draw(&Polygon::new(points, rgb(colour).filled())).expect(IN_MEMORY);
     }
 
     /// An empty rectangle between two corners.
@@ -167,21 +142,9 @@ impl Canvas {
     pub fn policy(&self, ink: &Ink, draw: impl FnOnce()) {
         let own = if ink.own == ink.look.colour { String::new() } else { format!(" data-c=\"{}\"", hex(ink.own)) };
         let tag = format!("<g data-p=\"{}\" color=\"{}\"{own}>\n", escape(ink.label), hex(ink.look.colour));
-        self.with(|d| {
-            d.close();
-            d.out.push_str(&tag);
-            d.policy = Some(ink.look.colour);
-        });
+        self.own(&[], |surface, _| surface.begin_group(&tag, ink.look.colour));
         draw();
-        self.with(|d| {
-            d.close();
-            d.policy = None;
-            match d.out.strip_suffix(&tag).map(str::len) {
-                // Nothing was drawn.
-                Some(before) => d.out.truncate(before),
-                None => d.out.push_str("</g>\n"),
-            }
-        });
+        self.own(&[], |surface, _| surface.end_group());
     }
 
     /// Draws the marker of `look` at a point.
@@ -192,38 +155,26 @@ impl Canvas {
     /// Draws the marker of `look`, of radius `r`, at each point. A thin edge in the background's colour separates
     /// markers that overlap; a ring is filled with the background's colour.
     pub fn markers(&self, points: &[Point], look: Look, r: f64) {
-        if points.is_empty() {
-            return;
-        }
-        let dots = |r: f64, colour: Rgb| {
-            self.with(|d| {
-                d.stroke(colour, 2.0 * r, ROUND);
-                let Document { pen, out, .. } = d;
-                points.iter().for_each(|p| pen.dot(out, *p));
-            });
-        };
         let moved = |at: &Point, shape: &[Point]| -> Vec<Point> {
             shape.iter().map(|(x, y)| (at.0 + x * r, at.1 + y * r)).collect()
         };
         let polygons = |shape: &[Point]| {
-            self.with(|d| {
-                d.fill(look.colour, true);
-                let Document { pen, out, .. } = d;
-                points.iter().for_each(|p| pen.shape(out, &moved(p, shape)));
-            });
+            let edged = |at| self.own(&moved(at, shape), |surface, points| surface.edged(points, look.colour));
+            points.iter().for_each(edged);
         };
         let strokes = |lines: [[Point; 2]; 2]| {
             for (width, colour) in [(3.6, PAPER), (2.2, look.colour)] {
-                self.with(|d| {
-                    d.stroke(colour, width, "");
-                    let Document { pen, out, .. } = d;
-                    points.iter().for_each(|p| lines.iter().for_each(|l| pen.through(out, &moved(p, l))));
-                });
+                let cross = |at| lines.iter().for_each(|l| self.line(&moved(at, l), colour, width, Dash::Solid));
+                points.iter().for_each(cross);
             }
         };
         match look.marker {
-            Marker::Circle => [(r + 0.7, PAPER), (r, look.colour)].iter().for_each(|&(r, c)| dots(r, c)),
-            Marker::Ring => [(r + 0.5, look.colour), (r - 1.5, PAPER)].iter().for_each(|&(r, c)| dots(r, c)),
+            Marker::Circle => {
+                [(r + 0.7, PAPER), (r, look.colour)].iter().for_each(|&(r, c)| self.discs(points, r, rgb(c)))
+            }
+            Marker::Ring => {
+                [(r + 0.5, look.colour), (r - 1.5, PAPER)].iter().for_each(|&(r, c)| self.discs(points, r, rgb(c)));
+            }
             Marker::Square => polygons(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
             Marker::Triangle => polygons(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]),
             Marker::TriangleDown => polygons(&[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)]),
@@ -233,67 +184,65 @@ impl Canvas {
         }
     }
 
-    /// Small discs without an edge, such as the values of single seeds.
-    pub fn specks(&self, points: &[Point], colour: Rgb) {
-        self.with(|d| {
-            d.stroke(colour, 3.0, " stroke-linecap=\"round\" stroke-opacity=\".55\"");
-            let Document { pen, out, .. } = d;
-            points.iter().for_each(|p| pen.dot(out, *p));
-        });
+    fn discs(&self, points: &[Point], r: f64, colour: impl Color) {
+        let style = colour.filled();
+        let disc = |at: &Point| Circle::new(tenths(*at), (r * 10.0).round() as u32, style);
+        points.iter().for_each(|at| self.0.draw(&disc(at)).expect(IN_MEMORY));
     }
 
-    /// An arrowhead whose tip is at `tip` and that points along `towards`: what it stands for lies beyond the frame.
+    /// Small discs without an edge, such as the values of single seeds.
+    pub fn specks(&self, points: &[Point], colour: Rgb) {
+        self.discs(points, 1.5, rgb(colour).mix(0.55));
+    }
+
+    /// An arrowhead whose tip is at `tip` and that points along `towards`: the value lies beyond the frame.
     pub fn arrowhead(&self, tip: Point, towards: Point, colour: Rgb) {
         let (back, side) = ((-5.0 * towards.0, -5.0 * towards.1), (4.0 * towards.1, 4.0 * towards.0));
         let wing = |by: f64| (tip.0 + back.0 + by * side.0, tip.1 + back.1 + by * side.1);
         self.line(&[wing(1.0), tip, wing(-1.0)], colour, 2.0, Dash::Solid);
     }
 
-    /// Writes a text; `at` is at half of its height.
+    /// Writes a text on one line. `at` is half-way up the text; `anchor` says which part of the text lies at it.
     pub fn text(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
-        self.write(text, at, anchor, (size, colour), "");
+        self.write(text, at, anchor, (size, colour), FontStyle::Normal, FontTransform::None);
     }
 
-    /// Writes a bold text; `at` is at half of its height.
+    /// Writes a bold text on one line. `at` is half-way up the text; `anchor` says which part of the text lies at it.
     pub fn bold(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
-        self.write(text, at, anchor, (size, colour), " font-weight=\"bold\"");
+        self.write(text, at, anchor, (size, colour), FontStyle::Bold, FontTransform::None);
     }
 
-    fn write(&self, text: &str, at: Point, anchor: Anchor, (size, colour): (f64, Rgb), weight: &str) {
-        if text.is_empty() {
-            return;
-        }
-        self.with(|d| {
-            let anchor = match anchor {
-                Anchor::Start => "",
-                Anchor::Middle => " text-anchor=\"middle\"",
-                Anchor::End => " text-anchor=\"end\"",
-            };
-            let (colour, px_size) = (d.colour(colour), px(size));
-            d.within(format!("<g fill=\"{colour}\" font-size=\"{px_size}\"{anchor}{weight}>\n"), "</g>\n");
-            let (x, y) = (px(at.0), px(at.1 + BASE * size));
-            writeln!(d.out, "<text x=\"{x}\" y=\"{y}\">{}</text>", escape(text)).expect("into a string");
-        });
-    }
-
-    /// Writes a text that reads from bottom to top, centred on `at`.
+    /// Writes a text that reads from bottom to top and is centred on `at`.
     pub fn upward(&self, text: &str, at: Point, size: f64, colour: Rgb) {
+        self.write(text, at, Anchor::Middle, (size, colour), FontStyle::Normal, FontTransform::Rotate270);
+    }
+
+    fn write(
+        &self,
+        text: &str,
+        at: Point,
+        anchor: Anchor,
+        (size, colour): (f64, Rgb),
+        weight: FontStyle,
+        turn: FontTransform,
+    ) {
         if text.is_empty() {
             return;
         }
-        self.with(|d| {
-            d.close();
-            let (x, y, turn) = (px(at.0 + BASE * size), px(at.1), format!("rotate(-90 {} {})", px(at.0 + BASE * size), px(at.1)));
-            let (colour, size) = (d.colour(colour), px(size));
-            let tag = format!("<g fill=\"{colour}\" font-size=\"{size}\" text-anchor=\"middle\">");
-            writeln!(d.out, "{tag}<text x=\"{x}\" y=\"{y}\" transform=\"{turn}\">{}</text></g>", escape(text))
-                .expect("into a string");
-        });
+        let h = match anchor {
+            Anchor::Start => HPos::Left,
+            Anchor::Middle => HPos::Center,
+            Anchor::End => HPos::Right,
+        };
+        let colour = rgb(colour);
+        let style = (FontFamily::Name(FONTS), size * 10.0, weight)
+            .into_text_style(&self.0)
+            .transform(turn)
+            .color(&colour)
+            .pos(Pos::new(h, VPos::Center));
+        self.0.draw(&Text::new(text.to_owned(), tenths(at), style)).expect(IN_MEMORY);
     }
 }
-
-/// From half of a text's height down to its base line, as a share of its size.
-const BASE: f64 = 0.35;
 
 #[cfg(test)]
 mod tests {

@@ -75,7 +75,10 @@ mod tests {
             assert!(figure.svg.contains(text), "{text}");
         }
         let alone = gain_figure("K = 2", &drafting, &[], "plain decoding", "simulated").unwrap();
-        assert!(!alone.svg.contains("#666666\" stroke-width=\"1.6\" stroke-dasharray"), "no line of plain decoding against itself");
+        assert!(
+            !alone.svg.contains("#666666\" stroke-width=\"1.6\" stroke-dasharray"),
+            "no line of plain decoding against itself"
+        );
         assert_eq!(gain_figure("K = 2", &[], &[], "K = 3", "none"), None);
     }
 }

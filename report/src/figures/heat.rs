@@ -84,7 +84,12 @@ pub fn draw(view: &View) -> Option<String> {
         let optima = optima(map, &seeds_of[i]);
         for (width, colour) in [(4.0, PAPER), (2.0, BEST.colour)] {
             for o in &optima {
-                c.line(&[o.shortest, o.longest].map(|length| panel.at(o.size, f64::from(length))), colour, width, Dash::Solid);
+                c.line(
+                    &[o.shortest, o.longest].map(|length| panel.at(o.size, f64::from(length))),
+                    colour,
+                    width,
+                    Dash::Solid,
+                );
             }
         }
         let best: Vec<_> = optima.iter().map(|o| panel.at(o.size, f64::from(o.best))).collect();

@@ -10,23 +10,24 @@ mod arena;
 mod axis;
 mod by_policy;
 mod canvas;
-mod emphasis;
 mod capacity;
 mod curves;
+mod emphasis;
 mod frontier;
 mod gain;
 mod heat;
 mod ladder;
 mod latency;
+mod light_svg;
 mod over_time;
 mod page;
 mod path;
 mod predicted;
 mod profile;
 mod style;
-mod tradeoff;
 #[cfg(test)]
 mod tests;
+mod tradeoff;
 mod validation;
 pub(crate) mod view;
 

@@ -1,6 +1,7 @@
 //! The path data of SVG lines: relative coordinates in tenths of a px, and no points that the eye cannot see.
 
 use super::canvas::Point;
+use plotters_backend::BackendCoord;
 use std::fmt::Write;
 
 /// A point of a line is left out if the line without it passes within this distance, px.
@@ -9,10 +10,11 @@ const UNSEEN: f64 = 0.15;
 /// Writes path data. Coordinates are whole tenths of a px, so that rounding errors do not add up.
 #[derive(Default)]
 pub struct Pen {
-    at: (i32, i32),
+    at: BackendCoord,
 }
 
-fn tenths((x, y): Point) -> (i32, i32) {
+/// A point in px as whole tenths of a px.
+pub fn tenths((x, y): Point) -> BackendCoord {
     ((x * 10.0).round() as i32, (y * 10.0).round() as i32)
 }
 
@@ -26,12 +28,7 @@ pub fn tenth(value: i32) -> String {
     }
 }
 
-/// A length in px as text, rounded to tenths.
-pub fn px(value: f64) -> String {
-    tenth((value * 10.0).round() as i32)
-}
-
-fn pair(out: &mut String, (x, y): (i32, i32)) {
+fn pair(out: &mut String, (x, y): BackendCoord) {
     let y = tenth(y);
     let gap = if y.starts_with('-') { "" } else { " " };
     write!(out, "{}{gap}{y}", tenth(x)).expect("into a string");
@@ -39,15 +36,14 @@ fn pair(out: &mut String, (x, y): (i32, i32)) {
 
 impl Pen {
     /// Moves to a point.
-    pub fn to(&mut self, out: &mut String, point: Point) {
-        self.at = tenths(point);
+    fn to(&mut self, out: &mut String, point: BackendCoord) {
+        self.at = point;
         out.push('M');
         pair(out, self.at);
     }
 
     /// Draws a straight line to a point; nothing if it is the same point.
-    pub fn line(&mut self, out: &mut String, point: Point) {
-        let to = tenths(point);
+    fn line(&mut self, out: &mut String, to: BackendCoord) {
         let by = (to.0 - self.at.0, to.1 - self.at.1);
         self.at = to;
         match by {
@@ -62,20 +58,21 @@ impl Pen {
     }
 
     /// Draws a line through `points`.
-    pub fn through(&mut self, out: &mut String, points: &[Point]) {
-        let Some((first, rest)) = points.split_first() else { return };
-        self.to(out, *first);
-        rest.iter().for_each(|p| self.line(out, *p));
+    pub fn through(&mut self, out: &mut String, points: impl IntoIterator<Item = BackendCoord>) {
+        let mut points = points.into_iter();
+        let Some(first) = points.next() else { return };
+        self.to(out, first);
+        points.for_each(|point| self.line(out, point));
     }
 
     /// Draws the closed shape through `points`.
-    pub fn shape(&mut self, out: &mut String, points: &[Point]) {
+    pub fn shape(&mut self, out: &mut String, points: impl IntoIterator<Item = BackendCoord>) {
         self.through(out, points);
         out.push('z');
     }
 
     /// A point of no length, which a round cap makes a disc.
-    pub fn dot(&mut self, out: &mut String, point: Point) {
+    pub fn dot(&mut self, out: &mut String, point: BackendCoord) {
         self.to(out, point);
         out.push_str("h0");
     }
@@ -86,7 +83,7 @@ pub fn is_one_spot(points: &[Point]) -> bool {
     points.iter().all(|p| tenths(*p) == tenths(points[0]))
 }
 
-/// The points of a line without those that nobody sees (Douglas and Peucker, 1973).
+/// The points of a line without the points that the eye cannot see (Douglas and Peucker, 1973).
 pub fn simplified(points: &[Point]) -> Vec<Point> {
     if points.len() < 3 {
         return points.to_vec();
@@ -119,8 +116,8 @@ mod tests {
     fn coordinates_are_short_and_exact() {
         let mut out = String::new();
         let mut pen = Pen::default();
-        pen.through(&mut out, &[(10.0, 20.04), (10.0, 25.0), (12.26, 24.5), (12.0, 24.5)]);
-        pen.dot(&mut out, (0.0, -0.3));
+        pen.through(&mut out, [(10.0, 20.04), (10.0, 25.0), (12.26, 24.5), (12.0, 24.5)].map(tenths));
+        pen.dot(&mut out, tenths((0.0, -0.3)));
         assert_eq!(out, "M10 20v5l2.3-.5h-.3M0-.3h0");
         assert!(is_one_spot(&[(1.0, 1.0), (1.01, 1.0)]) && !is_one_spot(&[(1.0, 1.0), (1.1, 1.0)]));
     }

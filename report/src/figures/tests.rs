@@ -51,8 +51,7 @@ pub(super) fn texts(svg: &str) -> Vec<Placed> {
         for element in group.split("<text").skip(1) {
             let (place, rest) = element.split_once('>').unwrap();
             let text = rest.split("</text").next().unwrap().replace("&amp;", "&").replace("&quot;", "\"");
-            let (x, y): (f64, f64) =
-                (attribute(place, "x").parse().unwrap(), attribute(place, "y").parse().unwrap());
+            let (x, y): (f64, f64) = (attribute(place, "x").parse().unwrap(), attribute(place, "y").parse().unwrap());
             let (width, half) = (style::text_width(&text, size), size * 0.5);
             let start = match attribute(&tag, "text-anchor") {
                 "" => 0.0,
