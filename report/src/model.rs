@@ -92,7 +92,10 @@ impl Swept {
         }
         // Every second part of the value lies between quotes.
         let parts = self.value.split('"').enumerate();
-        parts.map(|(i, part)| if i % 2 == 1 && is_path(part) { stem(part) } else { part.to_owned() }).collect::<Vec<_>>().join("\"")
+        parts
+            .map(|(i, part)| if i % 2 == 1 && is_path(part) { stem(part) } else { part.to_owned() })
+            .collect::<Vec<_>>()
+            .join("\"")
     }
 }
 

@@ -5,6 +5,7 @@ use super::against::Quantity;
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};
 use super::page::{Page, Panel};
+use super::sheet::Sheet;
 use super::style::{GREY, INK, RULE, TEXT};
 use super::view::{Mean, View, joined, words};
 use crate::{Dash, Look, Swept};
@@ -27,7 +28,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     let rows: Vec<Vec<Row>> =
         view.combinations.iter().map(|&c| policies.iter().map(|p| row(view, quantity, p.0, c)).collect()).collect();
     let shown: Vec<Mean> = rows.iter().flatten().filter_map(|row| row.mean).collect();
-    let alone = view.combinations.len() == 1;
+    let alone = view.combinations.len() == 1 && view.sheet == Sheet::Screen;
     let labels: Vec<&str> = policies.iter().map(|p| p.0).collect();
     let source = quantity.source(view);
     let dots = rows.iter().flatten().any(|row| !row.seeds.is_empty());
@@ -43,6 +44,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
         right: if alone { 150.0 } else { 44.0 },
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         if let Some(at) = quantity.reference {
@@ -61,7 +63,13 @@ fn sorted<'a>(view: &View<'a>, quantity: &Quantity) -> Vec<(&'a str, Look)> {
         let of = |c: &&[Swept]| view.mean(policy, |s| s == *c, quantity.of, quantity.scale).map(|m| m.mean);
         let means: Vec<f64> = view.combinations.iter().filter_map(of).collect();
         let mean = means.iter().sum::<f64>() / means.len() as f64;
-        if mean.is_nan() { f64::INFINITY } else if quantity.less_is_better { mean } else { -mean }
+        if mean.is_nan() {
+            f64::INFINITY
+        } else if quantity.less_is_better {
+            mean
+        } else {
+            -mean
+        }
     };
     let mut policies = view.policies.clone();
     policies.sort_by(|a, b| mean(a.0).total_cmp(&mean(b.0)));

@@ -283,7 +283,8 @@ impl Canvas {
         }
         self.with(|d| {
             d.close();
-            let (x, y, turn) = (px(at.0 + BASE * size), px(at.1), format!("rotate(-90 {} {})", px(at.0 + BASE * size), px(at.1)));
+            let (x, y, turn) =
+                (px(at.0 + BASE * size), px(at.1), format!("rotate(-90 {} {})", px(at.0 + BASE * size), px(at.1)));
             let (colour, size) = (d.colour(colour), px(size));
             let tag = format!("<g fill=\"{colour}\" font-size=\"{size}\" text-anchor=\"middle\">");
             writeln!(d.out, "{tag}<text x=\"{x}\" y=\"{y}\" transform=\"{turn}\">{}</text></g>", escape(text))

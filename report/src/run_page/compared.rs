@@ -89,7 +89,11 @@ pub fn sentence(report: &Report, compared: &Compared) -> String {
     let settings = match compared.differs.as_slice() {
         [] => "the settings are the same".to_owned(),
         [(path, was, is)] => format!("{path} is {is} here and was {was}"),
-        all => format!("{} settings differ, {}", all.len(), say::few(&all.iter().map(|d| d.0.as_str()).collect::<Vec<_>>())),
+        all => format!(
+            "{} settings differ, {}",
+            all.len(),
+            say::few(&all.iter().map(|d| d.0.as_str()).collect::<Vec<_>>())
+        ),
     };
     let mut changes: Vec<(&str, &[Swept], Mean)> = Vec::new();
     for &combination in &view.combinations {

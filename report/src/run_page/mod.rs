@@ -101,7 +101,8 @@ fn empty_policies(report: &Report) -> Option<String> {
 
 fn asked(report: &Report, view: &View, run: &RunFacts) -> Section {
     let mut section = Section::new("asked", "What was asked");
-    let in_words = |s: &Swept| if s.path.ends_with(&s.name) { s.path.clone() } else { format!("{} ({})", s.name, s.path) };
+    let in_words =
+        |s: &Swept| if s.path.ends_with(&s.name) { s.path.clone() } else { format!("{} ({})", s.name, s.path) };
     let swept: Vec<String> = view.combinations.first().map_or(Vec::new(), |c| c.iter().map(in_words).collect());
     let mut facts = vec![
         ("policies".to_owned(), view.policies.iter().map(|p| p.0).collect::<Vec<_>>().join(", ")),
