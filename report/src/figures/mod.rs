@@ -388,7 +388,8 @@ pub fn write_figures(folder: &Path, report: &Report) -> Result<Vec<String>, Repo
 }
 
 fn combination(sweep: &[Swept]) -> String {
-    view::words(sweep).replace(" = ", "-").replace(", ", "_")
+    let one = |s: &Swept| format!("{}-{}", s.path.rsplit('.').next().unwrap_or_default(), s.shown());
+    sweep.iter().map(one).collect::<Vec<_>>().join("_")
 }
 
 /// A file name without its extension: `name`, a dot and `which` (80 characters at most, odd ones replaced by `-`).
