@@ -1,6 +1,6 @@
 //! Results as files: Parquet tables, SVG figures and HTML pages of finished cells.
 //!
-//! The only crate that knows Parquet and SVG. It draws and writes the cells that it is given; it must never run
+//! The only crate that knows Parquet and plotters. It draws and writes the cells that it is given; it must never run
 //! or re-compute a simulation, read a clock, or print. The same cells in the same order give the same bytes.
 
 mod cdf;
@@ -23,8 +23,8 @@ pub use error::ReportError;
 pub use figures::{
     Accepted, ArenaMap, CapacityWords, Carried, Figure, FrontierLine, FrontierPoint, FrontierWords, GainAt, Kind,
     LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind, TriedRate,
-    Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, figures, frontier_figure, gain_figure,
-    ladder_figure, predicted_figure, profile_figures, validation_figures, write_figures,
+    Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, column_figures, figures,
+    frontier_figure, gain_figure, ladder_figure, predicted_figure, profile_figures, validation_figures, write_figures,
 };
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, headline, run_page};

@@ -8,6 +8,9 @@ use foretoken_sim::metrics::Interval;
 /// show no clear difference.
 pub const AS_GOOD: f64 = 0.01;
 
+/// A policy is close to the fastest one of a setting within this share of its mean latency.
+pub const CLOSE: f64 = 0.05;
+
 /// The policies of a setting that a server can run, the fastest first.
 pub struct Ranking<'a> {
     /// Label of the fastest policy.

@@ -17,7 +17,10 @@ pub fn of(path: &str) -> Option<Words> {
     if let Some(at) = keys.iter().position(|key| *key == "policies" || *key == "policy") {
         let key = keys.last()?.replace(['_', '-'], " ");
         let policy = keys.get(at + 1).filter(|_| keys.len() > at + 2);
-        return Some(Words { name: policy.map_or(key.clone(), |policy| format!("{key} of {policy}")), unit: String::new() });
+        return Some(Words {
+            name: policy.map_or(key.clone(), |policy| format!("{key} of {policy}")),
+            unit: String::new(),
+        });
     }
     let fits = |end: &str| {
         let end: Vec<&str> = end.split('.').collect();
@@ -95,7 +98,8 @@ mod tests {
         for line in LIST.lines().filter(|line| !line.starts_with('#')) {
             let parts: Vec<&str> = line.split('|').map(str::trim).collect();
             assert!(parts.len() == 3 && !parts[1].is_empty(), "{line}");
-            let used = found.iter().any(|path| of(path).is_some_and(|w| w.name.starts_with(parts[1]) && w.unit == parts[2]));
+            let used =
+                found.iter().any(|path| of(path).is_some_and(|w| w.name.starts_with(parts[1]) && w.unit == parts[2]));
             assert!(used, "{line}");
         }
     }

@@ -4,8 +4,8 @@
 use super::axis::Axis;
 use super::canvas::Anchor;
 use super::page::Page;
+use super::sheet::{Named, Sheet};
 use super::style::{GREY, RULE, Rgb, TEXT};
-use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -73,6 +73,7 @@ fn by_depth(of: &Accepted) -> String {
         own_x: Vec::new(),
         panel_height: 380.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     page.svg(|c, panel, _| {
         for (i, (_, rates)) in of.families.iter().enumerate() {
@@ -97,6 +98,7 @@ fn calibration(of: &Accepted) -> String {
         own_x: Vec::new(),
         panel_height: 460.0,
         right: 24.0,
+        sheet: Sheet::Screen,
     };
     page.svg(|c, panel, _| {
         c.line(&[panel.at(0.0, 0.0), panel.at(100.0, 100.0)], RULE, 1.5, Dash::Dashed);

@@ -4,8 +4,9 @@
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas, Ink, Point};
 use super::page::{Page, Panel, columns};
+use super::sheet::MOST_NAMES;
 use super::style::{INK, MARKER, RULE, TEXT, text_width};
-use super::view::{MOST_NAMES, Mean, Scale, View, distinct, joined, words};
+use super::view::{Mean, Scale, View, distinct, joined, words};
 use crate::number::fixed;
 use crate::{Cell, Dash, Swept};
 
@@ -143,6 +144,7 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
         y_name: quantity.axis.to_owned(),
         x: Axis::swept(&ticks),
         right: if crowded { widest.fold(0.0, f64::max) + 16.0 } else { 0.0 },
+        sheet: view.sheet,
         y: quantity.range(&shown, [9, 6, 5][columns(others.len()) - 1])?,
         legend: if crowded { Vec::new() } else { view.legend(|_| true) },
         panels: others.iter().map(|o| (title(view, quantity, at, o), None)).collect(),

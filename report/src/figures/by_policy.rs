@@ -5,6 +5,7 @@ use super::against::Quantity;
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};
 use super::page::{Page, Panel};
+use super::sheet::Sheet;
 use super::style::{GREY, INK, RULE, TEXT};
 use super::view::{Mean, View, joined, words};
 use crate::{Dash, Look, Swept};
@@ -27,7 +28,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     let rows: Vec<Vec<Row>> =
         view.combinations.iter().map(|&c| policies.iter().map(|p| row(view, quantity, p.0, c)).collect()).collect();
     let shown: Vec<Mean> = rows.iter().flatten().filter_map(|row| row.mean).collect();
-    let alone = view.combinations.len() == 1;
+    let alone = view.combinations.len() == 1 && view.sheet == Sheet::Screen;
     let labels: Vec<&str> = policies.iter().map(|p| p.0).collect();
     let source = quantity.source(view);
     let dots = rows.iter().flatten().any(|row| !row.seeds.is_empty());
@@ -43,6 +44,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
         right: if alone { 150.0 } else { 44.0 },
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         if let Some(at) = quantity.reference {

@@ -4,8 +4,8 @@
 use super::axis::Axis;
 use super::canvas::{Anchor, Ink};
 use super::page::Page;
+use super::sheet::{Named, Sheet};
 use super::style::{INK, MARKER, RULE, TEXT, text_width};
-use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Dash, Look};
 use foretoken_sim::metrics::Interval;
@@ -118,6 +118,7 @@ fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
         right: widest + 16.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, at| {
         for (row, (policy, look)) in rows.iter().enumerate() {
@@ -159,6 +160,7 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         own_x: Vec::new(),
         panel_height: 320.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, _| {
         for (policy, look) in policies(all) {
@@ -203,6 +205,7 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         own_x: shown.iter().map(|(_, [low, high])| Axis::exact(*low, *high, ticks)).collect(),
         panel_height: 280.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, at| {
         let ends = [panel.x.start(), panel.x.end()];

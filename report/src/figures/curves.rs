@@ -115,6 +115,7 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
         own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         if curves.diagonal {

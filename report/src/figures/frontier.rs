@@ -2,8 +2,8 @@
 
 use super::axis::Axis;
 use super::page::Page;
+use super::sheet::{Named, Sheet};
 use super::style::RULE;
-use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Dash, Look};
 
@@ -72,6 +72,7 @@ pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Opt
         own_x: Vec::new(),
         panel_height: 280.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, at| {
         if let Some(bound) = words.bound_s {

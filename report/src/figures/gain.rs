@@ -2,8 +2,8 @@
 
 use super::axis::Axis;
 use super::page::Page;
+use super::sheet::{Named, Sheet};
 use super::style::{GREY, RULE};
-use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -43,6 +43,7 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
         own_x: Vec::new(),
         panel_height: 320.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, _| {
         c.line(&[panel.at(page.x.start(), 0.0), panel.at(page.x.end(), 0.0)], RULE, 1.2, Dash::Dashed);

@@ -8,8 +8,9 @@
 use super::axis::Axis;
 use super::curves::FEWEST;
 use super::page::{Page, columns};
+use super::sheet::Named;
 use super::style::{INK, MARKER, PAPER, Rgb};
-use super::view::{Named, View, count, words};
+use super::view::{View, count, words};
 use crate::{Cell, Dash, Look, Marker, Swept};
 use foretoken_sim::metrics::Interval;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,6 +72,7 @@ pub fn draw(view: &View) -> Option<String> {
         own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         let map = &maps[i];

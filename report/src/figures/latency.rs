@@ -4,6 +4,7 @@
 use super::axis::Axis;
 use super::canvas::{Canvas, Ink};
 use super::page::{Page, Panel, columns};
+use super::sheet::Sheet;
 use super::style::{MARKER, RULE};
 use super::view::{View, count, joined, words};
 use crate::number::fixed;
@@ -68,7 +69,7 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
             latency.axis,
             latency.unit.1,
             if any.is_log() { ", logarithmic" } else { "" },
-            if alone { "" } else { ", each panel on its own scale" }
+            if alone || view.sheet == Sheet::Column { "" } else { ", each panel on its own scale" }
         ),
         y_name: "requests at or below (%)".to_owned(),
         own_x: own.into_iter().map(|own| own.unwrap_or_else(|| any.clone())).collect(),
@@ -78,6 +79,7 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         panels: view.combinations.iter().zip(&bounds).map(title).collect(),
         panel_height: [380.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         if let Some(bound) = &bounds[i] {

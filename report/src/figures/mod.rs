@@ -24,6 +24,7 @@ mod page;
 mod path;
 mod predicted;
 mod profile;
+mod sheet;
 mod style;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ use axis::Axis;
 use curves::Curves;
 use latency::Latency;
 use over_time::Course;
+use sheet::Sheet;
 use std::path::Path;
 pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex};
 use view::{Scale, View};
@@ -192,7 +194,7 @@ const REGRET: Quantity = Quantity {
 
 const CHANGE: Quantity = Quantity {
     title: "Change in mean end-to-end latency",
-    axis: "change of mean end-to-end latency (%; below 0: faster)",
+    axis: "change of mean latency (%; below 0: faster)",
     of: |c| c.change.map(|r| r * 100.0),
     scale: Scale::Change,
     decimals: 1,
@@ -300,7 +302,34 @@ fn bound(cells: &[&Cell]) -> String {
 /// throughput against time per token by load; batch size and draft length over time, one file per combination;
 /// latencies; chosen lengths, acceptance, calibration and goodput; KV use and preemptions.
 pub fn figures(report: &Report) -> Vec<Figure> {
+    drawn(report, Sheet::Screen)
+}
+
+/// Draws the figures of [`figures`] for a column of a paper: 3.3 inches wide, type of 8 points, without title and source.
+pub fn column_figures(report: &Report) -> Vec<Figure> {
+    drawn(report, Sheet::Column)
+}
+
+impl Figure {
+    /// What a caption says: the title, what is drawn against what, and the source. The SVG has them for readers who
+    /// cannot see it.
+    pub fn caption(&self) -> String {
+        let part = |tag: &str| {
+            let text =
+                self.svg.split_once(&format!("<{tag}>")).and_then(|(_, rest)| rest.split_once(&format!("</{tag}>")));
+            text.map_or("", |(text, _)| text)
+                .replace("&lt;", "<")
+                .replace("&gt;", ">")
+                .replace("&quot;", "\"")
+                .replace("&amp;", "&")
+        };
+        format!("{}. {}.", part("title"), part("desc"))
+    }
+}
+
+fn drawn(report: &Report, sheet: Sheet) -> Vec<Figure> {
     let mut view = View::new(report);
+    view.sheet = sheet;
     view.quiet = emphasis::quiet(report, &view);
     let mut figures = Vec::new();
     let mut add = |kind, file: String, svg: String| {
@@ -360,7 +389,8 @@ pub fn write_figures(folder: &Path, report: &Report) -> Result<Vec<String>, Repo
 }
 
 fn combination(sweep: &[Swept]) -> String {
-    view::words(sweep).replace(" = ", "-").replace(", ", "_")
+    let one = |s: &Swept| format!("{}-{}", s.path.rsplit('.').next().unwrap_or_default(), s.shown());
+    sweep.iter().map(one).collect::<Vec<_>>().join("_")
 }
 
 /// A file name without its extension: `name`, a dot and `which` (80 characters at most, odd ones replaced by `-`).

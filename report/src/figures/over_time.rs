@@ -8,8 +8,9 @@
 use super::axis::Axis;
 use super::canvas::Ink;
 use super::page::{Page, columns};
+use super::sheet::MOST_NAMES;
 use super::style::BEHIND;
-use super::view::{MOST_NAMES, View, words};
+use super::view::{View, words};
 use crate::{Dash, Look, Swept};
 use foretoken_sim::metrics::{Bin, Series};
 
@@ -86,6 +87,7 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
         own_x: Vec::new(),
         panel_height: [260.0, 180.0, 120.0][columns - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     (!lines.is_empty()).then(|| {
         page.svg(|c, panel, i| {

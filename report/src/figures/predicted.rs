@@ -2,8 +2,8 @@
 
 use super::axis::Axis;
 use super::page::{Page, columns};
+use super::sheet::{Named, Sheet};
 use super::style::RULE;
-use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -62,6 +62,7 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 10.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let row = |i: usize| page.y.ticks[i].0;
     let svg = page.svg(|c, panel, at| {

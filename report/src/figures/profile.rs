@@ -3,8 +3,8 @@
 use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel};
+use super::sheet::{Named, Sheet};
 use super::style::RULE;
-use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -71,6 +71,7 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         own_x: Vec::new(),
         panel_height: 300.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let residuals = Page {
         title: format!("Residuals: {}", profile.title),
@@ -84,6 +85,7 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         own_x: Vec::new(),
         panel_height: 240.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let fits = &profile.fits;
     let first = predicted.svg(|c, panel, i| {

@@ -75,20 +75,25 @@ fn figures_are_written_to_the_folder_of_the_variable() {
     let Some(folder) = std::env::var_os("FORETOKEN_FIGURES") else { return };
     for (name, report) in samples() {
         let folder = Path::new(&folder).join(name);
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(folder.join("column")).unwrap();
         write_figures(&folder, &report).unwrap();
+        for figure in column_figures(&report) {
+            std::fs::write(folder.join("column").join(figure.file), figure.svg).unwrap();
+        }
     }
 }
 
 #[test]
 fn no_two_texts_overlap_and_none_leaves_the_page() {
     for (name, report) in samples() {
-        for Figure { file, svg, .. } in figures(&report) {
-            let height: f64 = svg.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+        for Figure { file, svg, .. } in figures(&report).into_iter().chain(column_figures(&report)) {
+            let size = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split('"').next().unwrap();
+            let (width, height) = size.split_once(' ').map(|(w, h)| (w.parse().unwrap(), h.parse().unwrap())).unwrap();
             let texts = texts(&svg);
             assert!(texts.len() > 5, "{name}/{file}: {} texts", texts.len());
             for (i, a) in texts.iter().enumerate() {
-                let inside = a.from.0 >= 0.0 && a.from.1 >= 0.0 && a.to.0 <= style::WIDTH && a.to.1 <= height;
+                let inside: bool = a.from.0 >= 0.0 && a.from.1 >= 0.0 && a.to.0 <= width && a.to.1 <= height;
+                assert!(!a.text.ends_with('…') || a.text.len() > 30, "{name}/{file}: '{}' is cut", a.text);
                 assert!(inside, "{name}/{file}: '{}' leaves the page: {:?} {:?}", a.text, a.from, a.to);
                 for b in &texts[i + 1..] {
                     let apart = a.to.0 <= b.from.0 || b.to.0 <= a.from.0 || a.to.1 <= b.from.1 || b.to.1 <= a.from.1;
@@ -143,7 +148,7 @@ fn the_list_follows_what_was_swept() {
     // A policy looks at confidences, and there is an oracle.
     let mut all = report(13, &[], &[], 1, 300);
     crate::relate(&mut all.cells);
-    assert!(["calibration.svg", "regret.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));
+    assert!(["calibration.svg", "regret.svg", "behind.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));
     // A swept number gets figures with this number as the axis. Load over time gets a figure for each combination.
     assert_eq!(
         files(&report(2, &[1.0, 2.0], &["v1"], 1, 300)),
@@ -152,6 +157,8 @@ fn the_list_follows_what_was_swept() {
             "speedup.workload.rate-scale.svg",
             "slo-attainment.svg",
             "slo-attainment.workload.rate-scale.svg",
+            "mean-latency.workload.rate-scale.svg",
+            "tradeoff.workload.rate-scale.svg",
             "batch-size.rate-scale-1_scheduler-v1.svg",
             "batch-size.rate-scale-2_scheduler-v1.svg",
             "draft-length.rate-scale-1_scheduler-v1.svg",
@@ -166,7 +173,7 @@ fn the_list_follows_what_was_swept() {
         ]
     );
     // Names that differ only in characters that are replaced in file names.
-    let odd = files(&report(2, &[], &["a b", "a/b"], 1, 300));
+    let odd = files(&report(2, &[], &["a b", "a:b"], 1, 300));
     assert!(odd.contains(&"batch-size.scheduler-a-b.svg".to_owned()), "{odd:?}");
     assert!(odd.contains(&"batch-size.scheduler-a-b.2.svg".to_owned()), "{odd:?}");
 }
@@ -209,15 +216,18 @@ fn bytes_of_the_other_kinds_stay() {
     assert_eq!(
         others.map(digest).collect::<Vec<_>>(),
         [
-            "3ff8f377809771ef speedup.workload.rate-scale.svg",
-            "017c3db05b61c453 slo-attainment.workload.rate-scale.svg",
-            "1eae9c76152b1ce8 regret.svg",
-            "c342c4cdd84286a6 regret.workload.rate-scale.svg",
-            "73eb67d980979dba change.svg",
-            "33d73ea64b1166d6 change.workload.rate-scale.svg",
-            "4aefb1c100129060 calibration.svg",
-            "fbf31bb8ef8f803b kv-use.svg",
-            "69346d9a6c4dad28 preemptions.svg",
+            "0906f8a3b4b9ede1 behind.workload.rate-scale.svg",
+            "fc37ab64a76f6c9a speedup.workload.rate-scale.svg",
+            "22fe1d8f7af3267e slo-attainment.workload.rate-scale.svg",
+            "5ad74d9abf3df0d3 regret.svg",
+            "927f65a53fcfcb13 regret.workload.rate-scale.svg",
+            "df8f3d95362c57b5 change.svg",
+            "db86444af46f60e9 change.workload.rate-scale.svg",
+            "cfdc12da758304f8 mean-latency.workload.rate-scale.svg",
+            "f50f17b1b6ad116d tradeoff.workload.rate-scale.svg",
+            "dfd3a8fd891c2a11 calibration.svg",
+            "e576e0bf40f6ada5 kv-use.svg",
+            "dfdb7e82b2fe6ab5 preemptions.svg",
         ]
     );
 }
@@ -231,16 +241,16 @@ fn bytes_stay() {
     assert_eq!(
         figures[1..].iter().map(digest).collect::<Vec<_>>(),
         [
-            "5e54dd719f77ca88 slo-attainment.svg",
-            "4975f3ff683bbe2f batch-size.svg",
-            "2f2c927b1193ac2e draft-length.svg",
-            "8dcfc55ebd77a1bf e2e-latency.svg",
-            "f81947fe57fd0900 ttft.svg",
-            "a430ec7f9a03e703 tpot.svg",
-            "9b835366c91a79e1 length-by-batch-size.svg",
-            "dac9aa80af337da4 acceptance-by-depth.svg",
-            "013fa1c39b6fb3a7 goodput-map.svg",
-            "0fda612b9510d9c4 kv-use.svg"
+            "62bf881ecab38096 slo-attainment.svg",
+            "37d3205df2e115a0 batch-size.svg",
+            "11e4095dabaaef37 draft-length.svg",
+            "06116188a648b4b9 e2e-latency.svg",
+            "0487ce200a46d75b ttft.svg",
+            "da68c0bafaa4a7ab tpot.svg",
+            "ec922eac2fb8e5df length-by-batch-size.svg",
+            "e8419c296609c0e3 acceptance-by-depth.svg",
+            "1adbc95ac0dbf850 goodput-map.svg",
+            "b3e88d86fe73ea41 kv-use.svg"
         ]
     );
 }

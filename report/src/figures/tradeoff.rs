@@ -51,12 +51,12 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
     let points = || panels.iter().flatten().flat_map(|course| &course.points);
     let bounds: Vec<Option<f64>> = others.iter().map(|other| bound(view, at, other)).collect();
     let most = points().map(|p| p.1).reduce(f64::max)?;
-    let highest = points().map(|p| p.2).reduce(f64::max)?;
     if loads.len() < 2 {
         return None;
     }
     // Beyond an overload the time per token says how long the run was, so the axis ends at a multiple of the bound.
     let shown = bounds.iter().flatten().copied().reduce(f64::max).map_or(most, |bound| most.min(FAR * bound));
+    let highest = points().filter(|p| p.1 <= shown).map(|p| p.2).reduce(f64::max)?;
     let swept = &view.combinations[0][at];
     let per = if by_gpu { "output tokens/s a GPU" } else { "output tokens/s" };
     let page = Page {
@@ -71,6 +71,7 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
         own_x: Vec::new(),
         panel_height: [380.0, 270.0, 200.0][columns(others.len()) - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         if let Some(bound) = bounds[i] {
@@ -79,14 +80,14 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
             c.frame(panel.from, panel.to, RULE);
         }
         for course in &panels[i] {
-            c.policy(&course.ink, || draw_course(c, panel, course));
+            c.policy(&course.ink, || draw_course(c, panel, course, page.y.end()));
         }
         label_loads(c, panel, &panels[i]);
     }))
 }
 
 /// The time per token is shown up to this multiple of its bound.
-const FAR: f64 = 4.0;
+const FAR: f64 = 3.0;
 
 fn others(sweep: &[Swept], at: usize) -> Vec<&Swept> {
     sweep.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s).collect()
@@ -122,7 +123,7 @@ fn source(view: &View, swept: &Swept, bounded: bool) -> String {
     view.source(&[&numbers]) + shaded
 }
 
-fn draw_course(c: &Canvas, panel: &Panel, course: &Course) {
+fn draw_course(c: &Canvas, panel: &Panel, course: &Course, top: f64) {
     // A path ends where it leaves the frame.
     let last = course.points.iter().position(|p| panel.x.clamp(p.1) != p.1).unwrap_or(course.points.len());
     let at = |p: &(String, f64, f64)| panel.at(panel.x.clamp(p.1), p.2);
@@ -133,7 +134,8 @@ fn draw_course(c: &Canvas, panel: &Panel, course: &Course) {
         // The point on the way to the next load at which the path crosses the edge.
         let edge = panel.x.end();
         let share = (edge - from.1) / (beyond.1 - from.1);
-        let tip = panel.at(edge, from.2 + share * (beyond.2 - from.2));
+        let share = if beyond.2 > top { share.min((top - from.2) / (beyond.2 - from.2)) } else { share };
+        let tip = panel.at(from.1 + share * (beyond.1 - from.1), from.2 + share * (beyond.2 - from.2));
         c.line(&[at(from), tip], look.colour, 2.0, look.dash);
         c.arrowhead(tip, (1.0, 0.0), look.colour);
     }

@@ -4,8 +4,8 @@
 use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel, columns};
+use super::sheet::{Named, Sheet};
 use super::style::RULE;
-use super::view::Named;
 use super::{Figure, Kind};
 use crate::{Cdf, Dash, Look, Marker};
 
@@ -117,6 +117,7 @@ fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, S
         panels,
         own_x: Vec::new(),
         right: 0.0,
+        sheet: Sheet::Screen,
     }
 }
 

@@ -1,7 +1,8 @@
 //! The cells of a report as figures need them: by policy and by combination of swept values.
 
 use super::canvas::Ink;
-use super::style::{QUIET, Rgb};
+use super::sheet::{MOST_NAMES, Named, Sheet};
+use super::style::QUIET;
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
@@ -22,40 +23,6 @@ impl From<RatioInterval> for Mean {
 impl From<Interval> for Mean {
     fn from(i: Interval) -> Mean {
         Mean { mean: i.mean, ends: i.half_width.map(|half| (i.mean - half, i.mean + half)) }
-    }
-}
-
-/// A legend names up to this number of policies. Of more it names those in colour.
-pub const MOST_NAMES: usize = 15;
-
-/// An entry of a legend.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Named {
-    /// The text of the entry.
-    pub label: String,
-    /// The look of the line and the marker before the text.
-    pub look: Look,
-    /// The policy's own colour, if the entry is a policy; `None` for other entries.
-    pub own: Option<Rgb>,
-    /// Does the entry explain the colour of an area, not a line?
-    pub area: bool,
-}
-
-impl Named {
-    /// An entry that is no policy.
-    pub fn plain(label: &str, look: Look) -> Named {
-        Named { label: label.to_owned(), look, own: None, area: false }
-    }
-
-    /// An entry of a policy that is shown in its own colour.
-    pub fn policy(label: &str, look: Look) -> Named {
-        Named { own: Some(look.colour), ..Named::plain(label, look) }
-    }
-
-    /// An entry that explains the colour of areas.
-    pub fn area(label: &str, colour: Rgb) -> Named {
-        let look = Look { colour, dash: Dash::Solid, marker: Marker::Square };
-        Named { area: true, ..Named::plain(label, look) }
     }
 }
 
@@ -96,6 +63,8 @@ pub struct View<'a> {
     pub combinations: Vec<&'a [Swept]>,
     /// Seeds in order of appearance.
     pub seeds: Vec<u64>,
+    /// What the figures are drawn for.
+    pub sheet: Sheet,
     /// Labels of the policies that figures show in grey, behind the others; empty if all are shown in colour.
     pub quiet: Vec<&'a str>,
     cells: Vec<&'a Cell>,
@@ -114,6 +83,7 @@ impl<'a> View<'a> {
             )),
             combinations: distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b),
             seeds: distinct(cells.iter().map(|c| c.key().seed), |a, b| a == b),
+            sheet: Sheet::Screen,
             quiet: Vec::new(),
             cells,
             source: report.source,

@@ -35,6 +35,8 @@ pub struct Value {
     pub by: Option<f64>,
     /// Is the value in a column of numbers? Such columns are aligned to the right.
     pub number: bool,
+    /// The address that the text links to; empty for no link.
+    pub link: String,
     /// A policy's look, shown before its name.
     #[serde(serialize_with = "swatch")]
     pub swatch: Option<Look>,
@@ -63,12 +65,17 @@ impl Value {
 
     /// A number that sorts by `by` and is shown as `text`.
     pub fn number(by: f64, text: impl Into<String>) -> Value {
-        Value { text: text.into(), by: Some(by), number: true, swatch: None }
+        Value { text: text.into(), by: Some(by), number: true, ..Value::default() }
     }
 
     /// A missing number, shown as a dash.
     pub fn none() -> Value {
-        Value { text: "–".to_owned(), by: None, number: true, swatch: None }
+        Value { text: "–".to_owned(), number: true, ..Value::default() }
+    }
+
+    /// A text that links to a page beside this one.
+    pub fn link(text: impl Into<String>, link: impl Into<String>) -> Value {
+        Value { text: text.into(), link: link.into(), ..Value::default() }
     }
 
     /// A policy, with its look.

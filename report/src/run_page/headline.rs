@@ -4,14 +4,11 @@
 use super::{balance, say};
 use crate::figures::view::{Scale, View, count, distinct, words};
 use crate::html::Part;
-use crate::rank::{AS_GOOD, Ranking, rank};
+use crate::rank::{AS_GOOD, CLOSE, Ranking, rank};
 use crate::{Cell, Report, Source, Swept};
 
 /// The most settings whose sentences are not folded away.
 const OPEN: usize = 8;
-
-/// A policy is close to the fastest one of a setting within this share of its mean latency.
-const CLOSE: f64 = 0.05;
 
 /// One combination of swept settings with its ranking.
 type Ranked<'r, 'v> = (&'r [Swept], Option<Ranking<'v>>);

@@ -156,7 +156,8 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
 /// The GPUs on which the target runs, over all replicas; `None` unless they are a roofline's, of replicas of one kind.
 fn gpus(experiment: &Experiment) -> Option<u32> {
     let LatencySpec::Roofline(target) = &experiment.hardware.target else { return None };
-    let alike = experiment.fleet.as_ref().is_none_or(|f| f.replicas.kinds().iter().all(|kind| kind.hardware.is_empty()));
+    let alike =
+        experiment.fleet.as_ref().is_none_or(|f| f.replicas.kinds().iter().all(|kind| kind.hardware.is_empty()));
     let replicas = experiment.fleet.as_ref().map_or(1, |f| f.replicas.number());
     alike.then(|| target.tensor_parallel * replicas)
 }

@@ -40,7 +40,10 @@ fn of_question(answer: &Answer) -> Section {
     let mut table = Table::new("", &columns);
     let row = |c: &crate::questions::Finding| {
         let because = c.because.clone().unwrap_or_default();
-        Row::of([c.says.clone(), c.reported_shown(), c.ours_shown(), c.verdict.words().to_owned(), because].map(Value::text))
+        Row::of(
+            [c.says.clone(), c.reported_shown(), c.ours_shown(), c.verdict.words().to_owned(), because]
+                .map(Value::text),
+        )
     };
     table.rows = answer.claims.iter().map(row).collect();
     section.parts.push(Part::Table(table));

@@ -13,7 +13,8 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     if hardware.target.build().pass(one_token) == Time::ZERO {
         return None;
     }
-    let profile = hardware.profile.as_ref().map(|p| p.display().to_string());
+    let profile =
+        hardware.profile.as_ref().map(|p| p.file_name().unwrap_or(p.as_os_str()).to_string_lossy().into_owned());
     let mut note = match &profile {
         Some(file) => format!("Measured: {file}."),
         None => "Not measured: what the experiment says of its hardware.".to_owned(),

@@ -2,15 +2,19 @@
 
 mod claims;
 mod explorer;
+mod overview;
 mod pairing;
+mod paper;
 mod portable;
 mod results;
 
+pub use overview::overview;
+pub use paper::paper;
+pub use portable::Portable;
 pub use results::Results;
 
 use crate::cells::{Folder, write_problem};
 use crate::explorer::PAGE;
-use portable::Portable;
 use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
@@ -41,7 +45,8 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     let timing = results.timing();
     let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells).unzip();
     let scope = crate::scope::of(&results.plan);
-    let portable = Portable::of(&results);
+    let folder = results.folder.display().to_string();
+    let portable = Portable::of(results.manifest.inputs.keys().cloned().chain([folder]), &results.config);
     let claims = claims::section(&results);
     let Results { manifest, mut cells, warnings, partial, config, source, host_band, .. } = results;
     if let Some(compared) = &mut compared {
@@ -59,7 +64,8 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     let facts = facts.iter().map(|(name, value)| (portable.text(name), value.clone())).collect();
     let config = portable.text(&config);
     let partial = partial.map(|p| portable.text(&p));
-    let run = RunFacts { facts, scope, config, warnings, partial, beside: host_note, claims, compared, explorer, version };
+    let run =
+        RunFacts { facts, scope, config, warnings, partial, beside: host_note, claims, compared, explorer, version };
     let page = run_page(&Report { name: manifest.name, source, cells }, &run);
     let html = page.html();
     let mut files = vec![(TIMING, timing.as_str())];

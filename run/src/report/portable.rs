@@ -1,6 +1,5 @@
 //! Takes the folders of this machine out of the texts of a page, which may be read elsewhere.
 
-use super::Results;
 use std::path::Path;
 
 /// The files that a run names by absolute paths, and what a page calls them.
@@ -10,11 +9,10 @@ pub struct Portable {
 }
 
 impl Portable {
-    /// The files of a run: its inputs, the folder of its results, and every absolute path in its experiment.
-    pub fn of(results: &Results) -> Portable {
-        let mut paths: Vec<String> = results.manifest.inputs.keys().cloned().collect();
-        paths.push(results.folder.display().to_string());
-        if let Ok(config) = toml::from_str::<toml::Value>(&results.config) {
+    /// The files of a run: its inputs and folders, and every absolute path in its experiment, given as TOML.
+    pub fn of(files: impl IntoIterator<Item = String>, config: &str) -> Portable {
+        let mut paths: Vec<String> = files.into_iter().collect();
+        if let Ok(config) = toml::from_str::<toml::Value>(config) {
             texts(&config, &mut paths);
         }
         Portable::from(paths)
