@@ -86,7 +86,7 @@ impl Swept {
             let file = path.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or_default();
             file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_owned()
         };
-        let is_path = |text: &str| text.contains('/') && !text.contains(char::is_whitespace);
+        let is_path = |text: &str| text.contains('/') && (text.starts_with('/') || !text.contains(char::is_whitespace));
         if is_path(&self.value) && !self.value.contains('"') {
             return stem(&self.value);
         }

@@ -45,9 +45,12 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     let baseline = args.baseline.as_deref().map(Results::open).transpose()?;
     let to = args.output.clone().unwrap_or_else(|| Folder::at(args.folder.clone()).report());
     let partial = results.partial.clone();
-    let page = write(results, baseline, &to)?;
+    let written = write(results, baseline, &to)?;
     if let Some(partial) = partial {
         eprintln!("warning: {partial}");
     }
-    print(&format!("{}\n", page.display()))
+    if let Some(changes) = written.changes {
+        eprintln!("{changes}");
+    }
+    print(&format!("{}\n", written.page.display()))
 }

@@ -99,7 +99,9 @@ fn a_baseline_gives_paired_differences() {
     let place = Place::new();
     place.run("before", &["--no-figures"]);
     place.run("after", &["--no-figures", "--set", "engine.block_size=32", "--set", "seeds=[2, 3]"]);
-    let (page, _) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
+    let (page, stderr) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
+    assert!(stderr.contains("engine.block_size is 32 here and was 16. "), "{stderr}");
+    assert!(stderr.contains("with one seed nobody can say whether this is noise"), "{stderr}");
     // Both experiments have five policies at two settings, and share one of two seeds.
     for part in [
         "10 pairs",
@@ -110,7 +112,8 @@ fn a_baseline_gives_paired_differences() {
         assert!(page.contains(part), "{part} is missing");
     }
     assert!(!page.contains("not their requests"), "the same workload");
-    let (page, _) = report(&place, &["before", "--baseline", "before", "-o", "same"]);
+    let (page, stderr) = report(&place, &["before", "--baseline", "before", "-o", "same"]);
+    assert!(stderr.contains("the settings are the same. No mean end-to-end latency changed."), "{stderr}");
     assert!(page.contains("The settings of the two experiments are the same.") && page.contains(">0.0 [0.0, 0.0]<"));
     place.run("other", &["--no-figures", "--set", "workload.arrivals.poisson.rate=8.0"]);
     let (page, _) = report(&place, &["other", "--baseline", "before", "-o", "both"]);

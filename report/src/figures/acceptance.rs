@@ -5,7 +5,7 @@ use super::axis::Axis;
 use super::canvas::Anchor;
 use super::page::Page;
 use super::sheet::{Named, Sheet};
-use super::style::{GREY, RULE, Rgb, TEXT};
+use super::style::{GREY, MARKER, RULE, Rgb, TEXT};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -80,7 +80,7 @@ fn by_depth(of: &Accepted) -> String {
             let reached = rates.iter().zip(1..).filter_map(|(rate, d)| Some(panel.at(f64::from(d), (*rate)? * 100.0)));
             let points: Vec<_> = reached.collect();
             c.line(&points, look(i).colour, 1.8, look(i).dash);
-            points.iter().for_each(|&at| c.marker(at, look(i)));
+            c.markers(&points, look(i), MARKER);
         }
     })
 }

@@ -28,6 +28,7 @@ mod sheet;
 mod style;
 #[cfg(test)]
 mod tests;
+mod thin;
 mod tradeoff;
 mod validation;
 pub(crate) mod view;

@@ -1,10 +1,11 @@
 //! Draws a profile: predicted against measured times of passes, and the relative errors of the fits.
 
 use super::axis::Axis;
-use super::canvas::Canvas;
+use super::canvas::{Canvas, Point};
 use super::page::{Page, Panel};
 use super::sheet::{Named, Sheet};
-use super::style::RULE;
+use super::style::{MARKER, RULE};
+use super::thin::apart;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -91,9 +92,8 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
     let first = predicted.svg(|c, panel, i| {
         let ends = [low / 1.1, high * 1.1].map(|t| panel.at(t, t));
         c.line(&ends, RULE, 1.2, Dash::Dashed);
-        for p in fits[i].passes.iter().filter(shown) {
-            draw(c, panel.at(p.measured_s * 1e3, p.predicted_s * 1e3), p);
-        }
+        let passes = fits[i].passes.iter().filter(shown);
+        draw(c, passes.map(|p| (p.region, panel.at(p.measured_s * 1e3, p.predicted_s * 1e3))).collect());
     });
     let second = residuals.svg(|c, panel, i| residual_panel(c, panel, &residuals, &fits[i]));
     vec![
@@ -106,9 +106,8 @@ fn residual_panel(c: &Canvas, panel: &Panel, page: &Page, fit: &ProfiledFit) {
     for (y, dash) in [(0.0, Dash::Solid), (10.0, Dash::Dashed), (-10.0, Dash::Dashed)] {
         c.line(&[panel.at(page.x.start(), y), panel.at(page.x.end(), y)], RULE, 1.2, dash);
     }
-    for p in &fit.passes {
-        draw(c, panel.at(p.batched as f64, page.y.clamp(residual(p))), p);
-    }
+    let passes = fit.passes.iter();
+    draw(c, passes.map(|p| (p.region, panel.at(p.batched as f64, page.y.clamp(residual(p))))).collect());
 }
 
 fn residual(p: &ProfiledPass) -> f64 {
@@ -120,8 +119,13 @@ fn residual_edge(profile: &Profiled) -> f64 {
     all.map(|p| residual(p).abs()).fold(12.0, f64::max).min(EDGE)
 }
 
-fn draw(c: &Canvas, at: (f64, f64), p: &ProfiledPass) {
-    c.marker(at, look(p.region));
+/// Draws the passes, given as (region, point), region by region.
+fn draw(c: &Canvas, passes: Vec<(usize, Point)>) {
+    let regions = passes.iter().map(|p| p.0 + 1).max().unwrap_or(0);
+    for region in 0..regions {
+        let here = passes.iter().filter(|p| p.0 == region).map(|p| p.1);
+        c.markers(&apart(here), look(region), MARKER);
+    }
 }
 
 fn look(region: usize) -> Look {

@@ -32,7 +32,7 @@ pub const RULE: Rgb = (0x8c, 0x8c, 0x8c);
 /// Colour of policies that stand behind others until a reader brings them forward.
 pub const QUIET: Rgb = (0x90, 0x90, 0x90);
 /// Colour of a line that is repeated behind the lines of other policies.
-pub const BEHIND: Rgb = (0xc4, 0xc4, 0xc4);
+pub const BEHIND: Rgb = (0x94, 0x94, 0x94);
 /// Colour of grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
 /// Colour of the region that keeps a bound.

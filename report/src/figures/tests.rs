@@ -201,6 +201,74 @@ fn numbers_are_written_beside_their_dots() {
     }
 }
 
+/// The first tag of a policy's group.
+fn group<'s>(svg: &'s str, policy: &str) -> &'s str {
+    let at = svg.find(&format!("<g data-p=\"{policy}\"")).unwrap_or_else(|| panic!("no group of {policy}"));
+    svg[at..].split('>').next().unwrap()
+}
+
+#[test]
+fn the_fastest_plain_decoding_and_the_bound_are_in_colour_and_the_others_have_theirs_at_hand() {
+    let all = figures(&whole());
+    for name in ["speedup.workload.rate-scale.svg", "behind.svg", "tpot.svg", "tradeoff.workload.rate-scale.svg"] {
+        let svg = &all.iter().find(|f| f.file == name).unwrap().svg;
+        assert_eq!(group(svg, "adaspec"), "<g data-p=\"adaspec\" color=\"#D55E00\"", "{name}");
+        for policy in ["autoregressive", "oracle-goodput"] {
+            assert!(!group(svg, policy).contains("data-c"), "{name}: {policy} is in its own colour");
+        }
+        let quiet = group(svg, "threshold-hf");
+        assert!(quiet.contains(&format!("color=\"{}\" data-c=\"#882255\"", hex(QUIET))), "{name}: {quiet}");
+    }
+    let few = figures(&report(3, &[], &[], 2, 60));
+    assert!(few.iter().all(|f| !f.svg.contains("data-c")), "of three policies all are in colour");
+}
+
+#[test]
+fn with_many_policies_lines_of_the_few_in_colour_carry_their_names() {
+    let mut report = whole();
+    let mut more: Vec<Cell> = report.cells.iter().filter(|c| c.entry.role == crate::Role::Contender).cloned().collect();
+    for cell in &mut more {
+        cell.entry.key.policy += "-again";
+        cell.summary.e2e = cell.summary.e2e.map(|q| foretoken_sim::metrics::Quantiles { mean: 1.1 * q.mean, ..q });
+    }
+    report.cells.extend(more);
+    crate::relate(&mut report.cells);
+    let all = figures(&report);
+    let svg = &all.iter().find(|f| f.file == "speedup.workload.rate-scale.svg").unwrap().svg;
+    let texts = texts(svg);
+    let has = |what: &str| texts.iter().any(|t| t.text == what);
+    assert!(["adaspec", "autoregressive", "oracle-goodput"].iter().all(|name| has(name)));
+    assert!(!has("threshold-hf") && !has("random-again"), "no legend");
+    for (i, a) in texts.iter().enumerate() {
+        assert!(a.to.0 <= style::WIDTH, "'{}' leaves the page", a.text);
+        for b in &texts[i + 1..] {
+            let apart = a.to.0 <= b.from.0 || b.to.0 <= a.from.0 || a.to.1 <= b.from.1 || b.to.1 <= a.from.1;
+            assert!(apart, "'{}' and '{}' overlap", a.text, b.text);
+        }
+    }
+    let tpot = &all.iter().find(|f| f.file == "tpot.svg").unwrap().svg;
+    assert!(tpot.contains(" others</text>"), "the legend counts the rest");
+}
+
+#[test]
+fn rows_are_sorted_and_intervals_beyond_the_frame_get_an_arrowhead() {
+    let mut report = report(8, &[], &[], 3, 60);
+    crate::relate(&mut report.cells);
+    let position = |svg: &str, policy: &str| svg.find(&format!("<g data-p=\"{policy}\"")).unwrap();
+    let behind = |report: &Report| figures(report).into_iter().find(|f| f.file == "behind.svg").unwrap().svg;
+    let svg = behind(&report);
+    assert!(position(&svg, "adaspec") < position(&svg, "smartspec"));
+    assert!(position(&svg, "smartspec") < position(&svg, "autoregressive"));
+    // One policy is twenty times slower than the others: its row has an arrowhead and its number, and the others keep
+    // their scale.
+    let arrows = |svg: &str| svg.matches("stroke-width=\"2\" d=\"M").count();
+    let before = arrows(&svg);
+    report.cells.iter_mut().filter(|c| c.key().policy == "fixed-5").for_each(|c| c.behind = Some(20.0));
+    let svg = behind(&report);
+    assert!(arrows(&svg) > before || svg.contains(">2000<"), "{svg}");
+    assert!(texts(&svg).iter().any(|t| t.text.starts_with("2000")), "{svg}");
+}
+
 fn digest(f: &Figure) -> String {
     format!("{} {}", &blake3::hash(f.svg.as_bytes()).to_hex()[..16], f.file)
 }
@@ -242,7 +310,7 @@ fn bytes_stay() {
         figures[1..].iter().map(digest).collect::<Vec<_>>(),
         [
             "62bf881ecab38096 slo-attainment.svg",
-            "37d3205df2e115a0 batch-size.svg",
+            "8a0085e9d31adf32 batch-size.svg",
             "11e4095dabaaef37 draft-length.svg",
             "06116188a648b4b9 e2e-latency.svg",
             "0487ce200a46d75b ttft.svg",

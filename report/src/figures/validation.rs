@@ -5,7 +5,7 @@ use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel, columns};
 use super::sheet::{Named, Sheet};
-use super::style::RULE;
+use super::style::{MARKER, RULE};
 use super::{Figure, Kind};
 use crate::{Cdf, Dash, Look, Marker};
 
@@ -161,7 +161,8 @@ fn scatter(of: &Validated, name: &str, points: fn(&ValidatedRun) -> &[(f64, f64)
     let ends = [low, high];
     Some(page.svg(|c, panel, i| {
         c.line(&ends.map(|t| panel.at(t, t)), RULE, 1.2, Dash::Dashed);
-        panels[i].iter().for_each(|p| c.marker(panel.at(p.0, p.1), RunKind::Recorded.look()));
+        let points: Vec<_> = panels[i].iter().map(|p| panel.at(p.0, p.1)).collect();
+        c.markers(&points, RunKind::Recorded.look(), MARKER);
     }))
 }
 

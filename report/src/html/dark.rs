@@ -22,7 +22,7 @@ const GREYS: [(Rgb, Rgb); 9] = [
     (RULE, (0x7a, 0x80, 0x87)),
     (QUIET, (0x7d, 0x84, 0x8b)),
     (KEPT, (0x1d, 0x2b, 0x24)),
-    (BEHIND, (0x55, 0x5b, 0x62)),
+    (BEHIND, (0x66, 0x6c, 0x73)),
     (GRID, (0x33, 0x38, 0x3e)),
 ];
 
@@ -100,6 +100,23 @@ mod tests {
         assert!(css.contains("[stroke=\"#332288\"]") && css.contains("[fill=\"#332288\"]"), "{css}");
         assert!(!css.contains("#E69F00") && !css.contains("#221144"), "{css}");
         assert!(contrast(lightened((0x33, 0x22, 0x88)).unwrap(), DARK) >= CONTRAST);
+    }
+
+    /// WCAG 2.1, 1.4.11. Grids, backgrounds and shaded regions are no lines that a reader must see.
+    #[test]
+    fn greys_of_lines_have_contrast_in_both_modes() {
+        for (light, dark) in GREYS.into_iter().filter(|(light, _)| ![PAPER, GRID, KEPT].contains(light)) {
+            assert!(contrast(light, PAPER) >= 3.0, "{light:?} on white");
+            assert!(contrast(dark, DARK) >= 3.0, "{dark:?} for {light:?} on dark");
+        }
+    }
+
+    #[test]
+    fn a_policy_in_grey_has_its_own_colour_in_both_modes() {
+        let svg = "<g data-p=\"x\" color=\"#909090\" data-c=\"#332288\">";
+        assert!(forward(&[svg]).contains(".hit[data-c=\"#332288\"]{color:#332288}"));
+        let dark = style(&[svg]);
+        assert!(dark.contains("[color=\"#909090\"]") && dark.contains(".hit[data-c=\"#332288\"]"), "{dark}");
     }
 
     #[test]

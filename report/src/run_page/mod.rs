@@ -61,7 +61,7 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     lead.extend(run.partial.clone().map(Part::Warning));
     lead.extend(empty_policies(report).map(Part::Warning));
     lead.extend(headline::parts(report, &view));
-    lead.extend(run.compared.as_ref().map(|c| Part::Text(compared::sentence(report, c))));
+    lead.extend(run.compared.as_ref().map(|c| Part::Text(c.sentence(report))));
     lead.extend(run.beside.clone().map(Part::Text));
     lead.extend(balance::overloads(report));
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();

@@ -31,16 +31,24 @@ const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
 pub fn make_in(folder: &Path) -> Result<PathBuf> {
     let results = Results::open(folder)?;
     let to = Folder::at(folder.to_path_buf()).report();
-    write(results, None, &to)
+    Ok(write(results, None, &to)?.page)
+}
+
+/// A page that was written.
+pub struct Written {
+    /// The page's path.
+    pub page: PathBuf,
+    /// What changed against the baseline, and whether it is more than noise; `None` without a baseline.
+    pub changes: Option<String>,
 }
 
 /// Writes the page of results into the folder `to`, with its timing and the explorer's page beside it. `baseline` are
-/// results of another folder with which the page compares. Returns the page's path.
+/// results of another folder with which the page compares.
 ///
 /// # Errors
 /// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that
 /// Foretoken did not make, or a file cannot be written.
-pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
+pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<Written> {
     let mut compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();
     let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells).unzip();
@@ -66,13 +74,14 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     let partial = partial.map(|p| portable.text(&p));
     let run =
         RunFacts { facts, scope, config, warnings, partial, beside: host_note, claims, compared, explorer, version };
-    let page = run_page(&Report { name: manifest.name, source, cells }, &run);
-    let html = page.html();
+    let report = Report { name: manifest.name, source, cells };
+    let changes = run.compared.as_ref().map(|compared| compared.sentence(&report));
+    let html = run_page(&report, &run).html();
     let mut files = vec![(TIMING, timing.as_str())];
     files.extend(explorer_page.as_deref().map(|text| (PAGE, text)));
     // The page is written last, so that its links never point at missing files.
     files.push((INDEX, &html));
-    keep(to, &files)
+    Ok(Written { page: keep(to, &files)?, changes })
 }
 
 fn keep(to: &Path, files: &[(&str, &str)]) -> Result<PathBuf> {
