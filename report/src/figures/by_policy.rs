@@ -1,5 +1,5 @@
-//! Draws a number of every policy as a dot with a whisker: one row per policy, the best on top, one panel per combination
-//! of swept values.
+//! Draws a number of every policy as a dot with a whisker: one row per policy, the best on top, one panel per
+//! combination of swept values.
 
 use super::against::Quantity;
 use super::axis::Axis;

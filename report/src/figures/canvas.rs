@@ -4,13 +4,11 @@
 //! belongs to one policy is a group that names the policy, so that a page can bring it forward.
 
 use super::path::{Pen, is_one_spot, px, simplified};
+pub use super::style::Point;
 use super::style::{FONTS, MARKER, PAPER, Rgb, hex};
 use crate::{Dash, Look, Marker};
 use std::cell::RefCell;
 use std::fmt::Write as _;
-
-/// A point in px from the top left.
-pub type Point = (f64, f64);
 
 /// Which part of a text lies at its point.
 #[derive(Clone, Copy, PartialEq, Eq)]

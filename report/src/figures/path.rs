@@ -1,6 +1,6 @@
 //! The path data of SVG lines: relative coordinates in tenths of a px, and no points that the eye cannot see.
 
-use super::canvas::Point;
+use super::style::Point;
 use std::fmt::Write;
 
 /// A point of a line is left out if the line without it passes within this distance, px.
@@ -86,7 +86,7 @@ pub fn is_one_spot(points: &[Point]) -> bool {
     points.iter().all(|p| tenths(*p) == tenths(points[0]))
 }
 
-/// The points of a line without those that nobody sees (Douglas and Peucker, 1973).
+/// The points of a line without those that cannot be seen (Douglas and Peucker, 1973).
 pub fn simplified(points: &[Point]) -> Vec<Point> {
     if points.len() < 3 {
         return points.to_vec();
