@@ -324,7 +324,8 @@ impl Figure {
                 .replace("&quot;", "\"")
                 .replace("&amp;", "&")
         };
-        format!("{}. {}.", part("title"), part("desc"))
+        // A figure with a row for each policy has a name for one axis only.
+        format!("{}: {}.", part("title"), part("desc").trim_start_matches(" against "))
     }
 }
 
