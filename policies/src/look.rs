@@ -16,8 +16,8 @@ pub(crate) const BLUE: Colour = (0, 114, 178);
 pub(crate) const VERMILLION: Colour = (213, 94, 0);
 pub(crate) const PURPLE: Colour = (196, 113, 159);
 
-/// The look of the fixed draft length `k`; lengths that differ by 8 look alike. The colour is a ramp: a longer length is
-/// darker. The papers' 1, 3 and 5 differ in dash as well.
+/// The look of the fixed draft length `k`; lengths that differ by 8 look alike. The colour is a ramp: a longer length
+/// is darker. The papers' 1, 3 and 5 differ in dash as well.
 pub(crate) const fn of_length(k: u32) -> Look {
     const MARKERS: [Marker; 8] = [
         Marker::Ring,
@@ -126,7 +126,8 @@ mod tests {
         assert_eq!(of_rows(&rows), looks);
     }
 
-    /// 223 rows take all free looks of the 7 colours other than sky blue: 32 each, without the one that settings choose.
+    /// 223 rows take all free looks of the 7 colours other than sky blue: 32 each, without the one that settings
+    /// choose.
     #[test]
     fn a_full_family_goes_on_in_other_colours() {
         let rows: Vec<Row> = (0..223).map(|_| row("x", "vllm", None)).collect();

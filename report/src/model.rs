@@ -193,8 +193,8 @@ pub struct Cell {
     /// Mean E2E of this policy / mean E2E of the bound (an oracle), minus 1, with equal swept values and seed; `None`
     /// without such a run.
     pub regret: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run, minus 1, with equal swept values and
-    /// seed. The fastest policy of a setting is the same for all seeds. `None` without such a run.
+    /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run, minus 1, with equal swept values
+    /// and seed. The fastest policy of a setting is the same for all seeds. `None` without such a run.
     pub behind: Option<f64>,
     /// Mean E2E of this policy / mean E2E of this policy in the other results that are compared, minus 1; `None` if no
     /// other results are compared.

@@ -100,8 +100,8 @@ impl Quantity {
 }
 
 impl Quantity {
-    /// The least and the greatest mean that a figure shows. A change far beyond most others is left out: on its scale the
-    /// others would fall together. It is drawn as an arrowhead at the edge.
+    /// The least and the greatest mean that a figure shows. A change far beyond most others is left out: on its scale
+    /// the others would fall together. It is drawn as an arrowhead at the edge.
     fn frame(&self, of: &[Mean], low: f64, high: f64) -> (f64, f64) {
         if self.scale != Scale::Change {
             return (low, high);

@@ -1,9 +1,9 @@
-//! Draws a number of every policy as a dot with a whisker: one row per policy, the best on top, one panel per combination
-//! of swept values.
+//! Draws a number of every policy as a dot with a whisker: one row per policy, the best on top, one panel per
+//! combination of swept values.
 
 use super::against::Quantity;
 use super::axis::Axis;
-use super::canvas::{Anchor, Canvas};
+use super::canvas::{Anchor, Canvas, Point};
 use super::page::{Page, Panel};
 use super::sheet::Sheet;
 use super::style::{GREY, INK, RULE, TEXT};
@@ -103,7 +103,9 @@ fn draw_row(
         return c.text("none", text_at, Anchor::Start, TEXT, GREY);
     };
     let beyond = |x: f64| page.x.clamp(x) != x;
-    let seeds: Vec<_> = row.seeds.iter().filter(|x| !beyond(**x)).map(|x| at(*x)).collect();
+    // Seeds stand below the interval, which would cover them.
+    let below = |(x, y): Point| (x, y + 6.0);
+    let seeds: Vec<_> = row.seeds.iter().filter(|x| !beyond(**x)).map(|x| below(at(*x))).collect();
     c.specks(&seeds, look.colour);
     if let Some((low, high)) = i.ends {
         c.line(&[low, high].map(at), look.colour, 2.0, Dash::Solid);

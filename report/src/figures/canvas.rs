@@ -2,6 +2,7 @@
 
 use super::light_svg::{LightSvg, escape};
 use super::path::{is_one_spot, simplified, tenths};
+pub use super::style::Point;
 use super::style::{FONTS, MARKER, PAPER, Rgb, hex};
 use crate::{Dash, Look, Marker};
 use plotters::coord::Shift;
@@ -14,9 +15,6 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 
 const IN_MEMORY: &str = "drawing into a string cannot fail";
-
-/// A point in px from the top left.
-pub type Point = (f64, f64);
 
 /// Which part of a text lies at its point.
 #[derive(Clone, Copy, PartialEq, Eq)]

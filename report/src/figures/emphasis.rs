@@ -1,5 +1,5 @@
-//! Which policies a figure shows in colour: the fastest ones and those as good, plain decoding and the bound. The others
-//! are grey until a reader brings them forward.
+//! Which policies a figure shows in colour: the fastest ones and those as good, plain decoding and the bound. The
+//! others are grey until a reader brings them forward.
 
 use super::view::View;
 use crate::rank::{CLOSE, Ranking, rank};
@@ -10,8 +10,8 @@ const ALL: usize = 6;
 /// The most policies in colour, without plain decoding and the bound.
 const MOST: usize = 5;
 
-/// The policies that a page may advise: the one that is least behind the fastest at its worst, over all settings and over
-/// the first of them.
+/// The policies that a page may advise: the one that is least behind the fastest at its worst, over all settings and
+/// over the first of them.
 fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
     let worst = |name: &str, n: usize| {
         let each: Option<Vec<f64>> = rankings[..n].iter().map(|r| r.behind(name)).collect();

@@ -183,7 +183,8 @@ impl DrawingBackend for LightSvg {
             HPos::Right => " text-anchor=\"end\"",
         };
         let weight = if matches!(style.style(), FontStyle::Bold) { " font-weight=\"bold\"" } else { "" };
-        let (down, turned) = ((BASE * style.size()).round() as i32, matches!(style.transform(), FontTransform::Rotate270));
+        let (down, turned) =
+            ((BASE * style.size()).round() as i32, matches!(style.transform(), FontTransform::Rotate270));
         let (x, y) = if turned { (at.0 + down, at.1) } else { (at.0, at.1 + down) };
         let (x, y, size) = (tenth(x), tenth(y), tenth(style.size().round() as i32));
         let turn = if turned { format!(" transform=\"rotate(-90 {x} {y})\"") } else { String::new() };

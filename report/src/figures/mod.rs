@@ -299,14 +299,15 @@ fn bound(cells: &[&Cell]) -> String {
 }
 
 /// Draws every figure that the cells have data for, in a fixed order: distance to the fastest policy, speedup, SLO
-/// attainment, regret and change, each per policy and against each swept number; mean latency against each swept number;
-/// throughput against time per token by load; batch size and draft length over time, one file per combination;
+/// attainment, regret and change, each per policy and against each swept number; mean latency against each swept
+/// number; throughput against time per token by load; batch size and draft length over time, one file per combination;
 /// latencies; chosen lengths, acceptance, calibration and goodput; KV use and preemptions.
 pub fn figures(report: &Report) -> Vec<Figure> {
     drawn(report, Sheet::Screen)
 }
 
-/// Draws the figures of [`figures`] for a column of a paper: 3.3 inches wide, type of 8 points, without title and source.
+/// Draws the figures of [`figures`] for a column of a paper: 3.3 inches wide, type of 8 points, without title and
+/// source.
 pub fn column_figures(report: &Report) -> Vec<Figure> {
     drawn(report, Sheet::Column)
 }
@@ -324,7 +325,8 @@ impl Figure {
                 .replace("&quot;", "\"")
                 .replace("&amp;", "&")
         };
-        format!("{}. {}.", part("title"), part("desc"))
+        // A figure with a row for each policy has a name for one axis only.
+        format!("{}: {}.", part("title"), part("desc").trim_start_matches(" against "))
     }
 }
 

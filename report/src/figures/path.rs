@@ -1,6 +1,6 @@
 //! The path data of SVG lines: relative coordinates in tenths of a px, and no points that the eye cannot see.
 
-use super::canvas::Point;
+use super::style::Point;
 use plotters_backend::BackendCoord;
 use std::fmt::Write;
 

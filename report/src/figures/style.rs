@@ -15,6 +15,9 @@ pub const MARKER: f64 = 4.0;
 /// Font families in order of preference: the viewer uses the first one that is installed.
 pub const FONTS: &str = "Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif";
 
+/// A point in px from the top left.
+pub type Point = (f64, f64);
+
 /// A colour as (red, green, blue), each 0 to 255.
 pub type Rgb = (u8, u8, u8);
 

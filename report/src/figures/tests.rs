@@ -41,7 +41,7 @@ fn attribute<'t>(tag: &'t str, name: &str) -> &'t str {
     tag.split(&format!(" {name}=\"")).nth(1).map_or("", |rest| rest.split('"').next().unwrap())
 }
 
-/// Every text of a figure. Size and anchor are those of its group.
+/// Every text of a figure. Size and anchor stand in its group.
 pub(super) fn texts(svg: &str) -> Vec<Placed> {
     let mut all = Vec::new();
     for group in svg.split("<g fill=").skip(1) {

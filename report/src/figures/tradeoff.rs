@@ -1,5 +1,5 @@
-//! Draws throughput against the time per token, one path per policy through the loads that were swept. The region in which
-//! the TPOT bound is kept is shaded: the answer is the highest point in it.
+//! Draws throughput against the time per token, one path per policy through the loads that were swept. The region in
+//! which the TPOT bound is kept is shaded: the answer is the highest point in it.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas, Ink};

@@ -112,7 +112,7 @@ impl Compared {
         }
         if changes.iter().all(|c| c.2.ends.is_none()) {
             return format!(
-                "{start} The largest change of the mean end-to-end latency is that of {}; with one seed nobody can say whether \
+                "{start} The largest change of the mean end-to-end latency is that of {}; with one seed it cannot be said whether \
                  this is noise.",
                 named(largest)
             );

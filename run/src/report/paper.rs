@@ -1,5 +1,5 @@
-//! The figures of a results folder for a paper: each as an SVG of a column's width and its caption as text, and the numbers
-//! of every run as CSV.
+//! The figures of a results folder for a paper: each as an SVG of a column's width and its caption as text, and the
+//! numbers of every run as CSV.
 
 use super::Results;
 use crate::cells::write_problem;

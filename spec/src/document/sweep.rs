@@ -1,5 +1,5 @@
-//! Sweeps: `{ sweep = [a, b] }` in place of any value makes one document per combination of swept values. `label` beside
-//! `sweep` names the setting in figures.
+//! Sweeps: `{ sweep = [a, b] }` in place of any value makes one document per combination of swept values. `label`
+//! beside `sweep` names the setting in figures.
 //!
 //! The first sweep in the file varies slowest, unless `sweep_order` states the order (a file that a program writes may
 //! list its keys in another order). A sweep inside a policy makes several policies of one comparison and not several
