@@ -7,6 +7,7 @@ use foretoken_report::Figure;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_run::cells::Folder;
 use foretoken_run::plan::Plan;
+use foretoken_run::report::Portable;
 use foretoken_run::scope;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
@@ -64,6 +65,8 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
 /// The page's section on the question: the settings, key by key, and the whole experiment as TOML.
 fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
     let mut section = Section::new("asked", "What was asked");
+    let config = plan.resolved_for(folder.path())?;
+    let portable = Portable::of(plan.inputs.keys().cloned(), &config);
     let mut facts = vec![
         ("question".to_owned(), answer.question()),
         ("policies".to_owned(), plan.policies.iter().map(|p| p.spec.label()).collect::<Vec<_>>().join(", ")),
@@ -81,12 +84,14 @@ fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
         ("SLO", "slo"),
         ("search", "capacity"),
     ] {
-        facts.extend(plan.resolved_at(&Path::of(path)).map(|value| (name.to_owned(), value)));
+        facts.extend(plan.resolved_at(&Path::of(path)).map(|value| (name.to_owned(), portable.text(&value))));
     }
     facts.push(("digest of what was asked".to_owned(), plan.digest()));
-    facts.extend(plan.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
+    let input =
+        |(path, digest): (&String, &String)| (format!("input {}", portable.text(path)), format!("blake3 {digest}"));
+    facts.extend(plan.inputs.iter().map(input));
     section.parts.push(Part::Facts(facts));
-    let text = plan.resolved_for(folder.path())?;
+    let text = portable.text(&config);
     section.parts.push(Part::Folded { title: "The experiment, with every default".into(), text });
     Ok(section)
 }

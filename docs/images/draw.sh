@@ -18,7 +18,7 @@ results, ladder, images = map(pathlib.Path, sys.argv[1:])
 
 def draw(name, svg, page):
     (images / f"{name}.svg").write_text(svg)
-    for kind, colour, dark in re.findall(r'\.fig \[(fill|stroke)="(#\w+)"\][^{}]*\{\1:(#\w+)\}', page):
+    for kind, colour, dark in re.findall(r'\.fig \[(fill|stroke|color)="(#\w+)"\][^{}]*\{\1:(#\w+)\}', page):
         svg = svg.replace(f'{kind}="{colour}"', f'{kind}="{dark.lower()}"')
     (images / f"{name}-dark.svg").write_text(svg)
 

@@ -25,7 +25,7 @@ figure smartspec-fig14 speedup smartspec-fig14
 figure adaspec-fig11 slo-attainment.slo.adaspec-scale adaspec-fig11-attainment
 figure adaspec-fig11 speedup.slo.adaspec-scale adaspec-fig11-speedup
 figure adaspec-fig12 speedup.workload.arrivals.closed-loop adaspec-fig12
-trace1=path---FORETOKEN_TRACES--windows-t1_azure_conv_1920.csv
+trace1=path-t1_azure_conv_1920
 figure adaspec-table2 batch-size.$trace1 adaspec-fig13-batch-size
 figure adaspec-table2 draft-length.$trace1 adaspec-fig13-draft-length
 figure sglang-phases speedup.workload.arrivals.closed-loop sglang-phases

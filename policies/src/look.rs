@@ -5,18 +5,19 @@ pub use crate::marks::{Colour, Dash, Look, Marker};
 
 use crate::registry::Row;
 
-/// Black. This and the colours below are from the palette of Okabe and Ito, "Color Universal Design" (2008).
+/// Black. This and the colours below are from the palette of Okabe and Ito, "Color Universal Design" (2008). Grey,
+/// orange, sky blue and purple are darker than theirs: a line on white needs a contrast of 3 (WCAG 2.1, 1.4.11).
 pub(crate) const BLACK: Colour = (0, 0, 0);
-pub(crate) const GREY: Colour = (153, 153, 153);
-pub(crate) const ORANGE: Colour = (230, 159, 0);
-pub(crate) const SKY_BLUE: Colour = (86, 180, 233);
+pub(crate) const GREY: Colour = (136, 136, 136);
+pub(crate) const ORANGE: Colour = (196, 133, 0);
+pub(crate) const SKY_BLUE: Colour = (52, 150, 205);
 pub(crate) const GREEN: Colour = (0, 158, 115);
 pub(crate) const BLUE: Colour = (0, 114, 178);
 pub(crate) const VERMILLION: Colour = (213, 94, 0);
-pub(crate) const PURPLE: Colour = (204, 121, 167);
+pub(crate) const PURPLE: Colour = (196, 113, 159);
 
-/// The look of the fixed draft length `k`; lengths that differ by 8 look alike. Lengths 1, 3 and 5, which papers
-/// compare, differ in dash as well.
+/// The look of the fixed draft length `k`; lengths that differ by 8 look alike. The colour is a ramp: a longer length
+/// is darker. Lengths 1, 3 and 5, which papers compare, differ in dash as well.
 pub(crate) const fn of_length(k: u32) -> Look {
     const MARKERS: [Marker; 8] = [
         Marker::Ring,
@@ -28,8 +29,20 @@ pub(crate) const fn of_length(k: u32) -> Look {
         Marker::Plus,
         Marker::Cross,
     ];
-    Look::new(BLUE, DASHES[k as usize / 2 % 4], MARKERS[k as usize % 8])
+    Look::new(RAMP[k as usize % 8], DASHES[k as usize / 2 % 4], MARKERS[k as usize % 8])
 }
+
+/// Blues from light to dark, for lengths in ascending order.
+const RAMP: [Colour; 8] = [
+    (104, 149, 210),
+    (88, 137, 202),
+    (68, 122, 191),
+    (48, 106, 178),
+    (32, 90, 162),
+    (20, 74, 143),
+    (12, 58, 122),
+    (6, 42, 98),
+];
 
 const DASHES: [Dash; 4] = [Dash::Solid, Dash::Dashed, Dash::Dotted, Dash::LongDash];
 
@@ -114,14 +127,30 @@ mod tests {
         assert_eq!(of_rows(&rows), looks);
     }
 
-    /// 215 rows take all free looks of the 7 colours other than sky blue: 32 looks a colour, less the 9 looks that
+    /// 223 rows take all free looks of the 7 colours other than sky blue: 32 looks a colour, less the looks that
     /// settings choose.
     #[test]
     fn a_full_family_goes_on_in_other_colours() {
-        let rows: Vec<Row> = (0..215).map(|_| row("x", "vllm", None)).collect();
+        let rows: Vec<Row> = (0..223).map(|_| row("x", "vllm", None)).collect();
         let looks = of_rows(&rows);
         assert_eq!(looks.iter().collect::<HashSet<_>>().len(), rows.len());
-        assert_eq!(looks.iter().filter(|l| l.colour == BLUE).count(), 32 - 8, "fixed lengths keep theirs");
+        assert_eq!(looks.iter().filter(|l| l.colour == BLUE).count(), 32);
         assert!(looks.iter().all(|l| by_settings().all(|other| other != *l)));
+    }
+
+    /// WCAG 2.1 asks for a contrast of 3 of what is drawn with its background.
+    #[test]
+    fn every_colour_has_contrast_with_white_and_longer_lengths_are_darker() {
+        let luminance = |(r, g, b): Colour| {
+            let channel = |c: u8| {
+                let c = f64::from(c) / 255.0;
+                if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b)
+        };
+        for colour in RAMP.into_iter().chain(COLOURS).chain([SKY_BLUE]) {
+            assert!(1.05 / (luminance(colour) + 0.05) >= 3.0, "{colour:?}");
+        }
+        assert!(RAMP.is_sorted_by(|a, b| luminance(*a) > luminance(*b)));
     }
 }

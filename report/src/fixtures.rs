@@ -8,13 +8,13 @@ use foretoken_sim::{Outcome, RequestRecords, StepRecord, Summary, Time};
 type Made = (&'static str, f64, u32, (u8, u8, u8));
 const POLICIES: [Made; 13] = [
     ("autoregressive", 1.0, 0, (0x44, 0x44, 0x44)),
-    ("fixed-1", 1.18, 1, (0x56, 0xb4, 0xe9)),
+    ("fixed-1", 1.18, 1, (0x34, 0x96, 0xcd)),
     ("fixed-3", 1.35, 3, (0x00, 0x72, 0xb2)),
     ("fixed-5", 0.91, 5, (0x33, 0x22, 0x88)),
     ("ema-tier", 1.29, 2, (0x00, 0x9e, 0x73)),
-    ("smartspec", 1.38, 3, (0xe6, 0x9f, 0x00)),
+    ("smartspec", 1.38, 3, (0xc4, 0x85, 0x00)),
     ("adaspec", 1.46, 4, (0xd5, 0x5e, 0x00)),
-    ("adaspec-", 1.40, 4, (0xcc, 0x79, 0xa7)),
+    ("adaspec-", 1.40, 4, (0xc4, 0x71, 0x9f)),
     ("threshold-hf", 1.22, 4, (0x88, 0x22, 0x55)),
     ("threshold-eagle", 1.25, 5, (0xaa, 0x44, 0x99)),
     ("oracle-goodput", 1.61, 4, (0x11, 0x77, 0x33)),
@@ -99,9 +99,9 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
     steps.iter().for_each(|s| (totals.step(s), series.step(s)).1);
     (1..=draft as usize).for_each(|v| totals.verified_accepted[v][v / 2] = 100);
     let slo = Slo { tpot_s: Some(0.028), ..Slo::default() };
-    let swept = |path: &str, value: String, number| Swept { path: path.to_owned(), value, number };
+    let swept = Swept::new;
     let sweep = rate
-        .map(|r| swept("workload.rate_scale", r.to_string(), Some(r)))
+        .map(|r| swept("workload.rate-scale", r.to_string(), Some(r)))
         .into_iter()
         .chain(scheduler.map(|s| swept("engine.scheduler", s.to_owned(), None)));
     let entry = Entry {
@@ -116,6 +116,7 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
         blind: label == "autoregressive" || label == "random" || label.starts_with("fixed"),
         trees: false,
         stops_for_slo: label.starts_with("adaspec"),
+        gpus: Some(1),
         implied: false,
         bound: None,
     };

@@ -12,6 +12,7 @@ mod fixtures;
 pub mod html;
 mod model;
 mod number;
+mod rank;
 mod run_page;
 mod staged;
 mod tables;
@@ -23,8 +24,8 @@ pub use error::ReportError;
 pub use figures::{
     Accepted, ArenaMap, CapacityWords, Carried, Figure, FrontierLine, FrontierPoint, FrontierWords, GainAt, Kind,
     LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind, TriedRate,
-    Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, figures, frontier_figure, gain_figure,
-    ladder_figure, predicted_figure, profile_figures, validation_figures, write_figures,
+    Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, column_figures, figures,
+    frontier_figure, gain_figure, ladder_figure, predicted_figure, profile_figures, validation_figures, write_figures,
 };
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, headline, run_page};

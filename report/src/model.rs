@@ -53,8 +53,8 @@ impl fmt::Display for Source {
     }
 }
 
-/// One swept setting of a cell.
-#[derive(Clone, Debug, PartialEq)]
+/// One swept setting of a cell. Two are equal if path and value are.
+#[derive(Clone, Debug)]
 pub struct Swept {
     /// The setting's path in the experiment, such as `workload.transform[0].rate-scale`.
     pub path: String,
@@ -62,6 +62,47 @@ pub struct Swept {
     pub value: String,
     /// The swept value as a number; `None` if it is not a number or not finite.
     pub number: Option<f64>,
+    /// The setting's name in words, such as `request rate`; the last key of the path if it has no words.
+    pub name: String,
+    /// The unit of the values, such as `requests/s`; empty for none.
+    pub unit: String,
+}
+
+impl Swept {
+    /// A swept setting that is named by the last key of its path.
+    pub fn new(path: &str, value: String, number: Option<f64>) -> Swept {
+        let name = path.rsplit('.').next().unwrap_or_default().to_owned();
+        Swept { path: path.to_owned(), value, number, name, unit: String::new() }
+    }
+
+    /// The title of an axis of the values: the name, and the unit in brackets.
+    pub fn axis(&self) -> String {
+        if self.unit.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, self.unit) }
+    }
+
+    /// The value as pages show it: a path of a file is its stem.
+    pub fn shown(&self) -> String {
+        let stem = |path: &str| {
+            let file = path.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or_default();
+            file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_owned()
+        };
+        let is_path = |text: &str| text.contains('/') && (text.starts_with('/') || !text.contains(char::is_whitespace));
+        if is_path(&self.value) && !self.value.contains('"') {
+            return stem(&self.value);
+        }
+        // Every second part of the value lies between quotes.
+        let parts = self.value.split('"').enumerate();
+        parts
+            .map(|(i, part)| if i % 2 == 1 && is_path(part) { stem(part) } else { part.to_owned() })
+            .collect::<Vec<_>>()
+            .join("\"")
+    }
+}
+
+impl PartialEq for Swept {
+    fn eq(&self, other: &Swept) -> bool {
+        (&self.path, &self.value, self.number) == (&other.path, &other.value, other.number)
+    }
 }
 
 /// Identifies a cell (one run of one policy).
@@ -120,6 +161,8 @@ pub struct Entry {
     pub trees: bool,
     /// Does the cell's policy stop drafting in steps that it expects to miss the TPOT bound?
     pub stops_for_slo: bool,
+    /// The GPUs on which the target runs, over all replicas; `None` if the hardware is not described by GPUs.
+    pub gpus: Option<u32>,
     /// Was the cell added as the baseline, because the experiment does not list it? Then figures leave the cell out.
     pub implied: bool,
     /// How the run's TPOT bound was scaled from an autoregressive run; `None` if the bound was not scaled.
@@ -150,8 +193,11 @@ pub struct Cell {
     /// Mean E2E of this policy / mean E2E of the bound (an oracle), minus 1, at the same swept values and seed. `None`
     /// if one of the two runs is missing or finished no request.
     pub regret: Option<f64>,
-    /// Mean E2E in this run / mean E2E of the same cell in other results, minus 1. `None` if no other results are
-    /// compared, or they lack the cell.
+    /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run, minus 1, with equal swept values
+    /// and seed. The fastest policy of a setting is the same for all seeds. `None` without such a run.
+    pub behind: Option<f64>,
+    /// Mean E2E of this policy / mean E2E of this policy in the other results that are compared, minus 1; `None` if no
+    /// other results are compared.
     pub change: Option<f64>,
     /// Was the autoregressive run, to which the speedup refers, overloaded?
     pub over_overload: bool,
@@ -188,6 +234,7 @@ impl Cell {
             summary,
             speedup: None,
             regret: None,
+            behind: None,
             change: None,
             over_overload: false,
             bound_of_overload: false,
@@ -250,7 +297,7 @@ pub fn relate(cells: &mut [Cell]) {
     let (baselines, bounds) = (with(Role::Baseline), with(Role::Bound));
     let behind = cells.iter().filter(|c| c.entry.role == Role::Baseline && c.summary.overload.is_some());
     let behind: HashSet<(Vec<String>, u64)> = behind.map(place_of).collect();
-    for cell in cells {
+    for cell in cells.iter_mut() {
         let at = place_of(cell);
         let (own, baseline, bound) = (cell.e2e_mean_s(), baselines.get(&at), bounds.get(&at));
         cell.speedup = baseline.zip(own).map(|(ar, own)| ar / own);
@@ -259,6 +306,41 @@ pub fn relate(cells: &mut [Cell]) {
         let over = behind.contains(&at);
         let bound = cell.entry.bound.as_ref().is_some_and(|b| fell_behind(&b.from));
         (cell.over_overload, cell.bound_of_overload) = (over, bound);
+    }
+    set_behind(cells);
+}
+
+/// Sets how far every cell is behind the fastest contender of its setting: the policy with the least mean of log
+/// latencies over the seeds, among those that finished requests in every seed.
+fn set_behind(cells: &mut [Cell]) {
+    let mut settings: Vec<Vec<Swept>> = Vec::new();
+    for cell in cells.iter() {
+        if !settings.contains(&cell.key().sweep) {
+            settings.push(cell.key().sweep.clone());
+        }
+    }
+    for setting in settings {
+        let here: Vec<usize> = (0..cells.len()).filter(|&i| cells[i].key().sweep == setting).collect();
+        let contenders = here.iter().filter(|&&i| cells[i].entry.role == Role::Contender);
+        let mut logs: Vec<(String, Vec<(u64, Option<f64>)>)> = Vec::new();
+        for cell in contenders.map(|&i| &cells[i]) {
+            let one = (cell.key().seed, cell.e2e_mean_s());
+            match logs.iter_mut().find(|l| l.0 == cell.key().policy) {
+                Some((_, of)) => of.push(one),
+                None => logs.push((cell.key().policy.clone(), vec![one])),
+            }
+        }
+        let seeds = logs.iter().map(|l| l.1.len()).max().unwrap_or(0);
+        let mean = |of: &[(u64, Option<f64>)]| {
+            let sum: Option<f64> = of.iter().map(|(_, s)| s.map(f64::ln)).sum();
+            sum.filter(|_| of.len() == seeds).map_or(f64::INFINITY, |sum| sum / seeds as f64)
+        };
+        let fastest = logs.iter().filter(|l| mean(&l.1).is_finite()).min_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
+        let Some((_, fastest)) = fastest else { continue };
+        for i in here {
+            let best = fastest.iter().find(|(seed, _)| *seed == cells[i].key().seed).and_then(|(_, s)| *s);
+            cells[i].behind = cells[i].e2e_mean_s().zip(best).map(|(own, best)| own / best - 1.0);
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! The scope line of a report: the models, hardware, kind of costs, load and bounds for which the results hold. Pages
 //! show this line under the title; the terminal shows it above the table.
 
-use crate::plan::Plan;
+use crate::cells::in_words;
+use crate::plan::{Plan, Variant};
 use foretoken_hardware::{LatencySpec, RooflineSpec};
+use foretoken_report::Swept;
 use foretoken_sim::Drafting;
 use foretoken_spec::experiment::{Experiment, SloSpec};
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSpec};
@@ -26,15 +28,11 @@ pub fn of_any_rate(plan: &Plan) -> String {
 fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     let variant = &plan.variants[0];
     for choice in &variant.choices {
-        let path = choice.path.to_string();
-        let values: Vec<String> = plan
-            .variants
-            .iter()
-            .filter_map(|v| v.choices.iter().find(|c| c.path == choice.path))
-            .map(|c| c.value.to_string())
-            .collect();
-        let (first, last) = (values.first().cloned().unwrap_or_default(), values.last().cloned().unwrap_or_default());
-        parts.push(format!("{path} swept from {first} to {last}"));
+        let of = |v: &Variant| v.choices.iter().find(|c| c.path == choice.path).map(in_words);
+        let values: Vec<Swept> = plan.variants.iter().filter_map(of).collect();
+        let (Some(first), Some(last)) = (values.first(), values.last()) else { continue };
+        let unit = if first.unit.is_empty() { String::new() } else { format!("\u{a0}{}", first.unit) };
+        parts.push(format!("{} swept from {} to {}{unit}", first.name, first.shown(), last.shown()));
     }
     parts.push(match plan.seeds.len() {
         1 => "1 seed".to_owned(),
@@ -208,8 +206,8 @@ constant = { rate = 0.7 }
         assert_eq!(
             scope_of(text),
             "vicuna-7b, drafted by vicuna-68m, on 2 x h100, the draft on h100 (roofline) · Poisson arrivals, \
-             2 requests/s, 50 requests, 128 + 64 tokens · SLO: TPOT at most 20 ms · workload.arrivals.poisson.rate swept \
-             from 2.0 to 4.0 · 2 seeds"
+             2 requests/s, 50 requests, 128 + 64 tokens · SLO: TPOT at most 20 ms · request rate swept from 2.0 to \
+             4.0\u{a0}requests/s · 2 seeds"
         );
         let linear = text
             .replace(

@@ -18,6 +18,7 @@ pub mod shown;
 pub mod split;
 pub mod text;
 pub mod validate;
+pub mod words;
 
 /// Prints progress and diagnostics on stderr. Characters that could steer a terminal are escaped.
 #[macro_export]

@@ -173,7 +173,10 @@ impl Shared {
         };
         let sweep = json!({
             "type": "object",
-            "properties": { "sweep": { "type": "array", "items": value.clone(), "minItems": 1 } },
+            "properties": {
+                "sweep": { "type": "array", "items": value.clone(), "minItems": 1 },
+                "label": { "type": "string", "description": "Name of the setting on the axes of figures." },
+            },
             "required": ["sweep"],
             "additionalProperties": false,
         });

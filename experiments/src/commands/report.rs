@@ -3,22 +3,30 @@
 use super::print;
 use clap::Args;
 use foretoken_run::cells::Folder;
-use foretoken_run::report::{Results, write};
+use foretoken_run::report::{Results, overview, paper, write};
 use foretoken_spec::problem::Result;
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "Examples:
   foretoken report results/quickstart-1a2b3c4d
-  foretoken report results/after --baseline results/before -o compared";
+  foretoken report results/after --baseline results/before -o compared
+  foretoken report results/quickstart-1a2b3c4d --paper figures
+  foretoken report results --index";
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The folder that a run wrote its results to
+    /// The folder that a run wrote its results to; with --index, a folder that holds such folders
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     /// Other results to compare with: differences paired by policy, swept values and seed
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
+    /// Write the figures for a paper into this folder, and no page: SVG of a column's width, captions, numbers as CSV
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["baseline", "output", "index"])]
+    pub paper: Option<PathBuf>,
+    /// Write DIR/index.html: a row for each page of results in the folders of DIR
+    #[arg(long, conflicts_with_all = ["baseline", "output"])]
+    pub index: bool,
     /// Folder for the page [default: DIR/report]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -26,13 +34,23 @@ pub struct ReportArgs {
 
 /// Runs the command with its arguments.
 pub fn run(args: &ReportArgs) -> Result<()> {
+    if args.index {
+        return print(&format!("{}\n", overview(&args.folder)?.display()));
+    }
     let results = Results::open(&args.folder)?;
+    if let Some(to) = &args.paper {
+        let lines = paper(results, to)?.into_iter().map(|name| format!("{}\n", to.join(name).display()));
+        return print(&lines.collect::<String>());
+    }
     let baseline = args.baseline.as_deref().map(Results::open).transpose()?;
     let to = args.output.clone().unwrap_or_else(|| Folder::at(args.folder.clone()).report());
     let partial = results.partial.clone();
-    let page = write(results, baseline, &to)?;
+    let written = write(results, baseline, &to)?;
     if let Some(partial) = partial {
         eprintln!("warning: {partial}");
     }
-    print(&format!("{}\n", page.display()))
+    if let Some(changes) = written.changes {
+        eprintln!("{changes}");
+    }
+    print(&format!("{}\n", written.page.display()))
 }

@@ -71,7 +71,10 @@ fn the_bound_is_in_the_table_on_the_page_and_in_the_figures() {
     let stars = text.lines().filter(|l| l.trim_start().starts_with("autoregressive") && l.contains('*')).count();
     assert!(stars == 1 && text.contains("*: 90 % by definition"), "{text}");
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
-    assert!(page.contains("the P90 TPOT of autoregressive at rate = 3.0, whatever the load"), "what was asked");
+    assert!(
+        page.contains("the P90 TPOT of autoregressive at request rate = 3.0\u{a0}requests/s, whatever the load"),
+        "what was asked"
+    );
     let figure = |name: &str| std::fs::read_to_string(place.path("out/figures").join(name)).unwrap();
     let attainment = figure("slo-attainment.svg");
     assert!(attainment.contains("TPOT ≤ ") && attainment.contains("*: 90 % by definition"), "{attainment}");

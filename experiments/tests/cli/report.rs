@@ -17,8 +17,14 @@ fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
     let place = Place::new();
     place.run("out", &[]);
     let first = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
-    for part in ["<h1>small</h1>", "× [", "the oracle", "Student t over 2 seeds", "simulated", "<li>max_num_seqs = 8: "]
-    {
+    for part in [
+        "<h1>small</h1>",
+        "× [",
+        "the oracle",
+        "Student t over 2 seeds",
+        "simulated",
+        "<li>most running requests = 8\u{a0}requests: ",
+    ] {
         assert!(first.contains(part), "{part} is missing");
     }
     assert!(std::fs::read_to_string(place.path("out/report/timing.js")).unwrap().contains("20 runs in"));
@@ -94,8 +100,10 @@ fn a_baseline_gives_paired_differences() {
     let place = Place::new();
     place.run("before", &["--no-figures"]);
     place.run("after", &["--no-figures", "--set", "engine.block_size=32", "--set", "seeds=[2, 3]"]);
-    let (page, _) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
-    // Both experiments have five policies at two settings, and they share one of their two seeds.
+    let (page, stderr) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
+    assert!(stderr.contains("engine.block_size is 32 here and was 16. "), "{stderr}");
+    assert!(stderr.contains("with one seed it cannot be said whether this is noise"), "{stderr}");
+    // Both experiments have five policies at two settings, and share one of two seeds.
     for part in [
         "10 pairs",
         "<td>engine.block_size</td><td>16</td><td>32</td>",
@@ -105,7 +113,8 @@ fn a_baseline_gives_paired_differences() {
         assert!(page.contains(part), "{part} is missing");
     }
     assert!(!page.contains("not their requests"), "the same workload");
-    let (page, _) = report(&place, &["before", "--baseline", "before", "-o", "same"]);
+    let (page, stderr) = report(&place, &["before", "--baseline", "before", "-o", "same"]);
+    assert!(stderr.contains("the settings are the same. No mean end-to-end latency changed."), "{stderr}");
     assert!(page.contains("The settings of the two experiments are the same.") && page.contains(">0.0 [0.0, 0.0]<"));
     place.run("other", &["--no-figures", "--set", "workload.arrivals.poisson.rate=8.0"]);
     let (page, _) = report(&place, &["other", "--baseline", "before", "-o", "both"]);
@@ -283,5 +292,81 @@ fn open_shows_the_newest_page_of_a_folder() {
     ] {
         let error = place.fails(&["open", what], 2);
         assert!(error.contains(says), "{error}");
+    }
+}
+
+/// Every text file below a folder, with its name.
+fn texts_below(folder: &std::path::Path) -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => texts.extend(texts_below(&path)),
+            false => texts.extend(std::fs::read_to_string(&path).ok().map(|text| (path.display().to_string(), text))),
+        }
+    }
+    texts
+}
+
+#[test]
+fn no_folder_of_this_machine_is_on_what_travels() {
+    let place = Place::new();
+    let folder = "sec ret & <b> 'x'";
+    std::fs::create_dir_all(place.path(folder)).unwrap();
+    let log = place.path(folder).join("t.csv");
+    std::fs::write(&log, "t_s,input_tokens,output_tokens\n0.0,128,8\n0.1,9999,8\n1.0,40,8\n").unwrap();
+    let trace = |more: &str| format!("{{ trace = {{ path = \"{}\"{more} }} }}", log.display());
+    let arrivals =
+        format!("workload={{ arrivals = {{ sweep = [{}, {}] }} }}", trace(""), trace(", max_prompt_len = 100"));
+    place.run("out", &["--set", &arrivals, "--set", "seeds=[1, 2]"]);
+    report(&place, &["out", "-o", "page"]);
+    let paper = place.foretoken().args(["report", "out", "--paper", "paper"]).output().unwrap();
+    assert!(paper.status.success(), "{}", String::from_utf8_lossy(&paper.stderr));
+    let all =
+        [texts_below(&place.path("page")), texts_below(&place.path("paper")), texts_below(&place.path("out/figures"))];
+    assert!(all.iter().all(|texts| !texts.is_empty()));
+    for (name, text) in all.into_iter().flatten() {
+        let found = ["sec ret", &place.path("").display().to_string()].into_iter().find(|part| text.contains(part));
+        assert!(found.is_none(), "{name} names a folder: {found:?}");
+    }
+}
+
+#[test]
+fn a_label_names_the_swept_setting() {
+    let place = Place::new();
+    place.run("out", &["--set", "engine.max_num_seqs={ sweep = [8, 64], label = \"seats\" }"]);
+    let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
+    assert!(page.contains("seats = 8") && !page.contains("most running requests"), "the label and not our words");
+    let config = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
+    assert!(config.contains("seats"), "the resolved experiment keeps it: {config}");
+    let error = place.fails(&["run", "x.toml", "--set", "engine.max_num_seqs={ sweep = [8, 64], label = 3 }"], 2);
+    assert!(error.contains("the `label` of a sweep must be a text"), "{error}");
+}
+
+#[test]
+fn a_paper_gets_columns_captions_and_numbers() {
+    let place = Place::new();
+    place.run("out", &[]);
+    let output = place.foretoken().args(["report", "out", "--paper", "paper"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(place.path("paper").join(name)).unwrap();
+    assert!(read("speedup.svg").starts_with("<svg width=\"3.3in\""));
+    let caption = read("speedup.txt");
+    for part in ["Speedup over autoregressive", "simulated", "200 requests a run", "2 seeds"] {
+        assert!(caption.contains(part), "{part}: {caption}");
+    }
+    let numbers = read("numbers.csv");
+    assert!(numbers.starts_with("policy,engine.max_num_seqs,seed,speedup,"), "{numbers}");
+    assert_eq!(numbers.lines().count(), 21, "a row for each of twenty runs");
+}
+
+#[test]
+fn an_overview_links_to_the_pages_of_a_folder() {
+    let place = Place::new();
+    place.run("all/one", &[]);
+    place.run("all/two", &["--set", "seeds=[1]"]);
+    let (page, _) = report(&place, &["all", "--index"]);
+    for part in ["one&#x2f;report&#x2f;index.html", "two (small)", "2 seeds", "Run "] {
+        assert!(page.contains(part), "{part} is missing in {page}");
     }
 }

@@ -4,7 +4,8 @@
 use super::axis::Axis;
 use super::canvas::Anchor;
 use super::page::Page;
-use super::style::{GREY, RULE, Rgb, TEXT};
+use super::sheet::{Named, Sheet};
+use super::style::{GREY, MARKER, RULE, Rgb, TEXT};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -28,12 +29,12 @@ pub struct Accepted {
 /// Colours of the families of texts: Okabe and Ito's, which people with any colour vision can distinguish.
 const COLOURS: [Rgb; 7] = [
     (0x00, 0x00, 0x00),
-    (0xe6, 0x9f, 0x00),
-    (0x56, 0xb4, 0xe9),
+    (0xc4, 0x85, 0x00),
+    (0x34, 0x96, 0xcd),
     (0x00, 0x9e, 0x73),
     (0x00, 0x72, 0xb2),
     (0xd5, 0x5e, 0x00),
-    (0xcc, 0x79, 0xa7),
+    (0xc4, 0x71, 0x9f),
 ];
 const MARKERS: [Marker; 7] = [
     Marker::Circle,
@@ -68,18 +69,19 @@ fn by_depth(of: &Accepted) -> String {
         y_name: "right, where all before it were (%)".to_owned(),
         x: Axis::linear(1.0, deepest as f64, deepest.max(2) - 1),
         y: Axis::linear(0.0, 100.0, 5),
-        legend: of.families.iter().enumerate().map(|(i, f)| (f.0.clone(), look(i))).collect(),
+        legend: of.families.iter().enumerate().map(|(i, f)| Named::plain(&f.0, look(i))).collect(),
         panels: vec![(String::new(), None)],
         own_x: Vec::new(),
         panel_height: 380.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     page.svg(|c, panel, _| {
         for (i, (_, rates)) in of.families.iter().enumerate() {
             let reached = rates.iter().zip(1..).filter_map(|(rate, d)| Some(panel.at(f64::from(d), (*rate)? * 100.0)));
             let points: Vec<_> = reached.collect();
             c.line(&points, look(i).colour, 1.8, look(i).dash);
-            points.iter().for_each(|&at| c.marker(at, look(i)));
+            c.markers(&points, look(i), MARKER);
         }
     })
 }
@@ -97,6 +99,7 @@ fn calibration(of: &Accepted) -> String {
         own_x: Vec::new(),
         panel_height: 460.0,
         right: 24.0,
+        sheet: Sheet::Screen,
     };
     page.svg(|c, panel, _| {
         c.line(&[panel.at(0.0, 0.0), panel.at(100.0, 100.0)], RULE, 1.5, Dash::Dashed);

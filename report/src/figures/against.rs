@@ -2,12 +2,13 @@
 //! swept settings.
 
 use super::axis::Axis;
-use super::canvas::{Anchor, Canvas};
+use super::canvas::{Anchor, Canvas, Ink, Point};
 use super::page::{Page, Panel, columns};
-use super::style::{INK, RULE, TEXT};
-use super::view::{Mean, Scale, View, distinct, joined, with_unit, words};
+use super::sheet::MOST_NAMES;
+use super::style::{INK, MARKER, RULE, TEXT, text_width};
+use super::view::{Mean, Scale, View, distinct, joined, words};
 use crate::number::fixed;
-use crate::{Cell, Dash, Look, Swept};
+use crate::{Cell, Dash, Swept};
 
 /// A number by which figures compare policies, such as the speedup, and how figures write it. It is read from a cell
 /// (one run of one policy).
@@ -22,6 +23,8 @@ pub struct Quantity {
     pub scale: Scale,
     /// Decimals of the written number.
     pub decimals: usize,
+    /// Is a smaller number the better one? Rows of policies are in the order from the best to the worst.
+    pub less_is_better: bool,
     /// A value that the figure marks with a line; `None` for no line.
     pub reference: Option<f64>,
     /// The least and the greatest possible value; `None` if the number has no such limits.
@@ -56,9 +59,9 @@ impl Quantity {
         view.source_of_means() + &says.unwrap_or_default()
     }
 
-    /// A value as text with the number's decimals.
+    /// A value as text with the number's decimals; without decimals from 100 on.
     pub fn say(&self, value: f64) -> String {
-        fixed(value, self.decimals)
+        fixed(value, if value.abs() < 100.0 { self.decimals } else { 0 })
     }
 
     /// Clamps a value into `ends`. The interval over seeds may lie partly outside, for example above 100 %.
@@ -85,6 +88,7 @@ impl Quantity {
                 false => Axis::linear(least, most, ticks),
             });
         }
+        let (low, high) = self.frame(of, low, high);
         let slack = ((high - low) * 0.5).max(high.abs() * 0.02);
         let ends = || of.iter().filter_map(|i| i.ends);
         let lowest = ends().map(|e| e.0).fold(low, f64::min).max(low - slack);
@@ -97,16 +101,33 @@ impl Quantity {
     }
 }
 
-/// Draws one figure for each setting that is swept over at least two numbers. Draws none if no cell has the number.
-/// Returns (the setting's path, the SVG text).
+impl Quantity {
+    /// The least and the greatest mean that a figure shows. A change far beyond most others is left out: on its scale
+    /// the others would fall together. It is drawn as an arrowhead at the edge.
+    fn frame(&self, of: &[Mean], low: f64, high: f64) -> (f64, f64) {
+        if self.scale != Scale::Change {
+            return (low, high);
+        }
+        let mut means: Vec<f64> = of.iter().map(|i| i.mean).collect();
+        means.sort_by(f64::total_cmp);
+        let most = FAR * means[means.len() * 3 / 4].max(means[means.len() / 2]);
+        (low, if most > low && high > most { most } else { high })
+    }
+}
+
+/// A change greater than this multiple of the third quartile is drawn at the edge of its figure.
+const FAR: f64 = 2.5;
+
+/// Draws one figure for each setting swept over at least two numbers; none if no cell has the quantity. Returns (the
+/// setting's path, SVG).
 pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
     let paths = view.combinations.first().map_or(0, |c| c.len());
     (0..paths).filter_map(|at| Some((view.combinations[0][at].path.clone(), draw_path(view, quantity, at)?))).collect()
 }
 
-/// A policy's line: its look, and points of (swept value, mean, sign). The sign is empty at a swept value at which all
-/// policies have the sign; there the tick shows it.
-type Line = (Look, Vec<(f64, Mean, &'static str)>);
+/// A policy's line: points of (swept value, number, sign). The sign is empty where all policies have it, because then
+/// the tick shows it.
+type Line<'v> = (Ink<'v>, Vec<(f64, Mean, &'static str)>);
 
 fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     let values = numbers(view, at)?;
@@ -115,24 +136,35 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     let ticks = values.iter().map(|(x, label)| (*x, format!("{label}{}", tick_sign(view, quantity, at, *x))));
     let ticks: Vec<(f64, String)> = ticks.collect();
     let shown: Vec<Mean> = panels.iter().flatten().flat_map(|line| line.1.iter().map(|p| p.1)).collect();
+    let crowded = view.policies.len() > MOST_NAMES;
+    let widest =
+        panels.iter().flatten().filter(|l| !view.quiet.contains(&l.0.label)).map(|l| text_width(l.0.label, TEXT));
     let page = Page {
-        title: view.title(&format!("{} against {}", quantity.title, view.combinations[0][at].path)),
+        title: view.title(&format!("{} against {}", quantity.title, view.combinations[0][at].name)),
         source: quantity.source(view),
-        x_name: with_unit(&view.combinations[0][at].path),
+        x_name: view.combinations[0][at].axis(),
         y_name: quantity.axis.to_owned(),
         x: Axis::swept(&ticks),
+        right: if crowded { widest.fold(0.0, f64::max) + 16.0 } else { 0.0 },
+        sheet: view.sheet,
         y: quantity.range(&shown, [9, 6, 5][columns(others.len()) - 1])?,
-        legend: view.legend(),
+        legend: if crowded { Vec::new() } else { view.legend(|_| true) },
         panels: others.iter().map(|o| (title(view, quantity, at, o), None)).collect(),
         own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(others.len()) - 1],
-        right: 0.0,
     };
     Some(page.svg(|c, panel, i| {
         if let Some(one) = quantity.reference {
             c.line(&[panel.at(page.x.start(), one), panel.at(page.x.end(), one)], RULE, 1.5, Dash::Solid);
         }
-        panels[i].iter().for_each(|line| draw_line(c, panel, &page, line));
+        let n = panels[i].len();
+        for (turn, line) in panels[i].iter().enumerate() {
+            c.policy(&line.0, || draw_line(c, panel, &page, line, aside(turn, n)));
+        }
+        if crowded {
+            let named: Vec<_> = panels[i].iter().filter(|l| !view.quiet.contains(&l.0.label)).collect();
+            names_at_the_end(c, panel, &page, &named);
+        }
     }))
 }
 
@@ -154,7 +186,7 @@ fn tick_sign(view: &View, quantity: &Quantity, at: usize, x: f64) -> String {
 /// The values of the swept setting with index `at`, with their labels, ascending. `None` if a value is not a number or
 /// all values are equal.
 fn numbers(view: &View, at: usize) -> Option<Vec<(f64, String)>> {
-    let all: Option<Vec<_>> = view.combinations.iter().map(|c| Some((c[at].number?, c[at].value.clone()))).collect();
+    let all: Option<Vec<_>> = view.combinations.iter().map(|c| Some((c[at].number?, c[at].shown()))).collect();
     let mut values = distinct(all?, |a, b| a.0 == b.0);
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     (values.len() > 1).then_some(values)
@@ -164,7 +196,13 @@ fn without(sweep: &[Swept], at: usize) -> Vec<&Swept> {
     sweep.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s).collect()
 }
 
-fn lines(view: &View, quantity: &Quantity, at: usize, values: &[(f64, String)], other: &[&Swept]) -> Vec<Line> {
+fn lines<'v>(
+    view: &View<'v>,
+    quantity: &Quantity,
+    at: usize,
+    values: &[(f64, String)],
+    other: &[&Swept],
+) -> Vec<Line<'v>> {
     let line = |policy: &str| {
         let point = |v: f64| {
             let here = |s: &[Swept]| s[at].number == Some(v) && without(s, at) == other;
@@ -174,18 +212,48 @@ fn lines(view: &View, quantity: &Quantity, at: usize, values: &[(f64, String)], 
         };
         values.iter().filter_map(|v| point(v.0)).collect()
     };
-    view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
+    view.inks().into_iter().map(|ink| (ink, line(ink.label))).collect()
 }
 
-fn draw_line(c: &Canvas, panel: &Panel, page: &Page, (look, points): &Line) {
-    let path: Vec<_> = points.iter().map(|(x, i, _)| panel.at(*x, page.y.clamp(i.mean))).collect();
+/// By how many px the points of one of `n` lines stand aside, so that whiskers at one value do not cover each other.
+fn aside(turn: usize, n: usize) -> f64 {
+    (turn as f64 - (n as f64 - 1.0) / 2.0) * (24.0 / n.max(1) as f64).min(4.0)
+}
+
+/// Writes the names of lines beside their last points, in the order of these points and apart from each other.
+fn names_at_the_end<'v>(c: &Canvas, panel: &Panel, page: &Page, lines: &[&Line<'v>]) {
+    let end = |(ink, points): &Line<'v>| Some((panel.at(0.0, page.y.clamp(points.last()?.1.mean)).1, *ink));
+    let mut ends: Vec<_> = lines.iter().filter_map(|line| end(line)).collect();
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut free_from = f64::NEG_INFINITY;
+    let lowest = panel.to.1 - LINE_HEIGHT * ends.len() as f64;
+    for (i, (y, ink)) in ends.into_iter().enumerate() {
+        let y = y.min(lowest + LINE_HEIGHT * (i as f64 + 1.0)).max(free_from);
+        c.policy(&ink, || c.text(ink.label, (panel.to.0 + 8.0, y), Anchor::Start, TEXT, ink.look.colour));
+        free_from = y + LINE_HEIGHT;
+    }
+}
+
+/// Height of a line's name, px.
+const LINE_HEIGHT: f64 = 15.0;
+
+fn draw_line(c: &Canvas, panel: &Panel, page: &Page, (ink, points): &Line, aside: f64) {
+    let look = ink.look;
+    let at = |x: f64, y: f64| {
+        let (across, up) = panel.at(x, page.y.clamp(y));
+        (across + aside, up)
+    };
+    let path: Vec<Point> = points.iter().map(|(x, i, _)| at(*x, i.mean)).collect();
     c.line(&path, look.colour, 2.0, look.dash);
-    for (&at, (x, i, sign)) in path.iter().zip(points) {
-        if let Some((low, high)) = i.ends {
-            let ends = [low, high].map(|y| panel.at(*x, page.y.clamp(y)));
-            c.line(&ends, look.colour, 1.2, Dash::Solid);
-        }
-        c.marker(at, *look);
+    for (x, i, _) in points {
+        let Some((low, high)) = i.ends else { continue };
+        c.line(&[low, high].map(|y| at(*x, y)), look.colour, 1.2, Dash::Solid);
+        [(low, 1.0), (high, -1.0)].into_iter().filter(|(y, _)| page.y.clamp(*y) != *y).for_each(|(y, down)| {
+            c.arrowhead(at(*x, y), (0.0, down), look.colour);
+        });
+    }
+    c.markers(&path, look, MARKER);
+    for (at, (.., sign)) in path.iter().zip(points) {
         c.text(sign, (at.0 + 8.0, at.1 - 8.0), Anchor::Start, TEXT, INK);
     }
 }

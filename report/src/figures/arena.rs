@@ -127,7 +127,7 @@ mod tests {
     fn the_figure_names_policies_scenarios_groups_and_the_source() {
         let svg = arena_figure(&map(), "simulated; 5 seeds").unwrap().svg;
         for text in ["a", "b", "oracle", "light", "full", "tuning", "held-out", "simulated; 5 seeds", "30 and more"] {
-            assert!(svg.contains(&format!("\n{text}\n")), "{text}\n{svg}");
+            assert!(svg.contains(&format!(">{text}<")), "{text}\n{svg}");
         }
         assert_eq!(arena_figure(&ArenaMap::default(), ""), None);
     }

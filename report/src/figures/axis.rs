@@ -104,7 +104,12 @@ impl Axis {
         Axis { low: labels.len() as f64 - 0.5, high: -0.5, log: false, ticks }
     }
 
-    /// The position of a value: 0 at the axis' start, 1 at its end.
+    /// Is the axis logarithmic?
+    pub fn is_log(&self) -> bool {
+        self.log
+    }
+
+    /// Where a value lies: 0 at the axis' start, 1 at its end.
     pub fn at(&self, value: f64) -> f64 {
         if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()

@@ -1,29 +1,40 @@
 //! Draws one number of the results for every policy: a dot for the mean and a whisker for the interval. One row per
-//! policy, one panel per combination of swept values.
+//! policy, the best policy on top; one panel per combination of swept values.
 
 use super::against::Quantity;
 use super::axis::Axis;
-use super::canvas::{Anchor, Canvas};
+use super::canvas::{Anchor, Canvas, Point};
 use super::page::{Page, Panel};
+use super::sheet::Sheet;
 use super::style::{GREY, INK, RULE, TEXT};
 use super::view::{Mean, View, joined, words};
-use crate::{Dash, Swept};
+use crate::{Dash, Look, Swept};
 
 const ROW: f64 = 24.0;
+/// Up to this number of seeds, the value of each seed is a dot beside the mean.
+const FEW_SEEDS: usize = 10;
+
+/// A policy's row in one panel.
+struct Row<'s> {
+    mean: Option<Mean>,
+    /// The value of each seed; empty if there are many seeds or one.
+    seeds: Vec<f64>,
+    sign: &'s str,
+}
 
 /// Draws the figure; `None` if no cell has the number.
 pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
-    let rows: Vec<Vec<Option<Mean>>> = view
-        .combinations
-        .iter()
-        .map(|&c| view.policies.iter().map(|p| view.mean(p.0, |s| s == c, quantity.of, quantity.scale)).collect())
-        .collect();
-    let shown: Vec<Mean> = rows.iter().flatten().flatten().copied().collect();
-    let alone = view.combinations.len() == 1;
-    let labels: Vec<&str> = view.policies.iter().map(|p| p.0).collect();
+    let policies = sorted(view, quantity);
+    let rows: Vec<Vec<Row>> =
+        view.combinations.iter().map(|&c| policies.iter().map(|p| row(view, quantity, p.0, c)).collect()).collect();
+    let shown: Vec<Mean> = rows.iter().flatten().filter_map(|row| row.mean).collect();
+    let alone = view.combinations.len() == 1 && view.sheet == Sheet::Screen;
+    let labels: Vec<&str> = policies.iter().map(|p| p.0).collect();
+    let source = quantity.source(view);
+    let dots = rows.iter().flatten().any(|row| !row.seeds.is_empty());
     let page = Page {
         title: view.title(quantity.title),
-        source: quantity.source(view),
+        source: if dots { source + " · small dots: seeds" } else { source },
         x_name: quantity.axis.to_owned(),
         y_name: String::new(),
         x: quantity.range(&shown, if alone { 8 } else { 4 })?,
@@ -33,19 +44,47 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
         right: if alone { 150.0 } else { 44.0 },
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         if let Some(at) = quantity.reference {
             c.line(&[panel.at(at, page.y.start()), panel.at(at, page.y.end())], RULE, 1.5, Dash::Solid);
         }
-        for (row, mean) in rows[i].iter().enumerate() {
-            let sign = quantity.sign(&view.cells(view.policies[row].0, |s| s == view.combinations[i]));
-            draw_row(c, panel, &page, view, quantity, (row, *mean, sign), alone);
+        for (y, (row, (label, look))) in rows[i].iter().zip(&policies).enumerate() {
+            let ink = view.ink(label, *look);
+            c.policy(&ink, || draw_row(c, panel, &page, quantity, (y as f64, row, ink.look), alone));
         }
     }))
 }
 
-/// A panel's title: its swept values, then the note on its cells.
+/// The policies from the best to the worst, by their means over all panels; those without a number come last.
+fn sorted<'a>(view: &View<'a>, quantity: &Quantity) -> Vec<(&'a str, Look)> {
+    let mean = |policy: &str| {
+        let of = |c: &&[Swept]| view.mean(policy, |s| s == *c, quantity.of, quantity.scale).map(|m| m.mean);
+        let means: Vec<f64> = view.combinations.iter().filter_map(of).collect();
+        let mean = means.iter().sum::<f64>() / means.len() as f64;
+        if mean.is_nan() {
+            f64::INFINITY
+        } else if quantity.less_is_better {
+            mean
+        } else {
+            -mean
+        }
+    };
+    let mut policies = view.policies.clone();
+    policies.sort_by(|a, b| mean(a.0).total_cmp(&mean(b.0)));
+    policies
+}
+
+fn row<'s>(view: &View, quantity: &Quantity, policy: &str, combination: &[Swept]) -> Row<'s> {
+    let here = |s: &[Swept]| s == combination;
+    let cells = view.cells(policy, here);
+    let seeds: Vec<f64> = cells.iter().filter_map(|c| (quantity.of)(c)).filter(|x| x.is_finite()).collect();
+    let seeds = if (2..=FEW_SEEDS).contains(&seeds.len()) { seeds } else { Vec::new() };
+    Row { mean: view.mean(policy, here, quantity.of, quantity.scale), seeds, sign: quantity.sign(&cells) }
+}
+
+/// A panel's title: its swept values, and the note on its cells.
 fn title(view: &View, quantity: &Quantity, combination: &[Swept]) -> String {
     joined([words(combination), (quantity.title_note)(&view.all(|s| s == combination))])
 }
@@ -54,22 +93,30 @@ fn draw_row(
     c: &Canvas,
     panel: &Panel,
     page: &Page,
-    view: &View,
     quantity: &Quantity,
-    (row, mean, sign): (usize, Option<Mean>, &str),
+    (y, row, look): (f64, &Row, Look),
     with_interval: bool,
 ) {
-    let y = row as f64;
-    let text_at = (panel.to.0 + 8.0, panel.at(page.x.clamp(0.0), y).1);
-    let Some(i) = mean else {
+    let at = |x: f64| panel.at(page.x.clamp(x), y);
+    let text_at = (panel.to.0 + 8.0, at(0.0).1);
+    let Some(i) = row.mean else {
         return c.text("none", text_at, Anchor::Start, TEXT, GREY);
     };
-    let look = view.policies[row].1;
+    let beyond = |x: f64| page.x.clamp(x) != x;
+    // Seeds stand below the interval, which would cover them.
+    let below = |(x, y): Point| (x, y + 6.0);
+    let seeds: Vec<_> = row.seeds.iter().filter(|x| !beyond(**x)).map(|x| below(at(*x))).collect();
+    c.specks(&seeds, look.colour);
     if let Some((low, high)) = i.ends {
-        let ends = [low, high].map(|x| panel.at(page.x.clamp(x), y));
-        c.line(&ends, look.colour, 2.0, Dash::Solid);
+        c.line(&[low, high].map(at), look.colour, 2.0, Dash::Solid);
     }
-    c.marker(panel.at(page.x.clamp(i.mean), y), look);
+    let (low, high) = i.ends.unwrap_or((i.mean, i.mean));
+    for (x, right) in [(low, -1.0), (high, 1.0)].into_iter().filter(|(x, _)| beyond(*x)) {
+        c.arrowhead(at(x), (right, 0.0), look.colour);
+    }
+    if !beyond(i.mean) {
+        c.marker(at(i.mean), look);
+    }
     let text = match i.ends {
         Some((low, high)) if with_interval && high > low => {
             let [low, high] = [low, high].map(|x| quantity.say(quantity.bounded(x)));
@@ -77,6 +124,6 @@ fn draw_row(
         }
         _ => quantity.say(i.mean),
     };
-    let text = if sign.is_empty() { text } else { format!("{text} {sign}") };
+    let text = if row.sign.is_empty() { text } else { format!("{text} {}", row.sign) };
     c.text(&text, text_at, Anchor::Start, TEXT, INK);
 }

@@ -1,27 +1,22 @@
-//! Lines, markers and text on a plotters SVG surface, in px with fractions.
-//!
-//! plotters' SVG backend has whole coordinates only. So the surface has several units per px, and the SVG header scales
-//! the drawing back. Drawing into a string cannot fail.
+//! Lines, markers and text on a plotters surface, in px. The surface writes light SVG.
 
-use super::style::{FONTS, MARKER, PAPER, Rgb};
+use super::light_svg::{LightSvg, escape};
+use super::path::{is_one_spot, simplified, tenths};
+pub use super::style::Point;
+use super::style::{FONTS, MARKER, PAPER, Rgb, hex};
 use crate::{Dash, Look, Marker};
-use plotters::backend::SVGBackend;
 use plotters::coord::Shift;
-use plotters::element::DashedPathElement;
-use plotters::prelude::{
-    Circle, Color, DrawingArea, FontFamily, FontStyle, FontTransform, IntoDrawingArea, IntoTextStyle, PathElement,
-    Polygon, RGBColor, Rectangle, ShapeStyle, Text,
-};
+use plotters::element::{Circle, Drawable, PathElement, PointCollection, Polygon, Text};
+use plotters::prelude::{Color, DrawingArea, FontFamily, FontStyle, FontTransform, IntoDrawingArea, RGBColor};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{IntoTextStyle, ShapeStyle};
+use plotters_backend::{BackendCoord, DrawingErrorKind};
+use std::cell::RefCell;
+use std::convert::Infallible;
 
-/// Number of surface units per px.
-const FINE: f64 = 4.0;
 const IN_MEMORY: &str = "drawing into a string cannot fail";
 
-/// A point in px from the top left.
-pub type Point = (f64, f64);
-
-/// Which part of a text lies at the text's point.
+/// Which part of a text lies at its point.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     /// The text starts at the point.
@@ -32,69 +27,107 @@ pub enum Anchor {
     End,
 }
 
-/// The SVG surface that figures draw on.
-pub struct Canvas<'a>(DrawingArea<SVGBackend<'a>, Shift>);
+/// A policy as a figure shows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ink<'a> {
+    /// The policy's label.
+    pub label: &'a str,
+    /// The look in the figure; grey for a policy that stands behind others.
+    pub look: Look,
+    /// The policy's own colour.
+    pub own: Rgb,
+}
+
+/// The surface that figures draw on.
+pub struct Canvas(DrawingArea<LightSvg, Shift>);
 
 /// Draws an SVG document of `size` px (width, height). `title` and `description` are for readers who cannot see the
 /// drawing.
 pub fn svg(size: Point, title: &str, description: &str, draw: impl FnOnce(&Canvas)) -> String {
     let (width, height) = (size.0.ceil() as u32, size.1.ceil() as u32);
-    let (fine_width, fine_height) = (width * FINE as u32, height * FINE as u32);
-    let mut out = String::new();
-    let canvas = Canvas(SVGBackend::with_string(&mut out, (fine_width, fine_height)).into_drawing_area());
-    canvas.0.fill(&rgb(PAPER)).expect(IN_MEMORY);
+    let canvas = Canvas(LightSvg::new((10 * width, 10 * height)).into_drawing_area());
+    canvas.area((0.0, 0.0), (f64::from(width), f64::from(height)), PAPER);
     draw(&canvas);
-    canvas.0.present().expect(IN_MEMORY);
-    drop(canvas);
-    let head = out.find('\n').expect("plotters ends the svg tag with its line");
+    let body = RefCell::default();
+    canvas.own(&[], |surface, _| *body.borrow_mut() = surface.take());
     format!(
-        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {fine_width} {fine_height}\" role=\"img\" \
-         xmlns=\"http://www.w3.org/2000/svg\">\n<title>{}</title>\n<desc>{}</desc>{}",
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         font-family=\"{FONTS}\" xmlns=\"http://www.w3.org/2000/svg\">\n<title>{}</title>\n<desc>{}</desc>\n{}</svg>\n",
         escape(title),
         escape(description),
-        &out[head..]
+        body.into_inner()
     )
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+/// An element that our surface can draw and plotters has no word for, such as a dashed line.
+struct Own<'a, F> {
+    points: &'a [BackendCoord],
+    draw: F,
+}
+
+impl<'a, F> PointCollection<'a, BackendCoord> for &'a Own<'a, F> {
+    type Point = &'a BackendCoord;
+    type IntoIter = std::slice::Iter<'a, BackendCoord>;
+
+    fn point_iter(self) -> Self::IntoIter {
+        self.points.iter()
+    }
+}
+
+impl<F: Fn(&mut LightSvg, Vec<BackendCoord>)> Drawable<LightSvg> for Own<'_, F> {
+    fn draw<I: Iterator<Item = BackendCoord>>(
+        &self,
+        points: I,
+        surface: &mut LightSvg,
+        _: (u32, u32),
+    ) -> Result<(), DrawingErrorKind<Infallible>> {
+        (self.draw)(surface, points.collect());
+        Ok(())
+    }
 }
 
 fn rgb((r, g, b): Rgb) -> RGBColor {
     RGBColor(r, g, b)
 }
 
-fn fine((x, y): Point) -> (i32, i32) {
-    ((x * FINE).round() as i32, (y * FINE).round() as i32)
-}
-
+/// A stroke `width` px wide.
 fn stroke(colour: Rgb, width: f64) -> ShapeStyle {
-    rgb(colour).stroke_width((width * FINE).round() as u32)
+    rgb(colour).stroke_width((width * 10.0).round() as u32)
 }
 
-impl Canvas<'_> {
+impl Canvas {
+    /// Draws an element of our own through `points`.
+    fn own(&self, points: &[Point], draw: impl Fn(&mut LightSvg, Vec<BackendCoord>)) {
+        let points: Vec<BackendCoord> = points.iter().copied().map(tenths).collect();
+        self.0.draw(&Own { points: &points, draw }).expect(IN_MEMORY);
+    }
+
     /// Draws a line through `points`, `width` px wide. Draws nothing if there are fewer than two distinct points.
     pub fn line(&self, points: &[Point], colour: Rgb, width: f64, dash: Dash) {
-        let mut path: Vec<_> = points.iter().copied().map(fine).collect();
-        path.dedup();
-        if path.len() < 2 {
+        if is_one_spot(points) {
             return;
         }
-        let style = stroke(colour, width);
-        let px = |length: f64| (length * FINE) as i32;
-        let (on, off) = match dash {
-            Dash::Solid => return self.0.draw(&PathElement::new(path, style)).expect(IN_MEMORY),
-            Dash::Dashed => (7.0, 4.0),
-            Dash::Dotted => (2.0, 3.0),
-            Dash::LongDash => (14.0, 4.0),
-        };
-        self.0.draw(&DashedPathElement::new(path, px(on), px(off), style)).expect(IN_MEMORY);
+        let points = simplified(points);
+        match dash {
+            Dash::Solid => {
+                let points: Vec<BackendCoord> = points.into_iter().map(tenths).collect();
+                self.0.draw(&PathElement::new(points, stroke(colour, width))).expect(IN_MEMORY);
+            }
+            dash => self.own(&points, |surface, points| {
+                surface.dashed(points, colour, (width * 10.0).round() as u32, dash);
+            }),
+        }
     }
 
     /// A filled rectangle between two corners.
     pub fn area(&self, from: Point, to: Point, colour: Rgb) {
-        let style = rgb(colour).filled();
-        self.0.draw(&Rectangle::new([fine(from), fine(to)], style)).expect(IN_MEMORY);
+        self.shape(&[from, (to.0, from.1), to, (from.0, to.1)], colour);
+    }
+
+    /// A filled shape.
+    pub fn shape(&self, points: &[Point], colour: Rgb) {
+        let points: Vec<BackendCoord> = points.iter().copied().map(tenths).collect();
+        self.0.draw(&Polygon::new(points, rgb(colour).filled())).expect(IN_MEMORY);
     }
 
     /// An empty rectangle between two corners.
@@ -103,60 +136,91 @@ impl Canvas<'_> {
         self.line(&[a, (b.0, a.1), b, (a.0, b.1), a], colour, 1.0, Dash::Solid);
     }
 
-    /// Draws the marker of `look`. A thin edge in the background's colour separates overlapping markers. A ring has no
-    /// edge; its inside has the background's colour.
+    /// Draws what belongs to one policy, in a group that names the policy and its own colour.
+    pub fn policy(&self, ink: &Ink, draw: impl FnOnce()) {
+        let own = if ink.own == ink.look.colour { String::new() } else { format!(" data-c=\"{}\"", hex(ink.own)) };
+        let tag = format!("<g data-p=\"{}\" color=\"{}\"{own}>\n", escape(ink.label), hex(ink.look.colour));
+        self.own(&[], |surface, _| surface.begin_group(&tag, ink.look.colour));
+        draw();
+        self.own(&[], |surface, _| surface.end_group());
+    }
+
+    /// Draws the marker of `look` at a point.
     pub fn marker(&self, at: Point, look: Look) {
-        let corners = |shape: &[Point], r: f64| shape.iter().map(|(x, y)| (at.0 + x * r, at.1 + y * r)).collect();
-        let polygon = |shape: &[Point]| {
-            for (r, colour) in [(MARKER + 0.8, PAPER), (MARKER, look.colour)] {
-                let points: Vec<Point> = corners(shape, r);
-                let points: Vec<_> = points.into_iter().map(fine).collect();
-                self.0.draw(&Polygon::new(points, rgb(colour).filled())).expect(IN_MEMORY);
-            }
+        self.markers(&[at], look, MARKER);
+    }
+
+    /// Draws the marker of `look`, of radius `r`, at each point. A thin edge in the background's colour separates
+    /// markers that overlap; a ring is filled with the background's colour.
+    pub fn markers(&self, points: &[Point], look: Look, r: f64) {
+        let moved = |at: &Point, shape: &[Point]| -> Vec<Point> {
+            shape.iter().map(|(x, y)| (at.0 + x * r, at.1 + y * r)).collect()
         };
-        let disc = |r: f64, colour: Rgb| {
-            self.0.draw(&Circle::new(fine(at), (r * FINE) as i32, rgb(colour).filled())).expect(IN_MEMORY);
+        let polygons = |shape: &[Point]| {
+            let edged = |at| self.own(&moved(at, shape), |surface, points| surface.edged(points, look.colour));
+            points.iter().for_each(edged);
         };
         let strokes = |lines: [[Point; 2]; 2]| {
             for (width, colour) in [(3.6, PAPER), (2.2, look.colour)] {
-                lines.iter().for_each(|l| self.line(&corners(l, MARKER), colour, width, Dash::Solid));
+                let cross = |at| lines.iter().for_each(|l| self.line(&moved(at, l), colour, width, Dash::Solid));
+                points.iter().for_each(cross);
             }
         };
         match look.marker {
-            Marker::Circle => [(MARKER + 0.7, PAPER), (MARKER, look.colour)].iter().for_each(|&(r, c)| disc(r, c)),
-            Marker::Ring => [(MARKER + 0.5, look.colour), (MARKER - 1.5, PAPER)].iter().for_each(|&(r, c)| disc(r, c)),
-            Marker::Square => polygon(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
-            Marker::Triangle => polygon(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]),
-            Marker::TriangleDown => polygon(&[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)]),
-            Marker::Diamond => polygon(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
+            Marker::Circle => {
+                [(r + 0.7, PAPER), (r, look.colour)].iter().for_each(|&(r, c)| self.discs(points, r, rgb(c)))
+            }
+            Marker::Ring => {
+                [(r + 0.5, look.colour), (r - 1.5, PAPER)].iter().for_each(|&(r, c)| self.discs(points, r, rgb(c)));
+            }
+            Marker::Square => polygons(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
+            Marker::Triangle => polygons(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]),
+            Marker::TriangleDown => polygons(&[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)]),
+            Marker::Diamond => polygons(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
             Marker::Cross => strokes([[(-0.9, -0.9), (0.9, 0.9)], [(-0.9, 0.9), (0.9, -0.9)]]),
             Marker::Plus => strokes([[(-1.2, 0.0), (1.2, 0.0)], [(0.0, -1.2), (0.0, 1.2)]]),
         }
     }
 
+    fn discs(&self, points: &[Point], r: f64, colour: impl Color) {
+        let style = colour.filled();
+        let disc = |at: &Point| Circle::new(tenths(*at), (r * 10.0).round() as u32, style);
+        points.iter().for_each(|at| self.0.draw(&disc(at)).expect(IN_MEMORY));
+    }
+
+    /// Small discs without an edge, such as the values of single seeds.
+    pub fn specks(&self, points: &[Point], colour: Rgb) {
+        self.discs(points, 1.5, rgb(colour).mix(0.55));
+    }
+
+    /// An arrowhead whose tip is at `tip` and that points along `towards`: the value lies beyond the frame.
+    pub fn arrowhead(&self, tip: Point, towards: Point, colour: Rgb) {
+        let (back, side) = ((-5.0 * towards.0, -5.0 * towards.1), (4.0 * towards.1, 4.0 * towards.0));
+        let wing = |by: f64| (tip.0 + back.0 + by * side.0, tip.1 + back.1 + by * side.1);
+        self.line(&[wing(1.0), tip, wing(-1.0)], colour, 2.0, Dash::Solid);
+    }
+
     /// Writes a text on one line. `at` is half-way up the text; `anchor` says which part of the text lies at it.
     pub fn text(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
-        self.write(text, at, anchor, size, colour, FontStyle::Normal, FontTransform::None);
+        self.write(text, at, anchor, (size, colour), FontStyle::Normal, FontTransform::None);
     }
 
     /// Writes a bold text on one line. `at` is half-way up the text; `anchor` says which part of the text lies at it.
     pub fn bold(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
-        self.write(text, at, anchor, size, colour, FontStyle::Bold, FontTransform::None);
+        self.write(text, at, anchor, (size, colour), FontStyle::Bold, FontTransform::None);
     }
 
     /// Writes a text that reads from bottom to top and is centred on `at`.
     pub fn upward(&self, text: &str, at: Point, size: f64, colour: Rgb) {
-        self.write(text, at, Anchor::Middle, size, colour, FontStyle::Normal, FontTransform::Rotate270);
+        self.write(text, at, Anchor::Middle, (size, colour), FontStyle::Normal, FontTransform::Rotate270);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "plain, bold and turned text share this function")]
     fn write(
         &self,
         text: &str,
         at: Point,
         anchor: Anchor,
-        size: f64,
-        colour: Rgb,
+        (size, colour): (f64, Rgb),
         weight: FontStyle,
         turn: FontTransform,
     ) {
@@ -169,12 +233,38 @@ impl Canvas<'_> {
             Anchor::End => HPos::Right,
         };
         let colour = rgb(colour);
-        // plotters divides a font size by 1.24 when it writes the SVG, so the size is multiplied by 1.24.
-        let style = (FontFamily::Name(FONTS), size * FINE * 1.24, weight)
+        let style = (FontFamily::Name(FONTS), size * 10.0, weight)
             .into_text_style(&self.0)
             .transform(turn)
             .color(&colour)
             .pos(Pos::new(h, VPos::Center));
-        self.0.draw(&Text::new(text.to_owned(), fine(at), style)).expect(IN_MEMORY);
+        self.0.draw(&Text::new(text.to_owned(), tenths(at), style)).expect(IN_MEMORY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_style_share_an_element() {
+        let drawn = svg((10.0, 10.0), "t", "d", |c| {
+            c.line(&[(0.0, 0.0), (5.0, 0.0)], (1, 2, 3), 1.0, Dash::Solid);
+            c.line(&[(0.0, 1.0), (5.0, 1.0)], (1, 2, 3), 1.0, Dash::Solid);
+            ["a", "<b>"].iter().for_each(|t| c.text(t, (1.0, 1.0), Anchor::End, 10.0, (0, 0, 0)));
+        });
+        assert!(drawn.contains("<path fill=\"none\" stroke=\"#010203\" d=\"M0 0h5M0 1h5\"/>"), "{drawn}");
+        assert_eq!(drawn.matches("<g ").count(), 1, "{drawn}");
+        assert!(drawn.contains("<text x=\"1\" y=\"4.5\">&lt;b&gt;</text>\n</g>"), "{drawn}");
+    }
+
+    #[test]
+    fn a_policy_is_a_group_that_names_it_and_an_empty_one_goes() {
+        let look = Look { colour: (9, 9, 9), dash: Dash::Solid, marker: Marker::Circle };
+        let ink = Ink { label: "a \"b\"", look, own: (0, 0, 255) };
+        let drawn = svg((10.0, 10.0), "t", "d", |c| c.policy(&ink, || c.marker((1.0, 1.0), look)));
+        assert!(drawn.contains("<g data-p=\"a &quot;b&quot;\" color=\"#090909\" data-c=\"#0000FF\">\n"), "{drawn}");
+        assert!(drawn.contains("stroke=\"currentColor\" stroke-width=\"8\""), "{drawn}");
+        assert!(!svg((10.0, 10.0), "t", "d", |c| c.policy(&ink, || ())).contains("<g"));
     }
 }

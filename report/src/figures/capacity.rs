@@ -2,9 +2,10 @@
 //! their SLO bounds at each rate.
 
 use super::axis::Axis;
-use super::canvas::Anchor;
+use super::canvas::{Anchor, Ink};
 use super::page::Page;
-use super::style::{INK, RULE, TEXT, text_width};
+use super::sheet::{Named, Sheet};
+use super::style::{INK, MARKER, RULE, TEXT, text_width};
 use super::{Figure, Kind};
 use crate::{Dash, Look};
 use foretoken_sim::metrics::Interval;
@@ -92,7 +93,12 @@ fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     seen.into_iter().map(|(policy, look, _)| (policy, look)).collect()
 }
 
-/// The upper end of an interval; the mean if there is no interval.
+/// A policy in its own colour.
+fn ink(label: &str, look: Look) -> Ink<'_> {
+    Ink { label, look, own: look.colour }
+}
+
+/// The upper end of an interval.
 fn high(i: &Interval) -> f64 {
     i.mean + i.half_width.unwrap_or(0.0)
 }
@@ -114,18 +120,21 @@ fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
         right: widest + 16.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, at| {
         for (row, (policy, look)) in rows.iter().enumerate() {
             let y = row as f64;
             let Some(of) = all.iter().find(|c| c.policy == *policy && c.at == panels[at]) else { continue };
-            c.text(&of.words, (panel.to.0 + 8.0, panel.at(0.0, y).1), Anchor::Start, TEXT, INK);
-            let Some(i) = of.req_s else { continue };
-            if let Some(half) = i.half_width {
-                let ends = [i.mean - half, i.mean + half].map(|x| panel.at(page.x.clamp(x), y));
-                c.line(&ends, look.colour, 2.0, Dash::Solid);
-            }
-            c.marker(panel.at(i.mean, y), *look);
+            c.policy(&ink(policy, *look), || {
+                c.text(&of.words, (panel.to.0 + 8.0, panel.at(0.0, y).1), Anchor::Start, TEXT, INK);
+                let Some(i) = of.req_s else { return };
+                if let Some(half) = i.half_width {
+                    let ends = [i.mean - half, i.mean + half].map(|x| panel.at(page.x.clamp(x), y));
+                    c.line(&ends, look.colour, 2.0, Dash::Solid);
+                }
+                c.marker(panel.at(i.mean, y), *look);
+            });
         }
     });
     Some(Figure { kind: Kind::Capacity, file: "capacity.svg".to_owned(), svg })
@@ -149,11 +158,12 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         y_name: "requests a second within the bounds".to_owned(),
         x: Axis::swept(&ticks),
         y: Axis::linear(0.0, most, 6),
-        legend: policies(all).into_iter().map(|(label, look)| (label.to_owned(), look)).collect(),
+        legend: policies(all).into_iter().map(|(label, look)| Named::policy(label, look)).collect(),
         panels: vec![(String::new(), None)],
         own_x: Vec::new(),
         panel_height: 320.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, _| {
         for (policy, look) in policies(all) {
@@ -161,13 +171,15 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
             let mut points: Vec<(f64, Interval)> = of.filter_map(|c| Some((c.value?, c.req_s?))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let path: Vec<_> = points.iter().map(|(x, i)| panel.at(*x, i.mean)).collect();
-            c.line(&path, look.colour, 1.6, look.dash);
-            for (x, i) in &points {
-                let half = i.half_width.unwrap_or(0.0);
-                let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
-                c.line(&ends, look.colour, 1.0, Dash::Solid);
-            }
-            path.iter().for_each(|&point| c.marker(point, look));
+            c.policy(&ink(policy, look), || {
+                c.line(&path, look.colour, 1.6, look.dash);
+                for (x, i) in &points {
+                    let half = i.half_width.unwrap_or(0.0);
+                    let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
+                    c.line(&ends, look.colour, 1.0, Dash::Solid);
+                }
+                c.markers(&path, look, MARKER);
+            });
         }
     });
     Some(Figure { kind: Kind::Capacity, file: "capacity-over.svg".to_owned(), svg })
@@ -192,11 +204,12 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         y_name: "requests within their bounds (%)".to_owned(),
         x: Axis::exact(first[0], first[1], ticks),
         y: Axis::linear(0.0, 100.0, 5),
-        legend: policies(all).into_iter().map(|(label, look)| (label.to_owned(), look)).collect(),
+        legend: policies(all).into_iter().map(|(label, look)| Named::policy(label, look)).collect(),
         panels: shown.iter().map(|(at, _)| ((*at).to_owned(), None)).collect(),
         own_x: shown.iter().map(|(_, [low, high])| Axis::exact(*low, *high, ticks)).collect(),
         panel_height: 280.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, at| {
         let ends = [panel.x.start(), panel.x.end()];
@@ -204,11 +217,13 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         for of in all.iter().filter(|c| c.at == shown[at].0) {
             let inside: Vec<&TriedRate> = of.tried.iter().filter(|t| (ends[0]..=ends[1]).contains(&t.rate)).collect();
             let path: Vec<_> = inside.iter().map(|t| panel.at(t.rate, 100.0 * t.share)).collect();
-            c.line(&path, of.look.colour, 1.6, of.look.dash);
-            for (tried, point) in inside.iter().zip(path) {
-                let colour = if tried.steady { of.look.colour } else { RULE };
-                c.marker(point, Look { colour, ..of.look });
-            }
+            c.policy(&ink(&of.policy, of.look), || {
+                c.line(&path, of.look.colour, 1.6, of.look.dash);
+                for (tried, point) in inside.iter().zip(path) {
+                    let colour = if tried.steady { of.look.colour } else { RULE };
+                    c.marker(point, Look { colour, ..of.look });
+                }
+            });
         }
     });
     Some(Figure { kind: Kind::Capacity, file: "attainment-over-rate.svg".to_owned(), svg })
@@ -216,6 +231,7 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::texts;
     use super::*;
     use crate::Marker;
 
@@ -241,20 +257,6 @@ mod tests {
         }
     }
 
-    /// Each text of a figure: (its x in px, its anchor, its words).
-    fn texts(svg: &str) -> Vec<(f64, String, String)> {
-        let attribute = |tag: &str, name: &str| {
-            let at = tag.find(&format!(" {name}=\""))? + name.len() + 3;
-            Some(tag[at..].split('"').next()?.to_owned())
-        };
-        let all = svg.split("<text").skip(1).filter_map(|part| {
-            let (tag, rest) = part.split_once('>')?;
-            let x = attribute(tag, "x")?.parse::<f64>().ok()? / 4.0;
-            Some((x, attribute(tag, "text-anchor").unwrap_or_default(), rest.split('<').next()?.trim().to_owned()))
-        });
-        all.collect()
-    }
-
     #[test]
     fn policies_are_rows_and_lines_and_no_rate_is_said() {
         let all =
@@ -267,7 +269,7 @@ mod tests {
         }
         assert!(figures[1].svg.contains("seed 1 of 2 alone, whole runs"));
         let position = |text: &str| figures[0].svg.find(text).unwrap();
-        assert!(position(">\nbest") < position(">\nautoregressive"), "what carries most is first");
+        assert!(position(">best<") < position(">autoregressive<"), "what carries most is first");
         assert!(capacity_figures(&[], WORDS).is_empty());
     }
 
@@ -283,9 +285,9 @@ mod tests {
                 })
                 .collect();
             for figure in capacity_figures(&all, WORDS) {
-                for (x, anchor, text) in texts(&figure.svg) {
+                for placed in texts(&figure.svg) {
+                    let (text, right) = (placed.text, placed.to.0);
                     assert!(!text.ends_with('…'), "{n} panels, {}: {text}", figure.file);
-                    let right = if anchor == "start" { x + text_width(&text, TEXT) } else { x };
                     assert!(right <= super::super::style::WIDTH, "{n} panels, {}: {text} ends at {right}", figure.file);
                 }
             }
@@ -296,7 +298,7 @@ mod tests {
     fn rates_are_shown_from_half_of_what_is_carried() {
         let all = [carried("autoregressive", "", Some(20.0))];
         let figure = capacity_figures(&all, WORDS).pop().unwrap();
-        let ticks: Vec<String> = texts(&figure.svg).into_iter().map(|t| t.2).collect();
+        let ticks: Vec<String> = texts(&figure.svg).into_iter().map(|t| t.text).collect();
         assert!(ticks.contains(&"15".to_owned()) && !ticks.contains(&"5".to_owned()), "{ticks:?}");
         assert_eq!(rates_of(&all, ""), Some([10.5, 33.6]));
     }

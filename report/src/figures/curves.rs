@@ -2,10 +2,11 @@
 //! and share of right drafts by confidence. One line per policy, one panel per combination of swept values.
 
 use super::axis::Axis;
+use super::canvas::Ink;
 use super::page::{Page, columns};
-use super::style::RULE;
+use super::style::{MARKER, RULE};
 use super::view::{View, words};
-use crate::{Cell, Dash, Look};
+use crate::{Cell, Dash};
 use foretoken_sim::metrics::Interval;
 use std::collections::BTreeMap;
 
@@ -83,8 +84,8 @@ pub fn calibration(cell: &Cell) -> Vec<Counts> {
         .collect()
 }
 
-/// A policy's line: its look, and points of (x, y with its interval over seeds), ascending by x.
-type Line = (Look, Vec<(f64, Interval)>);
+/// A policy's line: (x, y with its interval over seeds), by x.
+type Line<'v> = (Ink<'v>, Vec<(f64, Interval)>);
 
 /// Draws the figure; `None` if no cell has any counts.
 pub fn draw(view: &View, curves: &Curves) -> Option<String> {
@@ -93,7 +94,7 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
         .iter()
         .map(|&c| {
             let line = |policy: &str| line(&view.cells(policy, |s| s == c), curves.counts);
-            view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
+            view.inks().into_iter().map(|ink| (ink, line(ink.label))).collect()
         })
         .collect();
     let points = || panels.iter().flatten().flat_map(|line| &line.1);
@@ -101,7 +102,7 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
     let most = points().map(|p| p.0).reduce(f64::max)?;
     let top = points().map(|p| p.1.mean).reduce(f64::max)?;
     let (x, y) = (curves.axes)((least, most), top);
-    let shown = |policy: &(&str, Look)| panels.iter().flatten().any(|l| l.0 == policy.1 && !l.1.is_empty());
+    let shown = |policy: &str| panels.iter().flatten().any(|l| l.0.label == policy && !l.1.is_empty());
     let page = Page {
         title: view.title(curves.title),
         source: view.source_of_means(),
@@ -109,26 +110,29 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
         y_name: curves.y_name.to_owned(),
         x,
         y,
-        legend: view.policies.iter().filter(|p| shown(p)).map(|&(label, look)| (label.to_owned(), look)).collect(),
+        legend: view.legend(shown),
         panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
         own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         if curves.diagonal {
             c.line(&[panel.at(0.0, 0.0), panel.at(100.0, 100.0)], RULE, 1.5, Dash::Solid);
         }
-        for (look, line) in &panels[i] {
+        for (ink, line) in &panels[i] {
+            let look = ink.look;
             let path: Vec<_> = line.iter().map(|(x, i)| panel.at(*x, page.y.clamp(i.mean))).collect();
-            c.line(&path, look.colour, 1.8, look.dash);
-            for ((x, i), &at) in line.iter().zip(&path) {
-                if let Some(half) = i.half_width {
+            c.policy(ink, || {
+                c.line(&path, look.colour, 1.8, look.dash);
+                for (x, i) in line {
+                    let Some(half) = i.half_width else { continue };
                     let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
                     c.line(&ends, look.colour, 1.0, Dash::Solid);
                 }
-                c.marker(at, *look);
-            }
+                c.markers(&path, look, MARKER);
+            });
         }
     }))
 }

@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use super::page::Page;
+use super::sheet::{Named, Sheet};
 use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look};
@@ -53,10 +54,10 @@ pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Opt
     let dearest = all().map(|p| p.cost_hour).reduce(f64::max)?;
     let mut panels: Vec<&str> = lines.iter().map(|line| line.at.as_str()).collect();
     panels.dedup();
-    let mut legend: Vec<(String, Look)> = Vec::new();
+    let mut legend: Vec<Named> = Vec::new();
     for line in lines {
-        if legend.iter().all(|(policy, _)| *policy != line.policy) {
-            legend.push((line.policy.clone(), line.look));
+        if legend.iter().all(|named| named.label != line.policy) {
+            legend.push(Named::policy(&line.policy, line.look));
         }
     }
     let page = Page {
@@ -71,6 +72,7 @@ pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Opt
         own_x: Vec::new(),
         panel_height: 280.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, at| {
         if let Some(bound) = words.bound_s {

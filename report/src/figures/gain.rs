@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use super::page::Page;
+use super::sheet::{Named, Sheet};
 use super::style::{GREY, RULE};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
@@ -39,11 +40,12 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
         y_name: "gain in mean end-to-end latency (%)".to_owned(),
         x: Axis::linear(0.0, all().map(|p| p.rate).fold(0.0, f64::max), 8),
         y: Axis::linear(low.min(0.0), high.max(0.0), 6),
-        legend: lines.iter().map(|(name, _, look)| ((*name).to_owned(), *look)).collect(),
+        legend: lines.iter().map(|(name, _, look)| Named::plain(name, *look)).collect(),
         panels: vec![(String::new(), None)],
         own_x: Vec::new(),
         panel_height: 320.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, _| {
         c.line(&[panel.at(page.x.start(), 0.0), panel.at(page.x.end(), 0.0)], RULE, 1.2, Dash::Dashed);
@@ -76,7 +78,10 @@ mod tests {
             assert!(figure.svg.contains(text), "{text}");
         }
         let alone = gain_figure("K = 2", &drafting, &[], "plain decoding", "simulated").unwrap();
-        assert!(!alone.svg.contains("#666666\" stroke-dasharray"), "no line of plain decoding against itself");
+        assert!(
+            !alone.svg.contains("#666666\" stroke-width=\"1.6\" stroke-dasharray"),
+            "no line of plain decoding against itself"
+        );
         assert_eq!(gain_figure("K = 2", &[], &[], "K = 3", "none"), None);
     }
 }

@@ -9,9 +9,11 @@
 use super::axis::Axis;
 use super::curves::FEWEST;
 use super::page::{Page, columns};
-use super::style::{INK, PAPER, Rgb};
+use super::sheet::Named;
+use super::style::{INK, MARKER, PAPER, Rgb};
 use super::view::{View, count, words};
-use crate::{Dash, Look, Marker};
+use crate::{Cell, Dash, Look, Marker, Swept};
+use foretoken_sim::metrics::Interval;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Classes of goodput: (least goodput in % of the best length's goodput, label, colour). Colours are viridis; light is
@@ -45,13 +47,14 @@ type Map = BTreeMap<(u32, u32), Field>;
 /// Draws the figure. Counts only policies that choose lengths without looking at the requests. `None` if no batch size
 /// has two draft lengths with at least [`FEWEST`] steps each.
 pub fn draw(view: &View) -> Option<String> {
-    let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c)).collect();
+    let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c, None)).collect();
+    let of_seeds = |c: &&[Swept]| view.seeds.iter().map(|&seed| map(view, |s| s == *c, Some(seed))).collect();
+    let seeds_of: Vec<Vec<Map>> = view.combinations.iter().map(of_seeds).collect();
     let all = || maps.iter().flatten();
     let (least, most) = (all().map(|f| f.0.0).min()?, all().map(|f| f.1.to).max()?);
     let longest = all().map(|f| f.0.1).max()?;
-    let mut legend: Vec<(String, Look)> = vec![("best length".to_owned(), BEST)];
-    let swatch = |colour| Look { colour, dash: Dash::Solid, marker: Marker::Square };
-    legend.extend(CLASSES.iter().map(|&(_, label, colour)| (label.to_owned(), swatch(colour))));
+    let mut legend = vec![Named::plain("best, and as good", BEST)];
+    legend.extend(CLASSES.iter().map(|&(_, label, colour)| Named::area(label, colour)));
     let seeds = count(view.seeds.len(), "seed") + if view.seeds.len() > 1 { " pooled" } else { "" };
     let steps: u64 = all().map(|f| f.1.steps).sum();
     let page = Page {
@@ -59,7 +62,8 @@ pub fn draw(view: &View) -> Option<String> {
         source: view.source(&[
             &seeds,
             &format!("{steps} steps without prompts"),
-            "% of the best at that batch size, no interval",
+            "% of the best at that batch size",
+            "bar: lengths that the seeds do not tell from the best",
         ]),
         x_name: "decode batch size (requests)".to_owned(),
         y_name: "draft length (tokens a request-step)".to_owned(),
@@ -70,6 +74,7 @@ pub fn draw(view: &View) -> Option<String> {
         own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         let map = &maps[i];
@@ -80,19 +85,28 @@ pub fn draw(view: &View) -> Option<String> {
             let to = (corners[1].0 + 0.25, corners[1].1 + 0.25);
             c.area(corners[0], to, class(goodput(field) / best(map, size).1 * 100.0));
         }
-        for stretch in optimum(map) {
-            let line: Vec<_> = stretch.iter().map(|&(x, y)| panel.at(x, y)).collect();
-            c.line(&line, PAPER, 4.0, Dash::Solid);
-            c.line(&line, BEST.colour, 2.0, Dash::Solid);
-            line.iter().for_each(|&at| c.marker(at, BEST));
+        let optima = optima(map, &seeds_of[i]);
+        for (width, colour) in [(4.0, PAPER), (2.0, BEST.colour)] {
+            for o in &optima {
+                c.line(
+                    &[o.shortest, o.longest].map(|length| panel.at(o.size, f64::from(length))),
+                    colour,
+                    width,
+                    Dash::Solid,
+                );
+            }
         }
+        let best: Vec<_> = optima.iter().map(|o| panel.at(o.size, f64::from(o.best))).collect();
+        c.markers(&best, BEST, MARKER);
     }))
 }
 
-fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
+/// The fields of the cells that `sweep` passes: of one seed, or of all seeds pooled.
+fn map(view: &View, sweep: impl Fn(&[Swept]) -> bool, seed: Option<u64>) -> Map {
     let mut map = Map::new();
+    let asked = |c: &&Cell| c.entry.blind && seed.is_none_or(|seed| c.key().seed == seed);
     for (policy, _) in &view.policies {
-        for cell in view.cells(policy, &sweep).into_iter().filter(|c| c.entry.blind) {
+        for cell in view.cells(policy, &sweep).into_iter().filter(asked) {
             for row in cell.lengths.iter().filter(|r| !r.prefilling) {
                 let field = map.entry((row.batch_size, row.draft_len)).or_default();
                 field.to = row.batch_size_to;
@@ -102,8 +116,9 @@ fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
             }
         }
     }
-    map.retain(|_, field| field.steps as f64 >= FEWEST && field.busy > 0);
-    // Leaves out batch sizes with only one draft length, because there is nothing to compare.
+    let fewest = if seed.is_some() { 1 } else { FEWEST as u64 };
+    map.retain(|_, field| field.steps >= fewest && field.busy > 0);
+    // A batch size with one length has nothing to compare.
     let of_size: Vec<u32> = map.keys().map(|k| k.0).collect();
     map.retain(|k, _| of_size.iter().filter(|&&size| size == k.0).count() > 1);
     map
@@ -120,24 +135,43 @@ fn best(map: &Map, size: u32) -> (u32, f64) {
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
 }
 
-/// The draft length with the highest goodput at each batch size, as unbroken lines of (batch size, length). A line has
-/// a gap at a batch size if the next shorter or the next longer length of the map was not run there, because the best
-/// length may then not be the optimum.
-fn optimum(map: &Map) -> Vec<Vec<(f64, f64)>> {
+/// The best length at a batch size, and the lengths around it that the seeds do not tell apart from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Optimum {
+    size: f64,
+    best: u32,
+    shortest: u32,
+    longest: u32,
+}
+
+/// The optima of a map. A batch size is left out where the next shorter or the next longer length of the map has no
+/// steps: there the best length that was run may not be the optimum.
+fn optima(map: &Map, of_seeds: &[Map]) -> Vec<Optimum> {
     let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
     let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();
-    let mut stretches = vec![Vec::new()];
-    for size in sizes {
-        let length = best(map, size).0;
-        let neighbours = [lengths.range(..length).next_back(), lengths.range(length + 1..).next()];
-        if neighbours.into_iter().flatten().all(|&next| map.contains_key(&(size, next))) {
-            stretches.last_mut().expect("never empty").push((middle(map, size), f64::from(length)));
-        } else {
-            stretches.push(Vec::new());
+    let of_size = |size: u32| {
+        let best = best(map, size).0;
+        let neighbours = [lengths.range(..best).next_back(), lengths.range(best + 1..).next()];
+        if !neighbours.into_iter().flatten().all(|&next| map.contains_key(&(size, next))) {
+            return None;
         }
-    }
-    stretches.retain(|stretch| !stretch.is_empty());
-    stretches
+        let alike = |length: &&u32| map.contains_key(&(size, **length)) && alike(of_seeds, size, **length, best);
+        let shortest = lengths.range(..best).rev().take_while(alike).last().copied().unwrap_or(best);
+        let longest = lengths.range(best + 1..).take_while(alike).last().copied().unwrap_or(best);
+        Some(Optimum { size: middle(map, size), best, shortest, longest })
+    };
+    sizes.into_iter().filter_map(of_size).collect()
+}
+
+/// Do the seeds not tell a length from the best one at a batch size? The logarithms of their goodput are compared,
+/// paired by seed; with one seed they always differ.
+fn alike(of_seeds: &[Map], size: u32, length: u32, best: u32) -> bool {
+    let logs = of_seeds.iter().filter_map(|map| {
+        let [own, best] = [length, best].map(|length| map.get(&(size, length)).map(goodput));
+        Some((best? / own?).ln()).filter(|log| log.is_finite())
+    });
+    let interval = Interval::of(&logs.collect::<Vec<f64>>());
+    interval.is_some_and(|i| i.half_width.is_some_and(|half| i.mean <= half))
 }
 
 fn middle(map: &Map, size: u32) -> f64 {
@@ -154,12 +188,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_of_optima_has_a_gap_where_a_neighbour_was_not_seen() {
+    fn there_is_no_optimum_where_a_neighbour_was_not_seen() {
         let field = |emitted| Field { to: 1, steps: 40, busy: 10, emitted };
         let columns = [(1, [1, 2, 1]), (2, [3, 2, 1]), (3, [1, 2, 0]), (4, [1, 3, 2])];
         let all = columns.iter().flat_map(|&(size, of)| (0..).zip(of).map(move |(k, e)| ((size, k), field(e))));
         let map: Map = all.filter(|(_, f)| f.emitted > 0).map(|(k, f)| (k, Field { to: k.0, ..f })).collect();
-        assert_eq!(optimum(&map), [vec![(1.0, 1.0), (2.0, 0.0)], vec![(4.0, 1.0)]]);
+        let alone = |size, best| Optimum { size, best, shortest: best, longest: best };
+        assert_eq!(optima(&map, &[]), [alone(1.0, 1), alone(2.0, 0), alone(4.0, 1)]);
+    }
+
+    #[test]
+    fn lengths_that_seeds_do_not_tell_apart_are_a_range() {
+        let field = |emitted| Field { to: 4, steps: 40, busy: 10, emitted };
+        let seed = |of: [u64; 4]| -> Map { (0..).zip(of).map(|(k, e)| ((4, k), field(e))).collect() };
+        let seeds = [seed([50, 100, 101, 60]), seed([50, 103, 102, 61]), seed([51, 101, 103, 60])];
+        let pooled = seed([151, 304, 306, 181]);
+        assert_eq!(optima(&pooled, &seeds), [Optimum { size: 4.0, best: 2, shortest: 1, longest: 2 }]);
     }
 
     #[test]

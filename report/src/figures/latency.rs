@@ -2,12 +2,13 @@
 //! seeds pooled.
 
 use super::axis::Axis;
-use super::canvas::Canvas;
+use super::canvas::{Canvas, Ink};
 use super::page::{Page, Panel, columns};
-use super::style::RULE;
+use super::sheet::Sheet;
+use super::style::{MARKER, RULE};
 use super::view::{View, count, joined, words};
 use crate::number::fixed;
-use crate::{Cdf, Cell, Dash, Look, Swept};
+use crate::{Cdf, Cell, Dash, Swept};
 use foretoken_sim::metrics::{Interval, Slo};
 
 /// A kind of latency, such as TTFT: its names, how to read its distribution from a cell, and its SLO bound.
@@ -16,7 +17,9 @@ pub struct Latency {
     pub title: &'static str,
     /// The latency's name on an axis.
     pub axis: &'static str,
-    /// A text on which requests have this latency, for the source line.
+    /// The unit of the axis: how many of it are a second, and its name.
+    pub unit: (f64, &'static str),
+    /// Which requests have this latency, for the source line.
     pub whose: &'static str,
     /// Returns the latency's distribution in a cell.
     pub of: fn(&Cell) -> &Cdf,
@@ -27,8 +30,8 @@ pub struct Latency {
 /// The most points of a line, except its last point.
 const POINTS: usize = 256;
 
-/// A policy's line: its look, and points of (latency in seconds, share of requests at or below it).
-type Line = (Look, Vec<(f64, f64)>);
+/// A policy's line: (latency in the figure's unit, share of requests at or below it).
+type Line<'v> = (Ink<'v>, Vec<(f64, f64)>);
 
 /// Draws the figure; `None` if no request finished.
 pub fn draw(view: &View, latency: &Latency) -> Option<String> {
@@ -38,15 +41,20 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         .map(|&c| {
             let line = |policy: &str| {
                 let parts: Vec<&Cdf> = view.cells(policy, |s| s == c).into_iter().map(latency.of).collect();
-                thin(Cdf::mixture(&parts))
+                let points = thin(Cdf::mixture(&parts));
+                points.into_iter().map(|(s, share)| (s * latency.unit.0, share)).collect()
             };
-            view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
+            view.inks().into_iter().map(|ink| (ink, line(ink.label))).collect()
         })
         .collect();
     let bounds: Vec<Option<Bound>> = view.combinations.iter().map(|&c| Bound::of(view, latency, c)).collect();
-    // Each panel has an axis of its own. Latencies differ a thousandfold between loads; on a shared axis, all lines of
-    // a light load would lie on top of each other.
-    let own: Vec<Option<Axis>> = panels.iter().zip(&bounds).map(|(lines, bound)| axis(lines, bound.as_ref())).collect();
+    // Each panel has its own axis. Latencies differ a thousandfold between loads: on one axis all lines of a light load
+    // would fall together.
+    let bounds_at = |bound: &Option<Bound>| bound.as_ref().map(|b| b.at_s * latency.unit.0);
+    // Axes are linear unless latencies of one panel differ so much that the fast ones would fall together.
+    let log = panels.iter().any(|lines| differ_much(lines));
+    let own: Vec<Option<Axis>> =
+        panels.iter().zip(&bounds).map(|(lines, bound)| axis(lines, bounds_at(bound), log)).collect();
     let any = own.iter().flatten().next()?.clone();
     let alone = panels.len() == 1;
     let seeds = count(view.seeds.len(), "seed") + if view.seeds.len() == 1 { "" } else { " pooled" };
@@ -57,34 +65,38 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         title: view.title(latency.title),
         source: view.source(&[&seeds, latency.whose, "no interval"]) + &legend(&bounds),
         x_name: format!(
-            "{} (s, logarithmic{})",
+            "{} ({}{}{})",
             latency.axis,
-            if alone { "" } else { ", each panel on its own scale" }
+            latency.unit.1,
+            if any.is_log() { ", logarithmic" } else { "" },
+            if alone || view.sheet == Sheet::Column { "" } else { ", each panel on its own scale" }
         ),
         y_name: "requests at or below (%)".to_owned(),
         own_x: own.into_iter().map(|own| own.unwrap_or_else(|| any.clone())).collect(),
         x: any,
         y: Axis::linear(0.0, 100.0, 5),
-        legend: view.legend(),
+        legend: view.legend(|_| true),
         panels: view.combinations.iter().zip(&bounds).map(title).collect(),
         panel_height: [380.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     Some(page.svg(|c, panel, i| {
         if let Some(bound) = &bounds[i] {
-            bound.draw(c, panel);
+            bound.draw(c, panel, latency.unit.0);
         }
         let n = panels[i].len() as f64;
-        for (p, (look, line)) in panels[i].iter().enumerate() {
+        for (p, (ink, line)) in panels[i].iter().enumerate() {
+            let look = ink.look;
             let path: Vec<_> = line.iter().map(|&(x, y)| panel.at(panel.x.clamp(x), y * 100.0)).collect();
-            c.line(&path, look.colour, 1.8, look.dash);
-            // Each line has three markers. Their heights differ between policies, so that they do not overlap.
-            for turn in 0..3 {
-                let height = (f64::from(turn) + (p as f64 + 0.5) / n) / 3.0;
-                if let Some(at) = line.iter().position(|&(_, y)| y >= height) {
-                    c.marker(path[at], *look);
-                }
-            }
+            // Three markers per line, at different heights for each policy, so that they do not overlap.
+            let heights = (0..3).map(|turn| (f64::from(turn) + (p as f64 + 0.5) / n) / 3.0);
+            let marked = heights.filter_map(|height| Some(path[line.iter().position(|&(_, y)| y >= height)?]));
+            let marked: Vec<_> = marked.collect();
+            c.policy(ink, || {
+                c.line(&path, look.colour, 1.8, look.dash);
+                c.markers(&marked, look, MARKER);
+            });
         }
     }))
 }
@@ -112,8 +124,8 @@ impl Bound {
         format!("SLO ≤ {} ms{star}", fixed(self.at_s * 1e3, 2))
     }
 
-    fn draw(&self, c: &Canvas, panel: &Panel) {
-        c.line(&[panel.at(self.at_s, 0.0), panel.at(self.at_s, 100.0)], RULE, 1.5, Dash::Dashed);
+    fn draw(&self, c: &Canvas, panel: &Panel, unit: f64) {
+        c.line(&[0.0, 100.0].map(|y| panel.at(self.at_s * unit, y)), RULE, 1.5, Dash::Dashed);
     }
 }
 
@@ -125,15 +137,28 @@ fn legend(bounds: &[Option<Bound>]) -> String {
     line.into_iter().chain(star).collect()
 }
 
-/// A logarithmic axis over all latencies of a panel and the bound; `None` if there are no latencies above 0.
-fn axis(lines: &[Line], bound: Option<&Bound>) -> Option<Axis> {
+/// An axis over all latencies of a panel and their bound; `None` without latencies.
+fn axis(lines: &[Line], bound: Option<f64>, log: bool) -> Option<Axis> {
     let latencies = || lines.iter().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
     latencies().next()?;
-    let values = || latencies().chain(bound.map(|b| b.at_s));
-    Some(Axis::log(values().reduce(f64::min)?, values().reduce(f64::max)?))
+    let values = || latencies().chain(bound);
+    let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+    Some(if log { Axis::log(low, high) } else { Axis::exact(0.0, high, 5) })
 }
 
-/// Keeps every n-th point of a line, about [`POINTS`] points in all. Always keeps the first and the last point.
+/// Is the 99th percentile of the slowest line more than [`MUCH`] times the first percentile of the fastest?
+fn differ_much(lines: &[Line]) -> bool {
+    let at = |share: f64| {
+        let value = move |line: &Line| line.1.iter().find(|p| p.1 >= share).map(|p| p.0).filter(|&v| v > 0.0);
+        lines.iter().filter_map(value).collect::<Vec<f64>>()
+    };
+    let (fast, slow) = (at(0.01).into_iter().reduce(f64::min), at(0.99).into_iter().reduce(f64::max));
+    fast.zip(slow).is_some_and(|(fast, slow)| slow > MUCH * fast)
+}
+
+const MUCH: f64 = 12.0;
+
+/// Keeps every n-th point of a line, about [`POINTS`] in all, and always its first and its last.
 fn thin(line: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let (every, last) = (line.len().div_ceil(POINTS).max(1), line.len().saturating_sub(1));
     line.into_iter().enumerate().filter(|(i, _)| i % every == 0 || *i == last).map(|(_, p)| p).collect()

@@ -12,18 +12,24 @@ mod by_policy;
 mod canvas;
 mod capacity;
 mod curves;
+mod emphasis;
 mod frontier;
 mod gain;
 mod heat;
 mod ladder;
 mod latency;
+mod light_svg;
 mod over_time;
 mod page;
+mod path;
 mod predicted;
 mod profile;
+mod sheet;
 mod style;
 #[cfg(test)]
 mod tests;
+mod thin;
+mod tradeoff;
 mod validation;
 pub(crate) mod view;
 
@@ -43,8 +49,9 @@ use axis::Axis;
 use curves::Curves;
 use latency::Latency;
 use over_time::Course;
+use sheet::Sheet;
 use std::path::Path;
-pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
+pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex};
 use view::{Scale, View};
 
 /// The subject of a figure.
@@ -52,6 +59,10 @@ use view::{Scale, View};
 pub enum Kind {
     /// Speedup in mean latency over autoregressive.
     Speedup,
+    /// Excess in mean latency over the fastest policy's.
+    Behind,
+    /// Throughput against the time per token, with the load as a path.
+    Tradeoff,
     /// Share of requests that met their SLO.
     Attainment,
     /// Decode batch size over time.
@@ -106,6 +117,7 @@ const SPEEDUP: Quantity = Quantity {
     of: |c| c.speedup,
     scale: Scale::Ratio,
     decimals: 2,
+    less_is_better: false,
     reference: Some(1.0),
     ends: None,
     title_note: nothing,
@@ -116,12 +128,39 @@ const SPEEDUP: Quantity = Quantity {
     }),
 };
 
+const BEHIND_FASTEST: Quantity = Quantity {
+    title: "Behind the fastest",
+    axis: "mean latency above the fastest policy's (%)",
+    of: |c| c.behind.map(|b| b * 100.0),
+    scale: Scale::Change,
+    decimals: 1,
+    less_is_better: true,
+    reference: Some(0.0),
+    ends: None,
+    title_note: nothing,
+    mark: None,
+};
+
+const MEAN_LATENCY: Quantity = Quantity {
+    title: "Mean end-to-end latency",
+    axis: "mean end-to-end latency (s)",
+    of: Cell::e2e_mean_s,
+    scale: Scale::Amount,
+    decimals: 2,
+    less_is_better: true,
+    reference: None,
+    ends: None,
+    title_note: nothing,
+    mark: None,
+};
+
 const ATTAINMENT: Quantity = Quantity {
     title: "SLO attainment",
     axis: "requests that met their SLO (%)",
     of: |c| c.summary.slo_attainment.map(|share| share * 100.0),
     scale: Scale::Amount,
     decimals: 1,
+    less_is_better: false,
     reference: None,
     ends: Some((0.0, 100.0)),
     title_note: bound,
@@ -148,6 +187,7 @@ const REGRET: Quantity = Quantity {
     of: |c| c.regret.map(|r| r * 100.0),
     scale: Scale::Change,
     decimals: 1,
+    less_is_better: true,
     reference: Some(0.0),
     ends: None,
     title_note: nothing,
@@ -156,10 +196,11 @@ const REGRET: Quantity = Quantity {
 
 const CHANGE: Quantity = Quantity {
     title: "Change in mean end-to-end latency",
-    axis: "change of mean end-to-end latency (%; below 0: faster)",
+    axis: "change of mean latency (%; below 0: faster)",
     of: |c| c.change.map(|r| r * 100.0),
     scale: Scale::Change,
     decimals: 1,
+    less_is_better: true,
     reference: Some(0.0),
     ends: None,
     title_note: nothing,
@@ -172,6 +213,7 @@ const KV_USE: Quantity = Quantity {
     of: |c| Some(c.summary.kv_use_peak * 100.0),
     scale: Scale::Amount,
     decimals: 1,
+    less_is_better: true,
     reference: None,
     ends: Some((0.0, 100.0)),
     title_note: nothing,
@@ -184,6 +226,7 @@ const PREEMPTIONS: Quantity = Quantity {
     of: |c| Some(c.summary.preemptions as f64 * 1e3 / c.summary.requests as f64),
     scale: Scale::Amount,
     decimals: 1,
+    less_is_better: true,
     reference: Some(0.0),
     ends: None,
     title_note: nothing,
@@ -193,6 +236,7 @@ const PREEMPTIONS: Quantity = Quantity {
 const E2E: Latency = Latency {
     title: "End-to-end latency",
     axis: "end-to-end latency",
+    unit: (1.0, "s"),
     whose: "finished requests",
     of: |c| &c.e2e,
     bound: |s| s.e2e_s,
@@ -201,6 +245,7 @@ const E2E: Latency = Latency {
 const TTFT: Latency = Latency {
     title: "Time to first token",
     axis: "time to first token",
+    unit: (1e3, "ms"),
     whose: "finished requests",
     of: |c| &c.ttft,
     bound: |s| s.ttft_s,
@@ -209,6 +254,7 @@ const TTFT: Latency = Latency {
 const TPOT: Latency = Latency {
     title: "Time per output token",
     axis: "time per output token after the first",
+    unit: (1e3, "ms"),
     whose: "finished requests of more than one token",
     of: |c| &c.tpot,
     bound: |s| s.tpot_s,
@@ -253,18 +299,50 @@ fn bound(cells: &[&Cell]) -> String {
     view::joined([view::bounds(cells), from.to_owned()])
 }
 
-/// Draws every figure for which the cells have data, in a fixed order. First speedup, SLO attainment, regret and
-/// change: each by policy, and over each swept number. Then batch size and draft length over time: one file per
-/// combination of swept values. Then latencies, chosen draft lengths, acceptance, calibration, goodput, KV use and
+/// Draws every figure for which the cells have data, in a fixed order. First the distance to the fastest policy,
+/// speedup, SLO attainment, regret and change: each by policy, and over each swept number. Then mean latency over each
+/// swept number, and throughput against time per token by load. Then batch size and draft length over time: one file
+/// per combination of swept values. Then latencies, chosen draft lengths, acceptance, calibration, goodput, KV use and
 /// preemptions.
 pub fn figures(report: &Report) -> Vec<Figure> {
-    let view = View::new(report);
+    drawn(report, Sheet::Screen)
+}
+
+/// Draws the figures of [`figures`] for a column of a paper: 3.3 inches wide, type of 8 points, without title and
+/// source.
+pub fn column_figures(report: &Report) -> Vec<Figure> {
+    drawn(report, Sheet::Column)
+}
+
+impl Figure {
+    /// What a caption says: the title, what is drawn against what, and the source. The SVG has them for readers who
+    /// cannot see it.
+    pub fn caption(&self) -> String {
+        let part = |tag: &str| {
+            let text =
+                self.svg.split_once(&format!("<{tag}>")).and_then(|(_, rest)| rest.split_once(&format!("</{tag}>")));
+            text.map_or("", |(text, _)| text)
+                .replace("&lt;", "<")
+                .replace("&gt;", ">")
+                .replace("&quot;", "\"")
+                .replace("&amp;", "&")
+        };
+        // A figure with a row for each policy has a name for one axis only.
+        format!("{}: {}.", part("title"), part("desc").trim_start_matches(" against "))
+    }
+}
+
+fn drawn(report: &Report, sheet: Sheet) -> Vec<Figure> {
+    let mut view = View::new(report);
+    view.sheet = sheet;
+    view.quiet = emphasis::quiet(report, &view);
     let mut figures = Vec::new();
     let mut add = |kind, file: String, svg: String| {
         let file = unused(&figures, &file);
         figures.push(Figure { kind, file, svg });
     };
     let quantities = [
+        (Kind::Behind, "behind", &BEHIND_FASTEST),
         (Kind::Speedup, "speedup", &SPEEDUP),
         (Kind::Attainment, "slo-attainment", &ATTAINMENT),
         (Kind::Regret, "regret", &REGRET),
@@ -274,6 +352,10 @@ pub fn figures(report: &Report) -> Vec<Figure> {
         by_policy::draw(&view, quantity).into_iter().for_each(|svg| add(kind, name.to_owned(), svg));
         against::draw(&view, quantity).into_iter().for_each(|(path, svg)| add(kind, slug(name, &path), svg));
     }
+    against::draw(&view, &MEAN_LATENCY)
+        .into_iter()
+        .for_each(|(path, svg)| add(Kind::Speedup, slug("mean-latency", &path), svg));
+    tradeoff::draw(&view).into_iter().for_each(|(path, svg)| add(Kind::Tradeoff, slug("tradeoff", &path), svg));
     for (kind, name, course) in
         [(Kind::BatchSize, "batch-size", &BATCH_SIZE), (Kind::DraftLength, "draft-length", &DRAFT_LEN)]
     {
@@ -312,7 +394,8 @@ pub fn write_figures(folder: &Path, report: &Report) -> Result<Vec<String>, Repo
 }
 
 fn combination(sweep: &[Swept]) -> String {
-    view::words(sweep).replace(" = ", "-").replace(", ", "_")
+    let one = |s: &Swept| format!("{}-{}", s.path.rsplit('.').next().unwrap_or_default(), s.shown());
+    sweep.iter().map(one).collect::<Vec<_>>().join("_")
 }
 
 /// A file name without its extension: `name`, a dot and `which`. `which` is cut to 80 characters; characters other than

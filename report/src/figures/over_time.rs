@@ -5,14 +5,16 @@
 //! Lines are solid, because a noisy dashed line cannot be read. The panel's title shows the policy's dash and marker.
 
 use super::axis::Axis;
+use super::canvas::Ink;
 use super::page::{Page, columns};
+use super::sheet::MOST_NAMES;
 use super::style::BEHIND;
 use super::view::{View, words};
 use crate::{Dash, Look, Swept};
 use foretoken_sim::metrics::{Bin, Series};
 
 /// The most points of a line.
-const POINTS: usize = 240;
+const POINTS: usize = 160;
 
 /// A number of a run that is drawn over time.
 pub struct Course {
@@ -53,6 +55,7 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
     let lines: Vec<(&str, Look, Stretches)> = view
         .policies
         .iter()
+        .filter(|(label, _)| view.policies.len() <= MOST_NAMES || !view.quiet.contains(label))
         .filter_map(|&(label, look)| {
             let cell = *view.cells(label, |s| s == combination).first()?;
             let line = stretches(&cell.series, course.of);
@@ -83,6 +86,7 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
         own_x: Vec::new(),
         panel_height: [260.0, 180.0, 120.0][columns - 1],
         right: 0.0,
+        sheet: view.sheet,
     };
     (!lines.is_empty()).then(|| {
         page.svg(|c, panel, i| {
@@ -90,7 +94,9 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
             if let Some(first) = behind.filter(|_| i > 0) {
                 first.2.iter().for_each(|s| c.line(&path(s), BEHIND, 1.2, Dash::Solid));
             }
-            lines[i].2.iter().for_each(|s| c.line(&path(s), lines[i].1.colour, 1.6, Dash::Solid));
+            let (label, look, stretches) = &lines[i];
+            let ink = Ink { label, look: *look, own: look.colour };
+            c.policy(&ink, || stretches.iter().for_each(|s| c.line(&path(s), look.colour, 1.6, Dash::Solid)));
         })
     })
 }
@@ -128,6 +134,6 @@ mod tests {
         series.bins = vec![bin(1, 1), Bin::default(), bin(1, 3)];
         assert_eq!(stretches(&series, draft_len), [[(0.25, 1.0)], [(1.25, 3.0)]]);
         series.bins = vec![bin(1, 2); 1000];
-        assert_eq!(stretches(&series, draft_len)[0].len(), 200);
+        assert_eq!(stretches(&series, draft_len)[0].len(), 143);
     }
 }

@@ -6,8 +6,9 @@
 //! left out.
 
 use super::axis::Axis;
-use super::canvas::{Anchor, Canvas, Point, svg};
-use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, TEXT, TITLE, WIDTH, fit, text_width};
+use super::canvas::{Anchor, Canvas, Ink, Point, svg};
+use super::sheet::{Named, Sheet};
+use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, TEXT, TITLE, fit, text_width};
 use crate::{Dash, Look};
 
 const TITLE_ROOM: f64 = 34.0;
@@ -34,13 +35,15 @@ pub struct Page {
     /// Vertical axis of every panel.
     pub y: Axis,
     /// Names and looks in the legend; empty for no legend.
-    pub legend: Vec<(String, Look)>,
+    pub legend: Vec<Named>,
     /// The titles of the panels, one per panel.
     pub panels: Vec<PanelTitle>,
     /// Height of a panel, px.
     pub panel_height: f64,
     /// Free space at the right of each panel, px.
     pub right: f64,
+    /// What the figure is drawn for.
+    pub sheet: Sheet,
 }
 
 /// A panel's title: its text, which may be empty, and the look (line and marker) to draw before the text; `None` for no
@@ -78,29 +81,46 @@ impl Page {
     /// The figure as the text of an SVG document. `data` draws into each panel, over the panel's grid; its last
     /// argument is the panel's index.
     pub fn svg(&self, data: impl Fn(&Canvas, &Panel, usize)) -> String {
-        let columns = columns(self.panels.len());
+        let (sheet, margin) = (self.sheet, self.sheet.margin());
+        let screen = sheet == Sheet::Screen;
+        let columns = if screen { columns(self.panels.len()) } else { 1 };
         let rows = self.panels.len().div_ceil(columns);
-        let left = MARGIN + if self.y_name.is_empty() { 0.0 } else { NAME_ROOM } + self.label_room() + 8.0;
-        let right = WIDTH - MARGIN - self.legend_width();
+        let left = margin + if self.y_name.is_empty() { 0.0 } else { NAME_ROOM } + self.label_room() + 8.0;
+        let beside = if screen { self.legend_width() } else { 8.0 };
+        let right = sheet.width() - margin - beside;
         let width = (right - left + GAP) / columns as f64 - GAP - self.right;
         let lines = self.panels.iter().map(|p| title_lines(p, width + self.right).len()).max().unwrap_or(0);
         let titled = 6.0 + lines as f64 * TITLE_LINE;
-        let row_height = titled + self.panel_height + TICK_ROOM;
-        let top = MARGIN + TITLE_ROOM;
-        let legend_height = self.legend.len() as f64 * LINE + titled;
+        // Panels with a row a policy keep their height.
+        let free = !screen && !self.y_name.is_empty();
+        let panel_height = if free { self.panel_height.min(300.0) } else { self.panel_height };
+        let row_height = titled + panel_height + TICK_ROOM;
+        let top = margin + if screen { TITLE_ROOM } else { 0.0 };
+        let legend_height = if screen { self.legend.len() as f64 * LINE + titled } else { 0.0 };
         let bottom = top + (rows as f64 * row_height).max(legend_height);
-        let size = (WIDTH, bottom + NAME_ROOM + LINE + MARGIN);
-
-        svg(size, &self.title, &format!("{} against {}. {}", self.y_name, self.x_name, self.source), |c| {
-            let room = WIDTH - 2.0 * MARGIN;
-            c.bold(&fit(&self.title, TITLE * 1.1, room), (MARGIN, MARGIN + TITLE / 2.0), Anchor::Start, TITLE, INK);
+        let room = sheet.width() - 2.0 * margin;
+        let legend: Vec<Point> = match screen {
+            true => (0..self.legend.len()).map(|i| (right + GAP, top + titled + (i as f64 + 0.5) * LINE)).collect(),
+            false => self.flowing((margin, bottom + NAME_ROOM + 4.0), room),
+        };
+        let source = if screen { source_lines(&self.source, room) } else { Vec::new() };
+        let below = match screen {
+            true => source.len() as f64 * LINE + MARGIN,
+            false => legend.last().map_or(0.0, |at| at.1 + LINE / 2.0 - bottom - NAME_ROOM),
+        };
+        let size = (sheet.width(), bottom + NAME_ROOM + below);
+        let described = format!("{} against {}. {}", self.y_name, self.x_name, self.source);
+        let drawn = svg(size, &self.title, &described, |c| {
+            if screen {
+                c.bold(&fit(&self.title, TITLE * 1.1, room), (MARGIN, MARGIN + TITLE / 2.0), Anchor::Start, TITLE, INK);
+            }
             for (i, title) in self.panels.iter().enumerate() {
                 let (row, column) = (i / columns, i % columns);
                 let x = left + column as f64 * (width + GAP + self.right);
                 let y = top + row as f64 * row_height + titled;
                 let panel = Panel {
                     from: (x, y),
-                    to: (x + width, y + self.panel_height),
+                    to: (x + width, y + panel_height),
                     x: self.own_x.get(i).unwrap_or(&self.x),
                     y: &self.y,
                 };
@@ -109,53 +129,104 @@ impl Page {
                 data(c, &panel, i);
             }
             let middle = (left + right - self.right) / 2.0;
+            // A name that is wider than the panels stays within the figure.
+            let half = text_width(&self.x_name, TEXT) / 2.0;
+            let middle = middle.min(sheet.width() - margin - half).max(margin + half.min(room / 2.0));
             c.text(&self.x_name, (middle, bottom + NAME_ROOM / 2.0), Anchor::Middle, TEXT, INK);
             let middle = top + (rows as f64 * row_height + titled - TICK_ROOM) / 2.0;
-            c.upward(&self.y_name, (MARGIN + TEXT / 2.0, middle), TEXT, INK);
-            let at = (MARGIN, bottom + NAME_ROOM + LINE / 2.0 + 4.0);
-            c.text(&fit(&self.source, TEXT, room), at, Anchor::Start, TEXT - 1.0, GREY);
-            self.draw_legend(c, (right + GAP, top + titled));
-        })
+            c.upward(&self.y_name, (margin + TEXT / 2.0, middle), TEXT, INK);
+            for (i, line) in source.iter().enumerate() {
+                let at = (MARGIN, bottom + NAME_ROOM + (i as f64 + 0.5) * LINE + 4.0);
+                c.text(line, at, Anchor::Start, TEXT - 1.0, GREY);
+            }
+            self.draw_legend(c, &legend);
+        });
+        if screen { drawn } else { in_inches(&drawn, size) }
     }
 
     fn label_room(&self) -> f64 {
-        self.y.ticks.iter().map(|t| text_width(&t.1, TEXT)).fold(0.0, f64::max).min(220.0)
+        self.y.ticks.iter().map(|t| text_width(&t.1, TEXT)).fold(0.0, f64::max).min(self.sheet.labels())
     }
 
     fn legend_width(&self) -> f64 {
-        let widest = self.legend.iter().map(|(label, _)| text_width(label, TEXT)).fold(0.0, f64::max);
+        let widest = self.legend.iter().map(|n| text_width(&n.label, TEXT)).fold(0.0, f64::max);
         if self.legend.is_empty() { 0.0 } else { GAP + LEGEND_MARK + widest.min(200.0) }
     }
 
-    fn draw_legend(&self, c: &Canvas, (x, top): Point) {
-        for (i, (label, look)) in self.legend.iter().enumerate() {
-            let y = top + (i as f64 + 0.5) * LINE;
-            legend_mark(c, *look, (x, y));
-            c.text(&fit(label, TEXT, 200.0), (x + LEGEND_MARK, y), Anchor::Start, TEXT, INK);
+    /// Where the entries of the legend stand in lines below the panels, from `start` on.
+    fn flowing(&self, start: Point, room: f64) -> Vec<Point> {
+        let (mut x, mut y) = (start.0, start.1 + LINE / 2.0);
+        let place = |named: &Named| {
+            let width = LEGEND_MARK + text_width(&named.label, TEXT).min(200.0) + 10.0;
+            if x > start.0 && x + width > start.0 + room {
+                (x, y) = (start.0, y + LINE);
+            }
+            let at = (x, y);
+            x += width;
+            at
+        };
+        self.legend.iter().map(place).collect()
+    }
+
+    fn draw_legend(&self, c: &Canvas, places: &[Point]) {
+        for (Named { label, look, own, area }, &(x, y)) in self.legend.iter().zip(places) {
+            let draw = || {
+                match area {
+                    true => c.area((x, y - 6.0), (x + LEGEND_MARK - 8.0, y + 6.0), look.colour),
+                    false => legend_mark(c, *look, (x, y)),
+                }
+                c.text(&fit(label, TEXT, 200.0), (x + LEGEND_MARK, y), Anchor::Start, TEXT, INK);
+            };
+            match own {
+                Some(own) => c.policy(&Ink { label, look: *look, own: *own }, draw),
+                None => draw(),
+            }
         }
     }
 
     fn grid(&self, c: &Canvas, panel: &Panel, labelled: bool) {
         let (from, to) = (panel.from, panel.to);
+        let across = |value: f64| from.0 + (to.0 - from.0) * panel.x.at(value);
+        let up = |value: f64| to.1 + (from.1 - to.1) * self.y.at(value);
+        let line = |points: [Point; 2]| c.line(&points, GRID, 1.0, Dash::Solid);
+        panel.x.ticks.iter().map(|t| across(t.0)).for_each(|x| line([(x, from.1), (x, to.1)]));
+        self.y.ticks.iter().map(|t| up(t.0)).for_each(|y| line([(from.0, y), (to.0, y)]));
         let mut free_from = f64::NEG_INFINITY;
         for (value, label) in &panel.x.ticks {
-            let x = from.0 + (to.0 - from.0) * panel.x.at(*value);
-            c.line(&[(x, from.1), (x, to.1)], GRID, 1.0, Dash::Solid);
-            let half = text_width(label, TEXT) / 2.0;
+            let (x, half) = (across(*value), text_width(label, TEXT) / 2.0);
             if x - half >= free_from {
                 c.text(label, (x, to.1 + TICK_ROOM / 2.0), Anchor::Middle, TEXT, GREY);
                 free_from = x + half + 8.0;
             }
         }
-        for (value, label) in &self.y.ticks {
-            let y = to.1 + (from.1 - to.1) * self.y.at(*value);
-            c.line(&[(from.0, y), (to.0, y)], GRID, 1.0, Dash::Solid);
-            if labelled {
-                c.text(&fit(label, TEXT, 220.0), (from.0 - 8.0, y), Anchor::End, TEXT, GREY);
-            }
+        for (value, label) in self.y.ticks.iter().filter(|_| labelled) {
+            let label = fit(label, TEXT, self.sheet.labels());
+            c.text(&label, (from.0 - 8.0, up(*value)), Anchor::End, TEXT, GREY);
         }
         c.frame(from, to, RULE);
     }
+}
+
+/// The source line in lines that are no wider than `room` px, broken between its parts.
+fn source_lines(source: &str, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in source.split(" · ") {
+        match lines.last_mut() {
+            Some(line) if text_width(&format!("{line} · {part}"), TEXT - 1.0) <= room => {
+                line.push_str(" · ");
+                line.push_str(part);
+            }
+            _ => lines.push(part.to_owned()),
+        }
+    }
+    lines.iter().map(|line| fit(line, TEXT - 1.0, room)).collect()
+}
+
+/// The SVG of a column with its size in inches.
+fn in_inches(svg: &str, (width, height): Point) -> String {
+    let (wide, high) = (width.ceil(), height.ceil());
+    let px = format!("<svg width=\"{wide}\" height=\"{high}\"");
+    svg.replacen(&px, &format!("<svg width=\"3.3in\" height=\"{:.3}in\"", 3.3 * high / wide), 1)
 }
 
 fn legend_mark(c: &Canvas, look: Look, (x, y): Point) {

@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use super::page::{Page, columns};
+use super::sheet::{Named, Sheet};
 use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
@@ -35,8 +36,8 @@ pub struct PredictedNumber {
 
 /// Names and looks of the three predictions, in Okabe and Ito's colours.
 const LOOKS: [(&str, Look); 3] = [
-    ("formula", Look { colour: (0xcc, 0x79, 0xa7), dash: Dash::Dotted, marker: Marker::Diamond }),
-    ("interpolated", Look { colour: (0xe6, 0x9f, 0x00), dash: Dash::Dashed, marker: Marker::Triangle }),
+    ("formula", Look { colour: (0xc4, 0x71, 0x9f), dash: Dash::Dotted, marker: Marker::Diamond }),
+    ("interpolated", Look { colour: (0xc4, 0x85, 0x00), dash: Dash::Dashed, marker: Marker::Triangle }),
     ("simulated", Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle }),
 ];
 /// An error beyond this, in %, is drawn as an arrowhead at the panel's edge.
@@ -57,11 +58,12 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
         y_name: String::new(),
         x: Axis::linear(-most, most, if columns(numbers.len()) > 1 { 6 } else { 12 }),
         y: Axis::rows(&labels),
-        legend: LOOKS.iter().rev().map(|(name, look)| ((*name).to_owned(), *look)).collect(),
+        legend: LOOKS.iter().rev().map(|(name, look)| Named::plain(name, *look)).collect(),
         panels: numbers.iter().map(|n| (n.title.clone(), None)).collect(),
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 10.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let row = |i: usize| page.y.ticks[i].0;
     let svg = page.svg(|c, panel, at| {

@@ -2,9 +2,11 @@
 //! errors.
 
 use super::axis::Axis;
-use super::canvas::Canvas;
+use super::canvas::{Canvas, Point};
 use super::page::{Page, Panel};
-use super::style::RULE;
+use super::sheet::{Named, Sheet};
+use super::style::{MARKER, RULE};
+use super::thin::apart;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -44,7 +46,7 @@ pub struct Profiled {
 }
 
 /// Colours of the regions: Okabe and Ito's (2008, "Color universal design").
-const COLOURS: [(u8, u8, u8); 4] = [(0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00), (0x00, 0x9e, 0x73), (0xcc, 0x79, 0xa7)];
+const COLOURS: [(u8, u8, u8); 4] = [(0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00), (0x00, 0x9e, 0x73), (0xc4, 0x71, 0x9f)];
 const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, Marker::Diamond];
 /// Relative errors beyond this, in %, are drawn at the panel's edge.
 const EDGE: f64 = 50.0;
@@ -72,6 +74,7 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         own_x: Vec::new(),
         panel_height: 300.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let residuals = Page {
         title: format!("Residuals: {}", profile.title),
@@ -85,14 +88,14 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         own_x: Vec::new(),
         panel_height: 240.0,
         right: 0.0,
+        sheet: Sheet::Screen,
     };
     let fits = &profile.fits;
     let first = predicted.svg(|c, panel, i| {
         let ends = [low / 1.1, high * 1.1].map(|t| panel.at(t, t));
         c.line(&ends, RULE, 1.2, Dash::Dashed);
-        for p in fits[i].passes.iter().filter(shown) {
-            draw(c, panel.at(p.measured_s * 1e3, p.predicted_s * 1e3), p);
-        }
+        let passes = fits[i].passes.iter().filter(shown);
+        draw(c, passes.map(|p| (p.region, panel.at(p.measured_s * 1e3, p.predicted_s * 1e3))).collect());
     });
     let second = residuals.svg(|c, panel, i| residual_panel(c, panel, &residuals, &fits[i]));
     vec![
@@ -105,9 +108,8 @@ fn residual_panel(c: &Canvas, panel: &Panel, page: &Page, fit: &ProfiledFit) {
     for (y, dash) in [(0.0, Dash::Solid), (10.0, Dash::Dashed), (-10.0, Dash::Dashed)] {
         c.line(&[panel.at(page.x.start(), y), panel.at(page.x.end(), y)], RULE, 1.2, dash);
     }
-    for p in &fit.passes {
-        draw(c, panel.at(p.batched as f64, page.y.clamp(residual(p))), p);
-    }
+    let passes = fit.passes.iter();
+    draw(c, passes.map(|p| (p.region, panel.at(p.batched as f64, page.y.clamp(residual(p))))).collect());
 }
 
 fn residual(p: &ProfiledPass) -> f64 {
@@ -119,8 +121,13 @@ fn residual_edge(profile: &Profiled) -> f64 {
     all.map(|p| residual(p).abs()).fold(12.0, f64::max).min(EDGE)
 }
 
-fn draw(c: &Canvas, at: (f64, f64), p: &ProfiledPass) {
-    c.marker(at, look(p.region));
+/// Draws the passes, given as (region, point), region by region.
+fn draw(c: &Canvas, passes: Vec<(usize, Point)>) {
+    let regions = passes.iter().map(|p| p.0 + 1).max().unwrap_or(0);
+    for region in 0..regions {
+        let here = passes.iter().filter(|p| p.0 == region).map(|p| p.1);
+        c.markers(&apart(here), look(region), MARKER);
+    }
 }
 
 fn look(region: usize) -> Look {
@@ -128,8 +135,8 @@ fn look(region: usize) -> Look {
     Look { colour: COLOURS[at], dash: Dash::Solid, marker: MARKERS[at] }
 }
 
-fn legend(profile: &Profiled) -> Vec<(String, Look)> {
-    profile.regions.iter().enumerate().map(|(i, name)| ((*name).to_owned(), look(i))).collect()
+fn legend(profile: &Profiled) -> Vec<Named> {
+    profile.regions.iter().enumerate().map(|(i, name)| Named::plain(name, look(i))).collect()
 }
 
 #[cfg(test)]

@@ -15,18 +15,31 @@ pub const MARKER: f64 = 4.0;
 /// Font families in order of preference: the viewer uses the first one that is installed.
 pub const FONTS: &str = "Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif";
 
+/// A point in px from the top left.
+pub type Point = (f64, f64);
+
 /// A colour as (red, green, blue), each 0 to 255.
 pub type Rgb = (u8, u8, u8);
+
+/// A colour as attributes of SVG have it, such as `#0072B2`.
+pub fn hex((r, g, b): Rgb) -> String {
+    format!("#{r:02X}{g:02X}{b:02X}")
+}
+
 /// Colour of titles and labels.
 pub const INK: Rgb = (0x22, 0x22, 0x22);
 /// Colour of tick labels and source lines.
 pub const GREY: Rgb = (0x66, 0x66, 0x66);
 /// Colour of frames and reference lines.
-pub const RULE: Rgb = (0x99, 0x99, 0x99);
-/// Colour of a policy's line that is repeated in the panels of other policies.
-pub const BEHIND: Rgb = (0xc4, 0xc4, 0xc4);
+pub const RULE: Rgb = (0x8c, 0x8c, 0x8c);
+/// Colour of policies that stand behind others until a reader brings them forward.
+pub const QUIET: Rgb = (0x90, 0x90, 0x90);
+/// Colour of a line that is repeated behind the lines of other policies.
+pub const BEHIND: Rgb = (0x94, 0x94, 0x94);
 /// Colour of grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
+/// Colour of the region that keeps a bound.
+pub const KEPT: Rgb = (0xe9, 0xf4, 0xec);
 /// Colour of the background.
 pub const PAPER: Rgb = (0xff, 0xff, 0xff);
 

@@ -30,37 +30,45 @@ fn whole() -> Report {
     report
 }
 
-/// A text of an SVG document, with the corners of its estimated box in px.
-struct Placed {
-    text: String,
-    from: (f64, f64),
-    to: (f64, f64),
+/// A text of an SVG and the box it is estimated to fill, in px.
+pub(super) struct Placed {
+    pub text: String,
+    pub from: (f64, f64),
+    pub to: (f64, f64),
 }
 
-/// Every text of a figure, read from the attributes that plotters writes.
-fn texts(svg: &str) -> Vec<Placed> {
-    let attribute = |tag: &str, name: &str| {
-        let from = tag.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
-        tag[from..].split('"').next().unwrap().to_owned()
-    };
-    let place = |element: &str| {
-        let (tag, rest) = element.split_once('>').unwrap();
-        let text = rest.split("</text").next().unwrap().trim().replace("&amp;", "&");
-        let number = |name| attribute(tag, name).parse::<f64>().unwrap() / 4.0;
-        let (x, y, size) = (number("x"), number("y"), number("font-size"));
-        let (width, half) = (style::text_width(&text, size), size * 0.4);
-        let start = match attribute(tag, "text-anchor").as_str() {
-            "start" => 0.0,
-            "middle" => width / 2.0,
-            _ => width,
-        };
-        if tag.contains("rotate(270") {
-            Placed { text, from: (x - half, y - width / 2.0), to: (x + half, y + width / 2.0) }
-        } else {
-            Placed { text, from: (x - start, y - half), to: (x - start + width, y + half) }
+/// The value of an attribute of a tag; empty without it.
+fn attribute<'t>(tag: &'t str, name: &str) -> &'t str {
+    tag.split(&format!(" {name}=\"")).nth(1).map_or("", |rest| rest.split('"').next().unwrap())
+}
+
+/// Every text of a figure. Size and anchor stand in its group.
+pub(super) fn texts(svg: &str) -> Vec<Placed> {
+    let mut all = Vec::new();
+    for group in svg.split("<g fill=").skip(1) {
+        let tag = format!(" fill={}", group.split('>').next().unwrap());
+        let size: f64 = attribute(&tag, "font-size").parse().unwrap();
+        let group = group.split("</g>").next().unwrap();
+        for element in group.split("<text").skip(1) {
+            let (place, rest) = element.split_once('>').unwrap();
+            let text = rest.split("</text").next().unwrap().replace("&amp;", "&").replace("&quot;", "\"");
+            let (x, y): (f64, f64) = (attribute(place, "x").parse().unwrap(), attribute(place, "y").parse().unwrap());
+            let (width, half) = (style::text_width(&text, size), size * 0.5);
+            let start = match attribute(&tag, "text-anchor") {
+                "" => 0.0,
+                "middle" => width / 2.0,
+                _ => width,
+            };
+            all.push(if place.contains("rotate(-90") {
+                let x = x - 0.35 * size;
+                Placed { text, from: (x - half, y - width / 2.0), to: (x + half, y + width / 2.0) }
+            } else {
+                let y = y - 0.35 * size;
+                Placed { text, from: (x - start, y - half), to: (x - start + width, y + half) }
+            });
         }
-    };
-    svg.split("<text").skip(1).map(place).collect()
+    }
+    all
 }
 
 #[test]
@@ -68,20 +76,25 @@ fn figures_are_written_to_the_folder_of_the_variable() {
     let Some(folder) = std::env::var_os("FORETOKEN_FIGURES") else { return };
     for (name, report) in samples() {
         let folder = Path::new(&folder).join(name);
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(folder.join("column")).unwrap();
         write_figures(&folder, &report).unwrap();
+        for figure in column_figures(&report) {
+            std::fs::write(folder.join("column").join(figure.file), figure.svg).unwrap();
+        }
     }
 }
 
 #[test]
 fn no_two_texts_overlap_and_none_leaves_the_page() {
     for (name, report) in samples() {
-        for Figure { file, svg, .. } in figures(&report) {
-            let height: f64 = svg.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+        for Figure { file, svg, .. } in figures(&report).into_iter().chain(column_figures(&report)) {
+            let size = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split('"').next().unwrap();
+            let (width, height) = size.split_once(' ').map(|(w, h)| (w.parse().unwrap(), h.parse().unwrap())).unwrap();
             let texts = texts(&svg);
             assert!(texts.len() > 5, "{name}/{file}: {} texts", texts.len());
             for (i, a) in texts.iter().enumerate() {
-                let inside = a.from.0 >= 0.0 && a.from.1 >= 0.0 && a.to.0 <= style::WIDTH && a.to.1 <= height;
+                let inside: bool = a.from.0 >= 0.0 && a.from.1 >= 0.0 && a.to.0 <= width && a.to.1 <= height;
+                assert!(!a.text.ends_with('…') || a.text.len() > 30, "{name}/{file}: '{}' is cut", a.text);
                 assert!(inside, "{name}/{file}: '{}' leaves the page: {:?} {:?}", a.text, a.from, a.to);
                 for b in &texts[i + 1..] {
                     let apart = a.to.0 <= b.from.0 || b.to.0 <= a.from.0 || a.to.1 <= b.from.1 || b.to.1 <= a.from.1;
@@ -136,20 +149,21 @@ fn the_list_follows_what_was_swept() {
     // Thirteen policies: some look at confidences, and one is an oracle.
     let mut all = report(13, &[], &[], 1, 300);
     crate::relate(&mut all.cells);
-    assert!(["calibration.svg", "regret.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));
-    // A swept number gets figures with this number on the horizontal axis. Batch size and draft length over time get
-    // one figure for each combination of swept values.
+    assert!(["calibration.svg", "regret.svg", "behind.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));
+    // A swept number gets figures with this number as the axis. Load over time gets a figure for each combination.
     assert_eq!(
         files(&report(2, &[1.0, 2.0], &["v1"], 1, 300)),
         [
             "speedup.svg",
-            "speedup.workload.rate_scale.svg",
+            "speedup.workload.rate-scale.svg",
             "slo-attainment.svg",
-            "slo-attainment.workload.rate_scale.svg",
-            "batch-size.rate_scale-1_scheduler-v1.svg",
-            "batch-size.rate_scale-2_scheduler-v1.svg",
-            "draft-length.rate_scale-1_scheduler-v1.svg",
-            "draft-length.rate_scale-2_scheduler-v1.svg",
+            "slo-attainment.workload.rate-scale.svg",
+            "mean-latency.workload.rate-scale.svg",
+            "tradeoff.workload.rate-scale.svg",
+            "batch-size.rate-scale-1_scheduler-v1.svg",
+            "batch-size.rate-scale-2_scheduler-v1.svg",
+            "draft-length.rate-scale-1_scheduler-v1.svg",
+            "draft-length.rate-scale-2_scheduler-v1.svg",
             "e2e-latency.svg",
             "ttft.svg",
             "tpot.svg",
@@ -159,8 +173,8 @@ fn the_list_follows_what_was_swept() {
             "kv-use.svg"
         ]
     );
-    // Two swept values that differ only in a character that file names replace.
-    let odd = files(&report(2, &[], &["a b", "a/b"], 1, 300));
+    // Names that differ only in characters that are replaced in file names.
+    let odd = files(&report(2, &[], &["a b", "a:b"], 1, 300));
     assert!(odd.contains(&"batch-size.scheduler-a-b.svg".to_owned()), "{odd:?}");
     assert!(odd.contains(&"batch-size.scheduler-a-b.2.svg".to_owned()), "{odd:?}");
 }
@@ -188,6 +202,74 @@ fn numbers_are_written_beside_their_dots() {
     }
 }
 
+/// The first tag of a policy's group.
+fn group<'s>(svg: &'s str, policy: &str) -> &'s str {
+    let at = svg.find(&format!("<g data-p=\"{policy}\"")).unwrap_or_else(|| panic!("no group of {policy}"));
+    svg[at..].split('>').next().unwrap()
+}
+
+#[test]
+fn the_fastest_plain_decoding_and_the_bound_are_in_colour_and_the_others_have_theirs_at_hand() {
+    let all = figures(&whole());
+    for name in ["speedup.workload.rate-scale.svg", "behind.svg", "tpot.svg", "tradeoff.workload.rate-scale.svg"] {
+        let svg = &all.iter().find(|f| f.file == name).unwrap().svg;
+        assert_eq!(group(svg, "adaspec"), "<g data-p=\"adaspec\" color=\"#D55E00\"", "{name}");
+        for policy in ["autoregressive", "oracle-goodput"] {
+            assert!(!group(svg, policy).contains("data-c"), "{name}: {policy} is in its own colour");
+        }
+        let quiet = group(svg, "threshold-hf");
+        assert!(quiet.contains(&format!("color=\"{}\" data-c=\"#882255\"", hex(QUIET))), "{name}: {quiet}");
+    }
+    let few = figures(&report(3, &[], &[], 2, 60));
+    assert!(few.iter().all(|f| !f.svg.contains("data-c")), "of three policies all are in colour");
+}
+
+#[test]
+fn with_many_policies_lines_of_the_few_in_colour_carry_their_names() {
+    let mut report = whole();
+    let mut more: Vec<Cell> = report.cells.iter().filter(|c| c.entry.role == crate::Role::Contender).cloned().collect();
+    for cell in &mut more {
+        cell.entry.key.policy += "-again";
+        cell.summary.e2e = cell.summary.e2e.map(|q| foretoken_sim::metrics::Quantiles { mean: 1.1 * q.mean, ..q });
+    }
+    report.cells.extend(more);
+    crate::relate(&mut report.cells);
+    let all = figures(&report);
+    let svg = &all.iter().find(|f| f.file == "speedup.workload.rate-scale.svg").unwrap().svg;
+    let texts = texts(svg);
+    let has = |what: &str| texts.iter().any(|t| t.text == what);
+    assert!(["adaspec", "autoregressive", "oracle-goodput"].iter().all(|name| has(name)));
+    assert!(!has("threshold-hf") && !has("random-again"), "no legend");
+    for (i, a) in texts.iter().enumerate() {
+        assert!(a.to.0 <= style::WIDTH, "'{}' leaves the page", a.text);
+        for b in &texts[i + 1..] {
+            let apart = a.to.0 <= b.from.0 || b.to.0 <= a.from.0 || a.to.1 <= b.from.1 || b.to.1 <= a.from.1;
+            assert!(apart, "'{}' and '{}' overlap", a.text, b.text);
+        }
+    }
+    let tpot = &all.iter().find(|f| f.file == "tpot.svg").unwrap().svg;
+    assert!(tpot.contains(" others</text>"), "the legend counts the rest");
+}
+
+#[test]
+fn rows_are_sorted_and_intervals_beyond_the_frame_get_an_arrowhead() {
+    let mut report = report(8, &[], &[], 3, 60);
+    crate::relate(&mut report.cells);
+    let position = |svg: &str, policy: &str| svg.find(&format!("<g data-p=\"{policy}\"")).unwrap();
+    let behind = |report: &Report| figures(report).into_iter().find(|f| f.file == "behind.svg").unwrap().svg;
+    let svg = behind(&report);
+    assert!(position(&svg, "adaspec") < position(&svg, "smartspec"));
+    assert!(position(&svg, "smartspec") < position(&svg, "autoregressive"));
+    // One policy is twenty times slower than the others: its row has an arrowhead and its number, and the others keep
+    // their scale.
+    let arrows = |svg: &str| svg.matches("stroke-width=\"2\" d=\"M").count();
+    let before = arrows(&svg);
+    report.cells.iter_mut().filter(|c| c.key().policy == "fixed-5").for_each(|c| c.behind = Some(20.0));
+    let svg = behind(&report);
+    assert!(arrows(&svg) > before || svg.contains(">2000<"), "{svg}");
+    assert!(texts(&svg).iter().any(|t| t.text.starts_with("2000")), "{svg}");
+}
+
 fn digest(f: &Figure) -> String {
     format!("{} {}", &blake3::hash(f.svg.as_bytes()).to_hex()[..16], f.file)
 }
@@ -198,20 +280,23 @@ fn bytes_of_the_other_kinds_stay() {
     let figures = figures(&whole());
     let others = figures.iter().filter(|f| {
         matches!(f.kind, Kind::Regret | Kind::Change | Kind::Calibration | Kind::Memory)
-            || f.file.contains("rate_scale.svg")
+            || f.file.contains("rate-scale.svg")
     });
     assert_eq!(
         others.map(digest).collect::<Vec<_>>(),
         [
-            "3ff8f377809771ef speedup.workload.rate_scale.svg",
-            "017c3db05b61c453 slo-attainment.workload.rate_scale.svg",
-            "1eae9c76152b1ce8 regret.svg",
-            "c342c4cdd84286a6 regret.workload.rate_scale.svg",
-            "73eb67d980979dba change.svg",
-            "33d73ea64b1166d6 change.workload.rate_scale.svg",
-            "4aefb1c100129060 calibration.svg",
-            "fbf31bb8ef8f803b kv-use.svg",
-            "69346d9a6c4dad28 preemptions.svg",
+            "0906f8a3b4b9ede1 behind.workload.rate-scale.svg",
+            "fc37ab64a76f6c9a speedup.workload.rate-scale.svg",
+            "22fe1d8f7af3267e slo-attainment.workload.rate-scale.svg",
+            "5ad74d9abf3df0d3 regret.svg",
+            "927f65a53fcfcb13 regret.workload.rate-scale.svg",
+            "df8f3d95362c57b5 change.svg",
+            "db86444af46f60e9 change.workload.rate-scale.svg",
+            "cfdc12da758304f8 mean-latency.workload.rate-scale.svg",
+            "f50f17b1b6ad116d tradeoff.workload.rate-scale.svg",
+            "dfd3a8fd891c2a11 calibration.svg",
+            "e576e0bf40f6ada5 kv-use.svg",
+            "dfdb7e82b2fe6ab5 preemptions.svg",
         ]
     );
 }
@@ -226,16 +311,16 @@ fn bytes_stay() {
     assert_eq!(
         figures[1..].iter().map(digest).collect::<Vec<_>>(),
         [
-            "5e54dd719f77ca88 slo-attainment.svg",
-            "4975f3ff683bbe2f batch-size.svg",
-            "2f2c927b1193ac2e draft-length.svg",
-            "8dcfc55ebd77a1bf e2e-latency.svg",
-            "f81947fe57fd0900 ttft.svg",
-            "a430ec7f9a03e703 tpot.svg",
-            "9b835366c91a79e1 length-by-batch-size.svg",
-            "dac9aa80af337da4 acceptance-by-depth.svg",
-            "013fa1c39b6fb3a7 goodput-map.svg",
-            "0fda612b9510d9c4 kv-use.svg"
+            "62bf881ecab38096 slo-attainment.svg",
+            "8a0085e9d31adf32 batch-size.svg",
+            "11e4095dabaaef37 draft-length.svg",
+            "06116188a648b4b9 e2e-latency.svg",
+            "0487ce200a46d75b ttft.svg",
+            "da68c0bafaa4a7ab tpot.svg",
+            "ec922eac2fb8e5df length-by-batch-size.svg",
+            "e8419c296609c0e3 acceptance-by-depth.svg",
+            "1adbc95ac0dbf850 goodput-map.svg",
+            "b3e88d86fe73ea41 kv-use.svg"
         ]
     );
 }

@@ -1,5 +1,8 @@
 //! The cells of a report in the form that figures need: by policy and by combination of swept values.
 
+use super::canvas::Ink;
+use super::sheet::{MOST_NAMES, Named, Sheet};
+use super::style::QUIET;
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
@@ -60,6 +63,10 @@ pub struct View<'a> {
     pub combinations: Vec<&'a [Swept]>,
     /// Seeds in order of appearance.
     pub seeds: Vec<u64>,
+    /// What the figures are drawn for.
+    pub sheet: Sheet,
+    /// Labels of the policies that figures show in grey, behind the others; empty if all are shown in colour.
+    pub quiet: Vec<&'a str>,
     cells: Vec<&'a Cell>,
     source: Source,
 }
@@ -76,6 +83,8 @@ impl<'a> View<'a> {
             )),
             combinations: distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b),
             seeds: distinct(cells.iter().map(|c| c.key().seed), |a, b| a == b),
+            sheet: Sheet::Screen,
+            quiet: Vec::new(),
             cells,
             source: report.source,
         }
@@ -110,9 +119,37 @@ impl<'a> View<'a> {
         self.cells.iter().copied().filter(|c| sweep(&c.key().sweep)).collect()
     }
 
-    /// Labels and looks of the policies, for a legend.
-    pub fn legend(&self) -> Vec<(String, Look)> {
-        self.policies.iter().map(|&(label, look)| (label.to_owned(), look)).collect()
+    /// A policy as figures show it: in its colour, or in grey behind the others.
+    pub fn ink<'p>(&self, label: &'p str, look: Look) -> Ink<'p> {
+        let own = look.colour;
+        let colour = if self.quiet.contains(&label) { QUIET } else { own };
+        Ink { label, look: Look { colour, ..look }, own }
+    }
+
+    /// The policies in the order in which lines are drawn: those in grey first, so that they lie behind the others.
+    pub fn inks(&self) -> Vec<Ink<'a>> {
+        let mut all: Vec<Ink> = self.policies.iter().map(|&(label, look)| self.ink(label, look)).collect();
+        all.sort_by_key(|ink| !self.quiet.contains(&ink.label));
+        all
+    }
+
+    /// A legend of the policies that `shown` picks. With more than [`MOST_NAMES`] it has only the policies in colour,
+    /// and the number of the others.
+    pub fn legend(&self, shown: impl Fn(&str) -> bool) -> Vec<Named> {
+        let mut inks: Vec<Ink> = self.inks().into_iter().filter(|ink| shown(ink.label)).collect();
+        inks.reverse();
+        let all = inks.len();
+        if all > MOST_NAMES {
+            inks.retain(|ink| !self.quiet.contains(&ink.label));
+        }
+        let others = all - inks.len();
+        let named = |ink: Ink| Named { own: Some(ink.own), ..Named::plain(ink.label, ink.look) };
+        let mut legend: Vec<Named> = inks.into_iter().map(named).collect();
+        if others > 0 {
+            let look = Look { colour: QUIET, dash: Dash::Solid, marker: Marker::Circle };
+            legend.push(Named::plain(&count(others, "other"), look));
+        }
+        legend
     }
 
     /// The title of a figure about `what`.
@@ -211,38 +248,14 @@ pub fn count<N: TryInto<u64>>(n: N, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Swept values as text, such as `rate_scale = 2, block_size = 16`; empty if nothing is swept.
+/// Swept values as text, such as `request rate = 2 requests/s, block_size = 16`; empty if nothing is swept.
 pub fn words<'a>(sweep: impl IntoIterator<Item = &'a Swept>) -> String {
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    sweep.into_iter().map(|s| format!("{} = {}", last(&s.path), s.value)).collect::<Vec<_>>().join(", ")
+    sweep.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// (End of a setting's path, unit of the setting).
-const UNITS: [(&str, &str); 17] = [
-    ("_s", "s"),
-    (".rate", "requests/s"),
-    (".qps", "requests/s"),
-    ("rate_scale", "×"),
-    ("adaspec-scale", "×"),
-    ("max_num_seqs", "requests"),
-    ("max_num_batched_tokens", "tokens a step"),
-    ("max_model_len", "tokens"),
-    ("block_size", "tokens"),
-    ("num_gpu_blocks", "blocks"),
-    ("noise_cv", "standard deviation over mean"),
-    ("staleness_steps", "steps"),
-    (".prompt", "tokens"),
-    (".output", "tokens"),
-    ("workload.requests", "requests"),
-    ("tensor_parallel", "GPUs"),
-    ("constant.rate", "accepted of drafted"),
-];
-
-/// A setting's path, with its unit if the unit is known: `workload.arrivals.poisson.rate (requests/s)`.
-pub fn with_unit(path: &str) -> String {
-    // If several ends match, the longest decides: `constant.rate` is an acceptance rate, not a rate of arrivals.
-    let unit = UNITS.iter().filter(|u| path.ends_with(u.0)).max_by_key(|u| u.0.len());
-    unit.map_or_else(|| path.to_owned(), |(_, unit)| format!("{path} ({unit})"))
+fn one(s: &Swept) -> String {
+    let unit = if s.unit.is_empty() { String::new() } else { format!("\u{a0}{}", s.unit) };
+    format!("{} = {}{unit}", s.name, s.shown())
 }
 
 /// The distinct items, in order of appearance. Two items are the same if `same` says so.
@@ -260,19 +273,8 @@ pub fn distinct<T>(items: impl IntoIterator<Item = T>, same: impl Fn(&T, &T) -> 
 mod tests {
     use super::*;
 
-    #[test]
-    fn settings_have_units() {
-        assert_eq!(with_unit("workload.arrivals.poisson.rate"), "workload.arrivals.poisson.rate (requests/s)");
-        assert_eq!(
-            with_unit("acceptance.source.constant.rate"),
-            "acceptance.source.constant.rate (accepted of drafted)"
-        );
-        assert_eq!(with_unit("slo.tpot_s"), "slo.tpot_s (s)");
-        assert_eq!(with_unit("engine.scheduler"), "engine.scheduler");
-    }
-
-    /// Twelve settings of one policy, and another policy of the same colour: all looks differ, and the first two keep
-    /// theirs.
+    /// Twelve settings of one policy and a policy of the same colour: all looks differ, and the first two do not
+    /// change.
     #[test]
     fn no_two_policies_look_alike() {
         let own = Look { colour: (1, 2, 3), dash: Dash::Dashed, marker: Marker::Square };

@@ -4,7 +4,7 @@
 //! stays light. The greys of the figures' style and black have fixed replacements. The colours of policies keep their
 //! hue and are lightened until their contrast with the dark page suffices.
 
-use crate::figures::{BEHIND, GREY, GRID, INK, PAPER, RULE, Rgb};
+use crate::figures::{BEHIND, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ const DARK: Rgb = (0x16, 0x19, 0x1d);
 /// Least contrast ratio of a line with the page. Thin lines need the contrast that WCAG 2.1 demands of text (1.4.3).
 const CONTRAST: f64 = 4.5;
 /// Fixed replacements of black and of the figures' greys.
-const GREYS: [(Rgb, Rgb); 7] = [
+const GREYS: [(Rgb, Rgb); 9] = [
     (PAPER, DARK),
     // The black of autoregressive decoding becomes white. If it were lightened, it would equal the grey of other
     // policies.
@@ -21,7 +21,9 @@ const GREYS: [(Rgb, Rgb); 7] = [
     (INK, (0xe6, 0xe8, 0xea)),
     (GREY, (0xa6, 0xac, 0xb3)),
     (RULE, (0x7a, 0x80, 0x87)),
-    (BEHIND, (0x55, 0x5b, 0x62)),
+    (QUIET, (0x7d, 0x84, 0x8b)),
+    (KEPT, (0x1d, 0x2b, 0x24)),
+    (BEHIND, (0x66, 0x6c, 0x73)),
     (GRID, (0x33, 0x38, 0x3e)),
 ];
 
@@ -33,6 +35,8 @@ pub fn style(figures: &[&str]) -> String {
         let (from, to) = (hex(from), hex(to));
         write!(css, ".fig [fill=\"{from}\"],.swatch [fill=\"{from}\"]{{fill:{to}}}").expect("into a string");
         write!(css, ".fig [stroke=\"{from}\"],.swatch [stroke=\"{from}\"]{{stroke:{to}}}").expect("into a string");
+        write!(css, ".fig [color=\"{from}\"]{{color:{to}}}.forward .fig .hit[data-c=\"{from}\"]{{color:{to}}}")
+            .expect("into a string");
     };
     GREYS.iter().for_each(|&(from, to)| rule(from, to));
     let known = |c: &Rgb| GREYS.iter().any(|g| g.0 == *c);
@@ -41,15 +45,23 @@ pub fn style(figures: &[&str]) -> String {
     css
 }
 
-fn hex((r, g, b): Rgb) -> String {
-    format!("#{r:02X}{g:02X}{b:02X}")
+/// CSS rules that give a policy that is drawn in grey its own colour while a reader brings it forward.
+pub fn forward(figures: &[&str]) -> String {
+    let own: BTreeSet<Rgb> = figures.iter().flat_map(|svg| colours(svg, "data-c=\"#")).collect();
+    let rule = |c| format!(".forward .fig .hit[data-c=\"{0}\"]{{color:{0}}}", hex(c));
+    own.into_iter().map(rule).collect()
 }
 
-/// The colours of all strokes in an SVG document.
+/// The colours of all strokes and policies in an SVG document.
 fn strokes(svg: &str) -> impl Iterator<Item = Rgb> {
+    ["stroke=\"#", "color=\"#", "data-c=\"#"].into_iter().flat_map(|before| colours(svg, before))
+}
+
+/// The colours that stand behind `before` in an SVG.
+fn colours<'s>(svg: &'s str, before: &'s str) -> impl Iterator<Item = Rgb> + 's {
     let part = |hex: &str, at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     let parse = move |rest: &str| Some((part(rest, 0)?, part(rest, 2)?, part(rest, 4)?));
-    svg.split("stroke=\"#").skip(1).filter_map(parse)
+    svg.split(before).skip(1).filter_map(parse)
 }
 
 /// The colour mixed with white until its contrast with the dark page suffices; `None` if the colour itself suffices.
@@ -89,6 +101,23 @@ mod tests {
         assert!(css.contains("[stroke=\"#332288\"]") && css.contains("[fill=\"#332288\"]"), "{css}");
         assert!(!css.contains("#E69F00") && !css.contains("#221144"), "{css}");
         assert!(contrast(lightened((0x33, 0x22, 0x88)).unwrap(), DARK) >= CONTRAST);
+    }
+
+    /// WCAG 2.1, 1.4.11. Grids, backgrounds and shaded regions are no lines that a reader must see.
+    #[test]
+    fn greys_of_lines_have_contrast_in_both_modes() {
+        for (light, dark) in GREYS.into_iter().filter(|(light, _)| ![PAPER, GRID, KEPT].contains(light)) {
+            assert!(contrast(light, PAPER) >= 3.0, "{light:?} on white");
+            assert!(contrast(dark, DARK) >= 3.0, "{dark:?} for {light:?} on dark");
+        }
+    }
+
+    #[test]
+    fn a_policy_in_grey_has_its_own_colour_in_both_modes() {
+        let svg = "<g data-p=\"x\" color=\"#909090\" data-c=\"#332288\">";
+        assert!(forward(&[svg]).contains(".hit[data-c=\"#332288\"]{color:#332288}"));
+        let dark = style(&[svg]);
+        assert!(dark.contains("[color=\"#909090\"]") && dark.contains(".hit[data-c=\"#332288\"]"), "{dark}");
     }
 
     #[test]

@@ -101,6 +101,8 @@ const TEMPLATES: [(&str, &str); 3] = [
 ];
 /// The script that sorts tables.
 const SORT: &str = include_str!("../../templates/sort.js");
+/// The script that brings a policy of a figure forward while the pointer is on it.
+const FORWARD: &str = include_str!("../../templates/forward.js");
 
 impl Page {
     /// Renders the page as the text of an HTML document.
@@ -112,17 +114,13 @@ impl Page {
             templates.add_template(name, text).expect("the templates are constant, and tested");
         }
         let page = templates.get_template("page.html").expect("added above");
-        let scripts = [SORT, &self.script].into_iter().filter(|script| !script.is_empty());
+        let scripts = [SORT, FORWARD, &self.script].into_iter().filter(|script| !script.is_empty());
         let policy = policy(scripts, !self.beside.is_empty());
-        page.render(context! { page => Serde(self), dark => self.dark_style(), sort => SORT, policy => policy })
-            .expect("every field of a page can be shown")
-    }
-
-    /// The style that recolours the page's figures in dark mode.
-    fn dark_style(&self) -> String {
         let mut figures = Vec::new();
         collect(self.sections.iter().flat_map(|s| &s.parts).chain(&self.lead), &mut figures);
-        dark::style(&figures)
+        let styles = [dark::style(&figures), dark::forward(&figures)];
+        page.render(context! { page => Serde(self), styles, scripts => [SORT, FORWARD], policy })
+            .expect("every field of a page can be shown")
     }
 }
 
@@ -138,9 +136,7 @@ fn collect<'a>(parts: impl Iterator<Item = &'a Part>, figures: &mut Vec<&'a str>
 
 /// Serializes an SVG document for a page. Leaves out the attributes that the page's style sets for all figures.
 fn inline<S: Serializer>(svg: &str, to: S) -> Result<S::Ok, S::Error> {
-    let fonts = format!(" font-family=\"{}\"", crate::figures::FONTS);
-    let svg = svg.replace(&fonts, "").replace(" opacity=\"1\"", "").replace(" \"/>", "\"/>");
-    to.serialize_str(&svg)
+    to.serialize_str(&svg.replace(&format!(" font-family=\"{}\"", crate::figures::FONTS), ""))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tables that the reader can sort: numbers by their sort keys, texts alphabetically.
 
+use crate::figures::hex;
 use crate::{Dash, Look, Marker};
 use serde::{Serialize, Serializer};
 
@@ -30,10 +31,13 @@ pub struct Value {
     pub text: String,
     /// The sort key of a number. `None` for a text, which sorts alphabetically, and for a missing number, which sorts
     /// last.
+    #[serde(serialize_with = "sort_key")]
     pub by: Option<f64>,
     /// Does the value belong to a column of numbers? Columns of numbers are aligned to the right.
     pub number: bool,
-    /// The look of a policy (line and marker), shown before the policy's name.
+    /// The address that the text links to; empty for no link.
+    pub link: String,
+    /// A policy's look, shown before its name.
     #[serde(serialize_with = "swatch")]
     pub swatch: Option<Look>,
 }
@@ -61,12 +65,17 @@ impl Value {
 
     /// A number that is shown as `text` and sorts by `by`.
     pub fn number(by: f64, text: impl Into<String>) -> Value {
-        Value { text: text.into(), by: Some(by), number: true, swatch: None }
+        Value { text: text.into(), by: Some(by), number: true, ..Value::default() }
     }
 
     /// A missing number, shown as a dash.
     pub fn none() -> Value {
-        Value { text: "–".to_owned(), by: None, number: true, swatch: None }
+        Value { text: "–".to_owned(), number: true, ..Value::default() }
+    }
+
+    /// A text that links to a page beside this one.
+    pub fn link(text: impl Into<String>, link: impl Into<String>) -> Value {
+        Value { text: text.into(), link: link.into(), ..Value::default() }
     }
 
     /// A policy's label, with its look before it.
@@ -75,14 +84,18 @@ impl Value {
     }
 }
 
+/// Serializes a sort key with nine significant digits, which is less to load than all of them.
+fn sort_key<S: Serializer>(by: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+    by.map(|by| format!("{by:.8e}").parse().unwrap_or(by)).serialize(to)
+}
+
 /// Serializes a look as a small SVG of its line and its marker; `None` gives an empty text.
 fn swatch<S: Serializer>(look: &Option<Look>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&look.map_or_else(String::new, drawn))
 }
 
 fn drawn(look: Look) -> String {
-    let (r, g, b) = look.colour;
-    let colour = format!("#{r:02X}{g:02X}{b:02X}");
+    let colour = hex(look.colour);
     let dash = match look.dash {
         Dash::Solid => "",
         Dash::Dashed => " stroke-dasharray=\"7 4\"",

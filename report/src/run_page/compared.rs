@@ -1,8 +1,8 @@
 //! The page's section on the comparison with other results. It pairs cells of the same policy, swept values and seed.
 
-use super::results::swept_value;
+use super::results::{swept_headings, swept_value};
 use super::say;
-use crate::figures::view::{Mean, Scale, View, count};
+use crate::figures::view::{Mean, Scale, View, count, words};
 use crate::html::{Part, Row, Section, Table, Value};
 use crate::{Cell, Figure, Key, Report, Swept};
 use foretoken_sim::Summary;
@@ -73,7 +73,70 @@ fn points(own: &Summary, other: &Summary) -> Option<f64> {
 }
 
 impl Compared {
-    /// Sets the relative change of mean E2E of every cell that is in both results.
+    /// What changed between the two results, and whether it is more than the noise of the seeds, in a paragraph.
+    pub fn sentence(&self, report: &Report) -> String {
+        let compared = self;
+        let view = View::new(report);
+        let settings = match compared.differs.as_slice() {
+            [] => "the settings are the same".to_owned(),
+            [(path, was, is)] => format!("{path} is {is} here and was {was}"),
+            all => format!(
+                "{} settings differ, {}",
+                all.len(),
+                say::few(&all.iter().map(|d| d.0.as_str()).collect::<Vec<_>>())
+            ),
+        };
+        let mut changes: Vec<(&str, &[Swept], Mean)> = Vec::new();
+        for &combination in &view.combinations {
+            for &(policy, _) in &view.policies {
+                let pairs = pairs_of(&view, compared, policy, combination);
+                let each: Vec<f64> = pairs.iter().filter_map(|(a, b)| relative(a.e2e?.mean, b.e2e?.mean)).collect();
+                changes.extend(Scale::Change.mean(&each).map(|mean| (policy, combination, mean)));
+            }
+        }
+        let start = format!("Against {}, {settings}.", compared.name);
+        let Some(largest) = changes.iter().max_by(|a, b| a.2.mean.abs().total_cmp(&b.2.mean.abs())) else {
+            return start;
+        };
+        let named = |(policy, at, mean): &(&str, &[Swept], Mean)| {
+            let at = if at.is_empty() { String::new() } else { format!(" at {}", words(*at)) };
+            format!(
+                "{policy}{at}, {}{}",
+                if mean.mean > 0.0 { "+" } else { "" },
+                say::with_interval(mean, "\u{a0}%", 1)
+            )
+        };
+        if changes.iter().all(|c| c.2.mean == 0.0) {
+            return format!("{start} No mean end-to-end latency changed.");
+        }
+        if changes.iter().all(|c| c.2.ends.is_none()) {
+            return format!(
+                "{start} The largest change of the mean end-to-end latency is that of {}; with one seed it cannot be said whether \
+                 this is noise.",
+                named(largest)
+            );
+        }
+        let beyond = |sign: f64| {
+            let one = move |m: &Mean| m.ends.is_some_and(|(low, high)| (low * sign).min(high * sign) > 0.0);
+            changes.iter().filter(|c| one(&c.2)).count()
+        };
+        let (slower, faster, all) = (beyond(1.0), beyond(-1.0), changes.len());
+        match slower + faster {
+            0 => format!(
+                "{start} No change of the {all} mean end-to-end latencies is more than the noise of the seeds; the largest is that \
+                 of {}.",
+                named(largest)
+            ),
+            _ => format!(
+                "{start} Of {all} mean end-to-end latencies {slower} rose and {faster} fell by more than the noise of the seeds, \
+                 and {} did not; the largest change is that of {}.",
+                all - slower - faster,
+                named(largest)
+            ),
+        }
+    }
+
+    /// Sets every paired cell's change of mean E2E.
     pub fn set_changes(&self, cells: &mut [Cell]) {
         for cell in cells {
             let other = self.pairs.iter().find(|p| p.key == *cell.key()).map(|p| &p.other);
@@ -113,10 +176,8 @@ pub fn section(report: &Report, compared: &Compared, figures: &[&Figure]) -> Sec
 
 fn table(report: &Report, compared: &Compared) -> Table {
     let view = View::new(report);
-    let swept: Vec<&str> =
-        view.combinations.first().map_or(Vec::new(), |c| c.iter().map(|s| s.path.as_str()).collect());
     let mut columns = vec![("policy".to_owned(), String::new())];
-    columns.extend(swept.iter().map(|p| (p.rsplit('.').next().unwrap_or_default().to_owned(), (*p).to_owned())));
+    columns.extend(swept_headings(&view));
     columns.extend(MEASURES.iter().map(|m| (m.0.to_owned(), m.1.to_owned())));
     columns.push(("pairs".to_owned(), "seeds in both".to_owned()));
     let mut table = Table { caption: "Changes".into(), columns, rows: Vec::new() };

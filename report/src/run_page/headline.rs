@@ -1,18 +1,14 @@
 //! The results in sentences: which policy to run, which policies are as good, which policy comes next, and how far the
 //! oracle is.
 
-use super::rank::{AS_GOOD, Ranking, rank};
 use super::{balance, say};
 use crate::figures::view::{Scale, View, count, distinct, words};
 use crate::html::Part;
+use crate::rank::{AS_GOOD, CLOSE, Ranking, rank};
 use crate::{Cell, Report, Source, Swept};
 
 /// If there are more settings than this, the sentences on them are folded away.
 const OPEN: usize = 8;
-
-/// A policy is close to the fastest policy of a setting if its mean latency exceeds the fastest one's by at most this
-/// share.
-const CLOSE: f64 = 0.05;
 
 /// One combination of swept values, and the ranking of the policies there; `None` if no policy can be ranked.
 type Ranked<'r, 'v> = (&'r [Swept], Option<Ranking<'v>>);

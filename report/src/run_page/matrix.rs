@@ -1,10 +1,10 @@
 //! The page's section on a sweep: by how much each policy is slower than the fastest policy of each setting, and its
 //! SLO attainment.
 
-use super::rank::rank;
 use crate::figures::view::{View, words};
 use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
+use crate::rank::rank;
 use crate::{Report, Swept};
 use foretoken_sim::metrics::Interval;
 

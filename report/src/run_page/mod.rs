@@ -4,7 +4,6 @@ mod balance;
 mod compared;
 mod headline;
 mod matrix;
-mod rank;
 mod results;
 mod say;
 mod why;
@@ -14,7 +13,7 @@ pub use headline::headline;
 
 use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};
-use crate::{Figure, Kind, Report, Source, figures};
+use crate::{Figure, Kind, Report, Source, Swept, figures};
 
 /// The link to the break-even explorer, an HTML file in the page's folder.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +39,8 @@ pub struct RunFacts {
     pub partial: Option<String>,
     /// A sentence that follows the headline; `None` for none.
     pub beside: Option<String>,
+    /// The claims that the experiment checks, beside what came out; `None` if it checks none.
+    pub claims: Option<Section>,
     /// Other results to compare with; `None` for no comparison.
     pub compared: Option<Compared>,
     /// The explorer in the page's folder; `None` if there is none.
@@ -60,11 +61,13 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     lead.extend(run.partial.clone().map(Part::Warning));
     lead.extend(empty_policies(report).map(Part::Warning));
     lead.extend(headline::parts(report, &view));
+    lead.extend(run.compared.as_ref().map(|c| Part::Text(c.sentence(report))));
     lead.extend(run.beside.clone().map(Part::Text));
     lead.extend(balance::overloads(report));
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
     lead.extend(warnings(run));
     let mut sections: Vec<Section> = Vec::new();
+    sections.extend(run.claims.clone());
     sections.extend(run.compared.as_ref().map(|c| compared::section(report, c, &pick(&[Kind::Change]))));
     sections.extend(matrix::section(report, &view));
     sections.push(results::section(report, &view));
@@ -98,8 +101,9 @@ fn empty_policies(report: &Report) -> Option<String> {
 
 fn asked(report: &Report, view: &View, run: &RunFacts) -> Section {
     let mut section = Section::new("asked", "What was asked");
-    let swept: Vec<String> =
-        view.combinations.first().map_or(Vec::new(), |c| c.iter().map(|s| s.path.clone()).collect());
+    let in_words =
+        |s: &Swept| if s.path.ends_with(&s.name) { s.path.clone() } else { format!("{} ({})", s.name, s.path) };
+    let swept: Vec<String> = view.combinations.first().map_or(Vec::new(), |c| c.iter().map(in_words).collect());
     let mut facts = vec![
         ("policies".to_owned(), view.policies.iter().map(|p| p.0).collect::<Vec<_>>().join(", ")),
         ("seeds".to_owned(), view.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
@@ -108,7 +112,7 @@ fn asked(report: &Report, view: &View, run: &RunFacts) -> Section {
         ("intervals".to_owned(), say::interval(view.seeds.len())),
     ];
     if !swept.is_empty() {
-        let said = format!("{} ({})", swept.join(", "), count(view.combinations.len(), "combination"));
+        let said = format!("{}: {}", swept.join(", "), count(view.combinations.len(), "combination"));
         facts.insert(1, ("swept".to_owned(), said));
     }
     facts.extend(balance::asked(view).map(|said| ("SLO".to_owned(), said)));
@@ -134,6 +138,21 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
         }
         section
     };
+    let mut behind = section(
+        "behind",
+        "Against the fastest",
+        &[Kind::Behind],
+        "How much longer requests take on average than under the fastest policy that a server can run, paired by seed. The \
+         bound and the oracles may be faster. In colour: the fastest and those as good, plain decoding and the bound; a tap \
+         on any policy brings it forward.",
+        "",
+    );
+    behind.parts.retain(|part| !matches!(part, Part::Missing(_)));
+    let tradeoff = parts(
+        &pick(&[Kind::Tradeoff]),
+        "Each path is a policy as the load grows. Up is more work from the same machines, left is faster answers; in the shaded \
+         region the bound on the time per output token is kept.",
+    );
     let mut speedup = section(
         "speedup",
         "Speedup",
@@ -160,7 +179,12 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
         )));
     }
     let pooled = if several_seeds { "All seeds pooled." } else { "" };
-    vec![
+    let mut first = Vec::new();
+    if !tradeoff.is_empty() {
+        first.push(Section { parts: tradeoff, ..Section::new("tradeoff", "Throughput and time per token") });
+    }
+    first.extend((!behind.parts.is_empty()).then_some(behind));
+    first.extend([
         speedup,
         slo,
         section(
@@ -206,12 +230,14 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
             &[Kind::Heat],
             "Counted, not modelled: steps without prompts, at least 30 per field, of the policies that choose lengths without \
             looking at the requests (autoregressive, fixed, random). Other policies draft more where they expect acceptance, which \
-            would make long drafts look better than they are. The line has a gap where the length next to the best one was not run.",
+            would make long drafts look better than they are. A ring is the best length, a bar the lengths around it that \
+            the seeds do not tell from it. There is none where the length next to the best one was not run.",
             "No batch size has two lengths that were chosen without looking at the requests: compare several, for example \
              { fixed = { k = { sweep = [1, 3, 5] } } } and { random = {} }.",
         ),
         section("memory", "KV use and preemptions", &[Kind::Memory], "", "The results hold no KV use."),
-    ]
+    ]);
+    first
 }
 
 /// The parts that show some figures. Of the figures of batch size over time, and of the figures of draft length

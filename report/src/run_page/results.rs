@@ -115,11 +115,8 @@ pub fn section(report: &Report, view: &View) -> Section {
 fn table(report: &Report, view: &View) -> Table {
     let some = |c: &&Column| report.cells.iter().any(|cell| (c.of)(cell).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(some).collect();
-    let swept: Vec<&str> =
-        view.combinations.first().map_or(Vec::new(), |c| c.iter().map(|s| s.path.as_str()).collect());
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let mut headings = vec![("policy".to_owned(), String::new())];
-    headings.extend(swept.iter().map(|path| (last(path), (*path).to_owned())));
+    headings.extend(swept_headings(view));
     headings.extend(columns.iter().map(|c| (c.name.to_owned(), c.meaning.to_owned())));
     headings.push(("seeds".to_owned(), "runs that the means are over".to_owned()));
     let mut rows = Vec::new();
@@ -160,11 +157,18 @@ fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     }
 }
 
-/// A swept value of a table. It sorts as a number if it is a number, else as a text.
+/// The headings of the swept settings, with their paths as explanations.
+pub fn swept_headings(view: &View) -> Vec<(String, String)> {
+    let unit = |s: &Swept| if s.unit.is_empty() { String::new() } else { format!("\n{}", s.unit) };
+    let heading = |s: &Swept| (s.name.clone() + &unit(s), s.path.clone());
+    view.combinations.first().map_or(Vec::new(), |c| c.iter().map(heading).collect())
+}
+
+/// A swept value for a table; it sorts as a number if it is one.
 pub fn swept_value(swept: &Swept) -> Value {
     match swept.number {
-        Some(n) => Value::number(n, &swept.value),
-        None => Value::text(&swept.value),
+        Some(n) => Value::number(n, swept.shown()),
+        None => Value::text(swept.shown()),
     }
 }
 

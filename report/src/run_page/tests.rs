@@ -116,7 +116,7 @@ fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     let page = html(&swept, &RunFacts::default());
     for part in [
         "adaspec, adaspec- do not speculate in a step that they expect to miss the TPOT bound",
-        "the bound is that of rate_scale = 0.5, not of the row",
+        "the bound is that of rate-scale = 0.5, not of the row",
         "~: does not speculate in a step that it expects to miss the bound, which another load sets",
     ] {
         assert!(page.contains(part), "{part} is missing");
@@ -142,7 +142,7 @@ fn a_sweep_says_who_is_never_far_behind() {
     let page = html(&swept, &RunFacts::default()).replace("&nbsp;", "\u{a0}");
     let sentence = "Run fixed-3: never more than 3.4\u{a0}% behind the fastest of 2 settings. The fastest is fixed-1 in 1, fixed-5 in 1.";
     assert!(page.contains(sentence), "{sentence}");
-    assert!(page.contains("Setting by setting") && page.contains("rate_scale = 1</"), "the table of settings");
+    assert!(page.contains("Setting by setting") && page.contains("rate-scale = 1</"), "the table of settings");
     for cell in swept.cells.iter_mut().filter(|c| c.key().policy == "fixed-3") {
         cell.speedup = Some(1.25);
     }
@@ -168,7 +168,7 @@ fn a_sweep_says_up_to_where_a_policy_holds() {
         });
     }
     let said = headline(&swept);
-    let start = "Up to rate_scale = 2 run fixed-3: at most 1.0\u{a0}% behind. Beyond, run fixed-1. No policy is close";
+    let start = "Up to rate-scale = 2 run fixed-3: at most 1.0\u{a0}% behind. Beyond, run fixed-1. No policy is close";
     assert!(said.starts_with(start), "{said}");
 }
 
@@ -182,7 +182,7 @@ fn one_seed_tells_nothing_apart() {
 fn a_sweep_has_a_sentence_a_setting() {
     let page = html(&related(report(4, &[0.5, 1.0], &[], 2, 200)), &RunFacts::default());
     assert!(page.contains("2 settings"));
-    assert!(page.contains("<li>rate_scale = 0.5: ") && page.contains("<li>rate_scale = 1: "));
+    assert!(page.contains("<li>rate-scale = 0.5: ") && page.contains("<li>rate-scale = 1: "));
 }
 
 #[test]

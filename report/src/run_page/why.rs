@@ -1,6 +1,6 @@
 //! The page's section that says why each policy is slower or faster than plain (autoregressive) decoding.
 
-use super::results::swept_value;
+use super::results::{swept_headings, swept_value};
 use crate::figures::view::View;
 use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
@@ -11,9 +11,8 @@ use crate::{Report, Role};
 /// latency (runs on a device do not).
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     let baseline = report.cells.iter().find(|c| c.entry.role == Role::Baseline)?.key().policy.as_str();
-    let swept = view.combinations.first().map_or(&[][..], |c| *c);
     let mut columns = vec![("policy".to_owned(), String::new())];
-    columns.extend(swept.iter().map(|s| (s.path.rsplit('.').next().unwrap_or_default().to_owned(), s.path.clone())));
+    columns.extend(swept_headings(view));
     columns.push(("difference\nms".to_owned(), "mean E2E of the policy − mean E2E of autoregressive".to_owned()));
     columns.extend(WORDS.iter().map(|(_, heading, what, ..)| (heading.trim_end().to_owned(), (*what).to_owned())));
     let (mut rows, mut said) = (Vec::new(), Vec::new());

@@ -218,6 +218,6 @@ impl SweepColumn {
             SweepColumn::Numbers(all) => (all[row].map_or_else(String::new, |n| n.to_string()), all[row]),
             SweepColumn::Texts(all) => (all[row].clone(), None),
         };
-        Swept { path: path.to_owned(), value, number }
+        Swept::new(path, value, number)
     }
 }

@@ -46,7 +46,7 @@ fn summary_has_every_number_of_every_cell() {
         names(&frame)[..8],
         [
             "policy",
-            "sweep.workload.rate_scale",
+            "sweep.workload.rate-scale",
             "sweep.engine.scheduler",
             "seed",
             "implied",
@@ -57,7 +57,7 @@ fn summary_has_every_number_of_every_cell() {
     );
     assert_eq!(frame.column("sweep.engine.scheduler").unwrap().dtype(), &DataType::String);
     let (policy, rate, seed) =
-        (texts(&frame, "policy"), f64s(&frame, "sweep.workload.rate_scale"), u64s(&frame, "seed"));
+        (texts(&frame, "policy"), f64s(&frame, "sweep.workload.rate-scale"), u64s(&frame, "seed"));
     let (e2e, attainment) = (f64s(&frame, "e2e_p90_s"), f64s(&frame, "slo_attainment"));
     let (tpot_bound, ttft_bound) = (f64s(&frame, "slo_tpot_s"), f64s(&frame, "slo_ttft_s"));
     for (i, c) in cells.iter().enumerate() {
@@ -185,7 +185,7 @@ fn cells_that_sweep_something_else_are_refused() {
     let mut cells = report(2, &[0.5, 2.0], &[], 1, 20).cells;
     cells[3].entry.key.sweep.clear();
     let error = write_summary(&dir.path().join("summary.parquet"), &cells).unwrap_err().to_string();
-    assert_eq!(error, "cell fixed-1, seed 1 does not have the swept settings of the first cell (workload.rate_scale)");
+    assert_eq!(error, "cell fixed-1, seed 1 does not have the swept settings of the first cell (workload.rate-scale)");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 

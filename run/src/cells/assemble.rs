@@ -15,6 +15,7 @@ use crate::load::is_autoregressive;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
+use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
     Cell, Entry, FleetColumns, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, StepsWriter, headline,
@@ -22,6 +23,7 @@ use foretoken_report::{
     write_summary,
 };
 use foretoken_sim::metrics::ReplicaSummary;
+use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 
 /// The results of a run in which every cell is finished.
@@ -150,6 +152,7 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
             blind: entrant.spec.definition().is_blind(),
             trees: entrant.spec.definition().drafts_trees(),
             stops_for_slo: entrant.spec.definition().stops_for_slo(),
+            gpus: gpus(&plan.variants[id.variant].experiment),
             implied: entrant.implied,
             bound: bounds[id.variant].clone(),
         }
@@ -157,7 +160,16 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
     ids(plan).map(entry).collect()
 }
 
-/// How the TPOT bound of variant `variant` is scaled from an autoregressive run; `None` if the bound is not scaled.
+/// The GPUs on which the target runs, over all replicas; `None` unless they are a roofline's, of replicas of one kind.
+fn gpus(experiment: &Experiment) -> Option<u32> {
+    let LatencySpec::Roofline(target) = &experiment.hardware.target else { return None };
+    let alike =
+        experiment.fleet.as_ref().is_none_or(|f| f.replicas.kinds().iter().all(|kind| kind.hardware.is_empty()));
+    let replicas = experiment.fleet.as_ref().map_or(1, |f| f.replicas.number());
+    alike.then(|| target.tensor_parallel * replicas)
+}
+
+/// How the TPOT bound of a variant is scaled from an autoregressive run; `None` if the bound is not scaled.
 fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
     let slo = &plan.variants[variant].experiment.slo;
     let only_bound = slo.ttft_s.is_none() && slo.e2e_s.is_none();

@@ -3,6 +3,7 @@
 use crate::plan::Plan;
 use foretoken_report::{Key, Swept};
 use foretoken_spec::document::Choice;
+use foretoken_spec::words::{self, Words};
 
 /// Names a cell by its indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,15 @@ pub fn key(plan: &Plan, id: CellId) -> Key {
 
 /// The swept values of variant number `variant` of the plan.
 pub fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
-    let one =
-        |c: &Choice| Swept { path: c.path.clone(), value: c.value.clone(), number: c.number.filter(|n| n.is_finite()) };
-    plan.variants[variant].choices.iter().map(one).collect()
+    plan.variants[variant].choices.iter().map(in_words).collect()
+}
+
+/// A swept value with the words for its setting: the sweep's label, or the words that the program has for it.
+pub fn in_words(choice: &Choice) -> Swept {
+    let swept = Swept::new(&choice.path, choice.value.clone(), choice.number.filter(|n| n.is_finite()));
+    match (&choice.label, words::of(&choice.path)) {
+        (Some(label), _) => Swept { name: label.clone(), ..swept },
+        (None, Some(Words { name, unit })) => Swept { name, unit, ..swept },
+        (None, None) => swept,
+    }
 }

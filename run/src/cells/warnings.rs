@@ -126,7 +126,7 @@ mod tests {
     use foretoken_report::Swept;
 
     fn cell(policy: &str, value: &str, seed: u64) -> Key {
-        let swept = Swept { path: "belief.scale.draft".into(), value: value.into(), number: None };
+        let swept = Swept::new("belief.scale.draft", value.into(), None);
         Key { policy: policy.into(), sweep: vec![swept], seed }
     }
 

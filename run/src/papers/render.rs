@@ -43,16 +43,19 @@ pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
+impl Compared {
+    /// What the claim says, its place, the paper's value, our value, their difference and the reason, as text.
+    pub fn row(&self) -> [String; 6] {
+        let paper = self.paper.as_ref().map_or_else(|| "figure only".to_owned(), |m| shown(m, self.share, false));
+        let ours = shown(&self.ours, self.share, true);
+        [self.says.clone(), self.place.clone(), paper, ours, difference(self), reason(self)]
+    }
+}
+
 fn row(claim: &Compared) -> [String; 6] {
-    let paper = claim.paper.as_ref().map_or_else(|| "figure only".to_owned(), |m| shown(m, claim.share, false));
-    [
-        claim.id.clone(),
-        format!("{} ({})", claim.says, claim.place),
-        paper,
-        shown(&claim.ours, claim.share, true),
-        difference(claim),
-        reason(claim),
-    ]
+    let [says, place, rest @ ..] = claim.row();
+    let [paper, ours, difference, reason] = rest;
+    [claim.id.clone(), format!("{says} ({place})"), paper, ours, difference, reason]
 }
 
 fn reason(claim: &Compared) -> String {

@@ -79,7 +79,7 @@ mod tests {
     use foretoken_report::Swept;
 
     fn keys() -> Vec<Key> {
-        let sweep = |n: f64| vec![Swept { path: "engine.max_num_seqs".into(), value: n.to_string(), number: Some(n) }];
+        let sweep = |n: f64| vec![Swept::new("engine.max_num_seqs", n.to_string(), Some(n))];
         let one = |policy: &str, n, seed| Key { policy: policy.into(), sweep: sweep(n), seed };
         vec![one("fixed-3", 8.0, 1), one("adaspec", 8.0, 1), one("adaspec", 8.0, 2), one("adaspec", 64.0, 2)]
     }

@@ -1,10 +1,17 @@
 //! Makes the HTML page of a results folder: reads the folder, pairs its runs with the runs of another folder if there
 //! is one, and writes the page.
 
+mod claims;
 mod explorer;
+mod overview;
 mod pairing;
+mod paper;
+mod portable;
 mod results;
 
+pub use overview::overview;
+pub use paper::paper;
+pub use portable::Portable;
 pub use results::Results;
 
 use crate::cells::{Folder, write_problem};
@@ -25,7 +32,15 @@ const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
 pub fn make_in(folder: &Path) -> Result<PathBuf> {
     let results = Results::open(folder)?;
     let to = Folder::at(folder.to_path_buf()).report();
-    write(results, None, &to)
+    Ok(write(results, None, &to)?.page)
+}
+
+/// A page that was written.
+pub struct Written {
+    /// The page's path.
+    pub page: PathBuf,
+    /// What changed against the baseline, and whether it is more than noise; `None` without a baseline.
+    pub changes: Option<String>,
 }
 
 /// Writes the page of `results` into the folder `to`, together with the timing and the explorer's page. `baseline` are
@@ -34,14 +49,18 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
 /// # Errors
 /// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that
 /// Foretoken did not make, or a file cannot be written.
-pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
-    let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
+pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<Written> {
+    let mut compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();
     let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells).unzip();
     let scope = crate::scope::of(&results.plan);
+    let folder = results.folder.display().to_string();
+    let portable = Portable::of(results.manifest.inputs.keys().cloned().chain([folder]), &results.config);
+    let claims = claims::section(&results);
     let Results { manifest, mut cells, warnings, partial, config, source, host_band, .. } = results;
-    if let Some(compared) = &compared {
+    if let Some(compared) = &mut compared {
         compared.set_changes(&mut cells);
+        compared.differs.iter_mut().for_each(|(_, was, is)| (*was, *is) = (portable.text(was), portable.text(is)));
     }
     let mut facts = vec![
         ("run with".to_owned(), format!("Foretoken {}", manifest.version)),
@@ -50,14 +69,20 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     facts.extend(manifest.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let host_note = host_band.map(|band| band.in_words());
-    let run = RunFacts { facts, scope, config, warnings, partial, beside: host_note, compared, explorer, version };
-    let page = run_page(&Report { name: manifest.name, source, cells }, &run);
-    let html = page.html();
+    let warnings = warnings.iter().map(|w| portable.text(w)).collect();
+    let facts = facts.iter().map(|(name, value)| (portable.text(name), value.clone())).collect();
+    let config = portable.text(&config);
+    let partial = partial.map(|p| portable.text(&p));
+    let run =
+        RunFacts { facts, scope, config, warnings, partial, beside: host_note, claims, compared, explorer, version };
+    let report = Report { name: manifest.name, source, cells };
+    let changes = run.compared.as_ref().map(|compared| compared.sentence(&report));
+    let html = run_page(&report, &run).html();
     let mut files = vec![(TIMING, timing.as_str())];
     files.extend(explorer_page.as_deref().map(|text| (PAGE, text)));
     // The page is written last, so that its links never point at missing files.
     files.push((INDEX, &html));
-    keep(to, &files)
+    Ok(Written { page: keep(to, &files)?, changes })
 }
 
 fn keep(to: &Path, files: &[(&str, &str)]) -> Result<PathBuf> {

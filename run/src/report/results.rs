@@ -3,7 +3,9 @@
 use crate::cells::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
 use crate::host_band::HostBand;
 use crate::inert::Inert;
+use crate::papers::PaperReport;
 use crate::plan::Plan;
+use crate::questions::Answer;
 use foretoken_report::{Cell, Source, read_cells, relate};
 use foretoken_spec::problem::{Problem, Result};
 use serde::Deserialize;
@@ -44,6 +46,10 @@ pub struct Results {
     /// How measured host time would change the fastest policy's speedup; `None` if the run counts host time, or if this
     /// was not simulated.
     pub host_band: Option<HostBand>,
+    /// The claims of the paper that the experiment repeats; `None` if it repeats none or did not end.
+    pub paper: Option<PaperReport>,
+    /// The question that the experiment answers; `None` if it answers none or did not end.
+    pub question: Option<Answer>,
 }
 
 impl Results {
@@ -63,12 +69,12 @@ impl Results {
         if source == Source::Observed {
             plan.observed()?;
         }
-        let (mut part, mut band) = (None, None);
+        let (mut part, mut band, mut claims) = (None, None, (None, None));
         let Unfinished { cells, warnings, damaged } = match manifest.has(SUMMARY) {
             true => {
-                let SavedReport { mut warnings, partial, settings, host_band } = saved_report(folder)?;
+                let SavedReport { mut warnings, partial, settings, host_band, paper, question } = saved_report(folder)?;
                 warnings.extend(settings.lines());
-                (part, band) = (partial, host_band);
+                (part, band, claims) = (partial, host_band, (paper, question));
                 Unfinished { cells: from_tables(folder, &plan)?, warnings, damaged: vec![] }
             }
             false if manifest.complete => {
@@ -96,8 +102,8 @@ impl Results {
             ) + &damaged.iter().map(|which| format!(" {which}.")).collect::<String>()
         });
         let config = fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?;
-        let (folder, host_band) = (folder.to_path_buf(), band);
-        Ok(Results { folder, manifest, config, plan, source, cells, warnings, partial, host_band })
+        let (folder, host_band, (paper, question)) = (folder.to_path_buf(), band, claims);
+        Ok(Results { folder, manifest, config, plan, source, cells, warnings, partial, host_band, paper, question })
     }
 
     /// JavaScript that writes the simulator's speed into the page. It is in a file of its own, so that the page is the
@@ -148,6 +154,8 @@ struct SavedReport {
     #[serde(default)]
     settings: Inert,
     host_band: Option<HostBand>,
+    paper: Option<PaperReport>,
+    question: Option<Answer>,
 }
 
 fn saved_report(folder: &Path) -> Result<SavedReport> {

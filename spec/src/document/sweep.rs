@@ -1,4 +1,5 @@
-//! Sweeps: `{ sweep = [a, b] }` in place of any value makes one document per combination of swept values.
+//! Sweeps: `{ sweep = [a, b] }` in place of any value makes one document per combination of swept values. `label`
+//! beside `sweep` names the setting in figures.
 //!
 //! The first sweep in the file varies slowest, unless `sweep_order` states the order (a file that a program writes may
 //! list its keys in another order). A sweep inside a policy does not make several documents. It makes several policies
@@ -23,6 +24,9 @@ pub struct Choice {
     pub value: String,
     /// The value if it is a number; else `None`.
     pub number: Option<f64>,
+    /// The setting's name in figures, if the sweep has a `label`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
 }
 
 /// One of the documents that sweeps make: one combination of swept values.
@@ -110,12 +114,14 @@ impl Document {
         if fixed.iter().any(|key| path.0.first() == Some(&Step::Key((*key).into()))) {
             return Err(self.problem_at(&path, format!("`{path}` cannot be swept")));
         }
+        let label = self.label(&path);
         for value in values {
             let choice = Choice {
                 path: path.to_string(),
                 name: path.last_key().to_owned(),
                 value: plain(&value),
                 number: number(&value),
+                label: label.clone(),
             };
             let mut document = self.clone();
             *document.get_mut(&path) = value.clone();
@@ -125,6 +131,14 @@ impl Document {
             document.expand(how, variant, out)?;
         }
         Ok(())
+    }
+
+    /// The `label` of the sweep at a path.
+    fn label(&self, path: &Path) -> Option<String> {
+        match self.get(&path.then(Step::Key("label".into())))?.get_ref() {
+            DeValue::String(label) => Some(label.to_string()),
+            _ => None,
+        }
     }
 
     /// Replaces each element of the array `list` that holds sweeps by one element for each combination of them.
@@ -195,7 +209,8 @@ impl Document {
             DeValue::Array(items) => items.iter().enumerate().map(|(i, n)| (Step::Index(i), n)).collect(),
             DeValue::Table(table) => {
                 if let Some(values) = table.get("sweep") {
-                    return self.sweep_values(values, table.len()).map(|v| Some((at.clone(), v)));
+                    let label = table.get("label");
+                    return self.sweep_values(values, label, table.len()).map(|v| Some((at.clone(), v)));
                 }
                 table.iter().map(|(k, n)| (Step::Key(k.get_ref().to_string()), n)).collect()
             }
@@ -210,13 +225,18 @@ impl Document {
         Ok(None)
     }
 
-    fn sweep_values(&self, values: &Node, keys: usize) -> Result<Vec<Node>> {
+    fn sweep_values(&self, values: &Node, label: Option<&Node>, keys: usize) -> Result<Vec<Node>> {
         let wrong = |message: String| {
             let problem = Problem::bad_input(message).help("write key = { sweep = [value, value, ...] }");
             Err(self.point(problem, Some(values.span())))
         };
         match values.get_ref() {
-            _ if keys > 1 => wrong("`sweep` must stand alone in its table".into()),
+            _ if label.is_some_and(|label| label.get_ref().as_str().is_none()) => {
+                wrong("the `label` of a sweep must be a text, the name of its axis".into())
+            }
+            _ if keys > 1 + usize::from(label.is_some()) => {
+                wrong("beside `sweep` its table may have a `label` and nothing else".into())
+            }
             DeValue::Array(items) if items.is_empty() => wrong("an empty sweep".into()),
             DeValue::Array(items) => {
                 match items.iter().find(|i| !matches!(self.first_sweep(i, &Path::default()), Ok(None))) {

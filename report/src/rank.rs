@@ -9,7 +9,10 @@ use foretoken_sim::metrics::Interval;
 /// difference over seeds contains 0.
 pub const AS_GOOD: f64 = 0.01;
 
-/// The ranking of a setting's policies. It has only policies that a server can run, and not the baseline.
+/// A policy is close to the fastest one of a setting within this share of its mean latency.
+pub const CLOSE: f64 = 0.05;
+
+/// The policies of a setting that a server can run, the fastest first.
 pub struct Ranking<'a> {
     /// Label of the fastest policy.
     pub leader: &'a str,

@@ -1,0 +1,48 @@
+//! Which policies a figure shows in colour: the fastest ones and those as good, plain decoding and the bound. The
+//! others are grey until a reader brings them forward.
+
+use super::view::View;
+use crate::rank::{CLOSE, Ranking, rank};
+use crate::{Report, Role};
+
+/// Up to this number of policies, all are in colour.
+const ALL: usize = 6;
+/// The most policies in colour, without plain decoding and the bound.
+const MOST: usize = 5;
+
+/// The policies that a page may advise: the one that is least behind the fastest at its worst, over all settings and
+/// over the first of them.
+fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
+    let worst = |name: &str, n: usize| {
+        let each: Option<Vec<f64>> = rankings[..n].iter().map(|r| r.behind(name)).collect();
+        each.map(|each| each.into_iter().fold(0.0, f64::max))
+    };
+    let least = |n: usize| {
+        let all = view.policies.iter().filter_map(|p| Some((p.0, worst(p.0, n)?)));
+        all.min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let close = (2..rankings.len()).rev().filter_map(least).find(|(_, behind)| *behind <= CLOSE);
+    least(rankings.len()).into_iter().chain(close).map(|(name, _)| name).collect()
+}
+
+/// Labels of the policies in grey; none if the report ranks no policies.
+pub fn quiet<'a>(report: &'a Report, view: &View<'a>) -> Vec<&'a str> {
+    let rankings: Vec<Ranking> = view.combinations.iter().filter_map(|&c| rank(report, view, c)).collect();
+    if view.policies.len() <= ALL || rankings.is_empty() {
+        return Vec::new();
+    }
+    let mut bright: Vec<&str> = Vec::new();
+    let leads = |name: &str| rankings.iter().filter(|r| r.leader == name).count();
+    let mut leaders: Vec<&str> = rankings.iter().map(|r| r.leader).collect();
+    leaders.sort_by_key(|name| std::cmp::Reverse(leads(name)));
+    let ties = rankings.iter().flat_map(Ranking::ties);
+    for name in advised(view, &rankings).into_iter().chain(leaders).chain(ties) {
+        if bright.len() < MOST && !bright.contains(&name) {
+            bright.push(name);
+        }
+    }
+    let reference = |name: &str| {
+        report.cells.iter().any(|c| c.key().policy == name && matches!(c.entry.role, Role::Baseline | Role::Bound))
+    };
+    view.policies.iter().map(|p| p.0).filter(|name| !bright.contains(name) && !reference(name)).collect()
+}

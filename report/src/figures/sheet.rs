@@ -1,0 +1,68 @@
+//! What figures are drawn for, and the entries of their legends.
+
+use super::style::{Rgb, TEXT, WIDTH};
+use crate::{Dash, Look, Marker};
+
+/// What a figure is drawn for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sheet {
+    /// A page on a screen: with its title and its source line.
+    #[default]
+    Screen,
+    /// A column of a paper, 3.3 inches wide with type of 8 points: title and source belong into the caption.
+    Column,
+}
+
+impl Sheet {
+    /// Width of a figure, px. Text of 12 px is 8 points in a column of 3.3 inches.
+    pub fn width(self) -> f64 {
+        match self {
+            Sheet::Screen => WIDTH,
+            Sheet::Column => 3.3 * 72.0 / 8.0 * TEXT,
+        }
+    }
+
+    /// Space around a figure, px.
+    pub fn margin(self) -> f64 {
+        if self == Sheet::Screen { super::style::MARGIN } else { 2.0 }
+    }
+
+    /// The most room for tick labels of the vertical axis, px.
+    pub fn labels(self) -> f64 {
+        if self == Sheet::Screen { 220.0 } else { 120.0 }
+    }
+}
+
+/// A legend names up to this number of policies. Of more it names those in colour.
+pub const MOST_NAMES: usize = 15;
+
+/// An entry of a legend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    /// The text of the entry.
+    pub label: String,
+    /// The look of the line and the marker before the text.
+    pub look: Look,
+    /// The policy's own colour, if the entry is a policy; `None` for other entries.
+    pub own: Option<Rgb>,
+    /// Does the entry explain the colour of an area, not a line?
+    pub area: bool,
+}
+
+impl Named {
+    /// An entry that is no policy.
+    pub fn plain(label: &str, look: Look) -> Named {
+        Named { label: label.to_owned(), look, own: None, area: false }
+    }
+
+    /// An entry of a policy that is shown in its own colour.
+    pub fn policy(label: &str, look: Look) -> Named {
+        Named { own: Some(look.colour), ..Named::plain(label, look) }
+    }
+
+    /// An entry that explains the colour of areas.
+    pub fn area(label: &str, colour: Rgb) -> Named {
+        let look = Look { colour, dash: Dash::Solid, marker: Marker::Square };
+        Named { area: true, ..Named::plain(label, look) }
+    }
+}

@@ -1,0 +1,25 @@
+//! Leaves out points of a scatter plot that others cover, so that a page stays light.
+
+use super::canvas::Point;
+use std::collections::BTreeSet;
+
+/// Side of the squares of which each keeps one point, px.
+const SIDE: f64 = 1.5;
+
+/// The points, of which each square of the figure keeps the first.
+pub fn apart(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
+    let mut taken = BTreeSet::new();
+    let square = |p: &Point| ((p.0 / SIDE).floor() as i64, (p.1 / SIDE).floor() as i64);
+    points.into_iter().filter(|p| taken.insert(square(p))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_that_another_covers_goes() {
+        let points = [(1.0, 1.0), (1.1, 1.2), (9.0, 1.0), (1.0, 1.0)];
+        assert_eq!(apart(points), [(1.0, 1.0), (9.0, 1.0)]);
+    }
+}
