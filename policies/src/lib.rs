@@ -250,19 +250,19 @@ policies! {
         HfDynamic = "hf-dynamic" in PURPLE LongDash Square;
         HfHeuristic = "hf-heuristic" in PURPLE Dotted Ring, with HfDynamic::heuristic();
     }
-    confidence::svip::Svip { Svip = "svip" in GREY Dashed Circle; }
-    confidence::adaedl::Adaedl { Adaedl = "adaedl" in GREY Dashed Square; }
-    confidence::dsde::Dsde { Dsde = "dsde" in GREY LongDash TriangleDown; }
+    confidence::svip::Svip { Svip = "svip" in BROWN Dashed Circle; }
+    confidence::adaedl::Adaedl { Adaedl = "adaedl" in BROWN Dashed Square; }
+    confidence::dsde::Dsde { Dsde = "dsde" in BROWN LongDash TriangleDown; }
     confidence::specdec_plus_plus::SpecdecPlusPlus { SpecdecPlusPlus = "specdec-plus-plus"; }
     confidence::tetris::Tetris { Tetris = "tetris" in VERMILLION Dotted Plus; }
 
     // Trees.
     trees::specinfer::Specinfer {
-        Specinfer = "specinfer" in GREY Solid Diamond;
-        SpecinferStar = "specinfer-star" in GREY Dashed Diamond, with Specinfer::star();
+        Specinfer = "specinfer" in BROWN Solid Diamond;
+        SpecinferStar = "specinfer-star" in BROWN Dashed Diamond, with Specinfer::star();
     }
-    trees::eagle2::Eagle2 { Eagle2 = "eagle2" in GREY Solid Square; }
-    trees::adaserve::Adaserve { AdaserveLike = "adaserve-like" in GREY LongDash Triangle; }
+    trees::eagle2::Eagle2 { Eagle2 = "eagle2" in BROWN Solid Square; }
+    trees::adaserve::Adaserve { AdaserveLike = "adaserve-like" in BROWN LongDash Triangle; }
 
     // Bandits.
     bandits::banditspec::Banditspec {
@@ -289,7 +289,7 @@ policies! {
     bounds::clairvoyant_static::ClairvoyantStatic {
         ClairvoyantStatic = "clairvoyant-static" in SKY_BLUE Solid Diamond;
     }
-    bounds::random::Random { Random = "random" in GREY Dotted Plus; }
+    bounds::random::Random { Random = "random" in BROWN Dotted Plus; }
     bounds::true_beliefs::TrueBelief {
         TrueCost = "true-cost";
         TrueCalibration = "true-calibration", with TrueBelief::in_place_of(Right::Calibration);

@@ -5,10 +5,11 @@ pub use crate::marks::{Colour, Dash, Look, Marker};
 
 use crate::registry::Row;
 
-/// Black. This and the colours below are from the palette of Okabe and Ito, "Color Universal Design" (2008). Grey,
-/// orange, sky blue and purple are darker than theirs: a line on white needs a contrast of 3 (WCAG 2.1, 1.4.11).
+/// Black. This and the colours below are from the palette of Okabe and Ito, "Color Universal Design" (2008), with two
+/// changes. Orange, sky blue and purple are darker than theirs: a line on white needs a contrast of 3 (WCAG 2.1,
+/// 1.4.11). Brown stands in for their grey, in which figures show the policies that stand behind others.
 pub(crate) const BLACK: Colour = (0, 0, 0);
-pub(crate) const GREY: Colour = (136, 136, 136);
+pub(crate) const BROWN: Colour = (140, 86, 75);
 pub(crate) const ORANGE: Colour = (196, 133, 0);
 pub(crate) const SKY_BLUE: Colour = (52, 150, 205);
 pub(crate) const GREEN: Colour = (0, 158, 115);
@@ -59,7 +60,7 @@ const MARKERS: [Marker; 8] = [
 ];
 
 /// Colours in the order in which policies without a stated look get them. Sky blue is for bounds.
-const COLOURS: [Colour; 7] = [ORANGE, GREEN, VERMILLION, PURPLE, BLUE, GREY, BLACK];
+const COLOURS: [Colour; 7] = [ORANGE, GREEN, VERMILLION, PURPLE, BLUE, BROWN, BLACK];
 
 /// The first colour that a family's policies without a stated look get.
 fn colour(family: &str) -> Colour {
@@ -69,7 +70,7 @@ fn colour(family: &str) -> Colour {
         "slo" => VERMILLION,
         "confidence" => PURPLE,
         "vllm" => BLUE,
-        "trees" => GREY,
+        "trees" => BROWN,
         "bounds" => SKY_BLUE,
         _ => BLACK,
     }
@@ -78,7 +79,7 @@ fn colour(family: &str) -> Colour {
 /// Looks that a policy's settings choose in place of the table's look. No other policy may get them.
 fn by_settings() -> impl Iterator<Item = Look> {
     let batch = Look::new(SKY_BLUE, Dash::Dashed, Marker::Square);
-    let per_request = Look::new(GREY, Dash::Dotted, Marker::Cross);
+    let per_request = Look::new(BROWN, Dash::Dotted, Marker::Cross);
     (0..8).map(of_length).chain([batch, per_request])
 }
 

@@ -288,15 +288,15 @@ fn bytes_of_the_other_kinds_stay() {
             "0906f8a3b4b9ede1 behind.workload.rate-scale.svg",
             "fc37ab64a76f6c9a speedup.workload.rate-scale.svg",
             "22fe1d8f7af3267e slo-attainment.workload.rate-scale.svg",
-            "5ad74d9abf3df0d3 regret.svg",
+            "4925e8ac957d8bb6 regret.svg",
             "927f65a53fcfcb13 regret.workload.rate-scale.svg",
-            "df8f3d95362c57b5 change.svg",
+            "cc1be0e86c6e3e60 change.svg",
             "db86444af46f60e9 change.workload.rate-scale.svg",
             "cfdc12da758304f8 mean-latency.workload.rate-scale.svg",
             "f50f17b1b6ad116d tradeoff.workload.rate-scale.svg",
             "dfd3a8fd891c2a11 calibration.svg",
-            "e576e0bf40f6ada5 kv-use.svg",
-            "dfdb7e82b2fe6ab5 preemptions.svg",
+            "bd753c760b6f2cd9 kv-use.svg",
+            "1b1455da19e75b7b preemptions.svg",
         ]
     );
 }
@@ -311,7 +311,7 @@ fn bytes_stay() {
     assert_eq!(
         figures[1..].iter().map(digest).collect::<Vec<_>>(),
         [
-            "62bf881ecab38096 slo-attainment.svg",
+            "5c25fd01d73c32a4 slo-attainment.svg",
             "8a0085e9d31adf32 batch-size.svg",
             "11e4095dabaaef37 draft-length.svg",
             "06116188a648b4b9 e2e-latency.svg",
@@ -320,7 +320,7 @@ fn bytes_stay() {
             "ec922eac2fb8e5df length-by-batch-size.svg",
             "e8419c296609c0e3 acceptance-by-depth.svg",
             "1adbc95ac0dbf850 goodput-map.svg",
-            "b3e88d86fe73ea41 kv-use.svg"
+            "67f3f00334b85bd2 kv-use.svg"
         ]
     );
 }
