@@ -66,6 +66,16 @@ fn a_target_with_zero_cost_is_reported() {
     crate::pages::sound("a target without a cost", &opened.dom);
 }
 
+/// The page opens with the hardware and the acceptance of the experiment `x.toml`, a constant rate of 0.7.
+#[test]
+fn an_experiment_can_be_explored_without_a_run() {
+    let (_place, page) = explorer(&["x.toml"]);
+    let text = std::fs::read_to_string(page).unwrap();
+    assert!(text.contains("hardware of the run small") && text.contains("\"opens\":\"a=0.7\""));
+    let error = Place::new().fails(&["explore", "x.toml", "--profile", "p.toml"], 2);
+    assert!(error.contains("cannot be used with"), "{error}");
+}
+
 #[test]
 fn unwritable_pages_and_invalid_profiles_are_refused() {
     let place = Place::new();

@@ -14,8 +14,9 @@ pub fn planned_machine(plan: &Plan) -> Option<Machine> {
     if hardware.target.build().pass(one_token) == Time::ZERO {
         return None;
     }
-    let profile =
-        hardware.profile.as_ref().map(|p| p.file_name().unwrap_or(p.as_os_str()).to_string_lossy().into_owned());
+    // A page travels, so it has the file's name without the folders of this machine.
+    let name = |p: &std::path::PathBuf| p.file_name().unwrap_or(p.as_os_str()).to_string_lossy().into_owned();
+    let profile = hardware.profile.as_ref().map(name);
     let mut note = match &profile {
         Some(file) => format!("Measured: {file}."),
         None => "Not measured: what the experiment says of its hardware.".to_owned(),
