@@ -279,7 +279,7 @@ fn leaves() -> BTreeSet<String> {
 }
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
-    // Routers, signals and replicas are tried by `every_leaf.rs`.
+    // Replicas, and what each router does with its settings: `fleet/src/routers/tests.rs`, `fleet.rs`.
     if ["fleet.replicas", "fleet.router", "fleet.signals"].contains(&at) {
         return;
     }

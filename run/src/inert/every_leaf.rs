@@ -1,9 +1,9 @@
 //! Changes every leaf (setting) of the schema in an experiment that sets the leaf. Either the results change, or the
 //! report names the leaf as doing nothing.
 //!
-//! Four groups are not tried here. `experiments/tests/cli/every_key.rs` tries two of them on the whole program: the
-//! keys about the whole experiment (name, seeds, output, paper) and the tables and keys of other commands (live,
-//! observe, validate, capacity, fleet). The other two groups are listed in `REFUSED` and `NEEDS_A_FILE`.
+//! Four groups are not tried. [`look`] leaves two of them out by design: the keys about the whole experiment (name,
+//! seeds, output, paper) and the tables of other commands (live, observe, validate), which
+//! `experiments/tests/cli/every_key.rs` tries. The other two groups are listed in `REFUSED` and `NEEDS_A_FILE`.
 
 use super::*;
 use crate::cells::play;
@@ -30,12 +30,20 @@ requests = 24
 [belief]
 "#;
 
-/// Keys and tables that `every_key.rs` tries.
-const OTHER_TABLES: [&str; 11] =
-    ["name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity"];
-/// Keys of `foretoken fleet`, which `every_key.rs` tries; and the policies of a kind of replicas, which have the same
-/// settings as `policies`.
-const OF_FLEETS: [&str; 3] = ["fleet.price_gpu_hour", "fleet.most_replicas", "fleet.replicas[].policy"];
+const OTHER_TABLES: [&str; 12] = [
+    "name",
+    "seeds",
+    "sweep_order",
+    "output",
+    "paper",
+    "question",
+    "arena",
+    "live",
+    "validate",
+    "observe",
+    "capacity",
+    "fleet",
+];
 /// Leaves that every experiment refuses with a message. They sample a trace of arrivals, which keep the order of their
 /// file, or belong to Spec-Bench files, which have no arrivals.
 const REFUSED: [&str; 3] =
@@ -143,7 +151,7 @@ fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     walk(&schema, &schema, "", &mut leaves);
     leaves.retain(|path, _| {
         let top = path.split(['.', '[']).next().unwrap_or_default();
-        let refused = REFUSED.contains(&path.as_str()) || OF_FLEETS.iter().any(|of| path.starts_with(of));
+        let refused = REFUSED.contains(&path.as_str());
         !OTHER_TABLES.contains(&top) && !refused && !NEEDS_A_FILE.iter().any(|file| path.starts_with(file))
     });
     leaves
