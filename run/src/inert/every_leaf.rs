@@ -31,11 +31,20 @@ requests = 24
 "#;
 
 /// Keys and tables that `every_key.rs` tries.
-const OTHER_TABLES: [&str; 11] =
-    ["name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity"];
-/// Keys of `foretoken fleet`, which `every_key.rs` tries, and the policies of a kind of replicas, which have the same
-/// settings as `policies`.
-const OF_FLEETS: [&str; 3] = ["fleet.price_gpu_hour", "fleet.most_replicas", "fleet.replicas[].policy"];
+const OTHER_TABLES: [&str; 12] = [
+    "name",
+    "seeds",
+    "sweep_order",
+    "output",
+    "paper",
+    "question",
+    "arena",
+    "live",
+    "validate",
+    "observe",
+    "capacity",
+    "fleet",
+];
 /// Leaves that every experiment refuses with a message. They would sample a trace of arrivals, whose order must stay,
 /// or they belong to Spec-Bench files, which have no arrivals.
 const REFUSED: [&str; 3] =
@@ -143,7 +152,7 @@ fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     walk(&schema, &schema, "", &mut leaves);
     leaves.retain(|path, _| {
         let top = path.split(['.', '[']).next().unwrap_or_default();
-        let refused = REFUSED.contains(&path.as_str()) || OF_FLEETS.iter().any(|of| path.starts_with(of));
+        let refused = REFUSED.contains(&path.as_str());
         !OTHER_TABLES.contains(&top) && !refused && !NEEDS_A_FILE.iter().any(|file| path.starts_with(file))
     });
     leaves
