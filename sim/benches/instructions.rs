@@ -26,16 +26,16 @@ struct Count {
 }
 
 /// Without drafts, step by step: 98 instructions a request-step.
-const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 249_700_000 };
+const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 249_400_000 };
 /// Without drafts, with the decode steps between two arrivals or completions computed in one go: 25 instructions a
 /// request-step.
-const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 63_700_000 };
-/// Four drafts a round: 200 instructions a request-step.
-const FIXED_4: Count = Count { request_steps: 762_786, instructions: 152_300_000 };
-/// Without drafts under all rules of vLLM 0.33 with async scheduling: 226 instructions a request-step.
-const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 576_900_000 };
-/// Four drafts a round under all rules of vLLM 0.33 with async scheduling: 790 instructions a request-step.
-const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 608_400_000 };
+const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 63_200_000 };
+/// Four drafts a round: 198 instructions a request-step.
+const FIXED_4: Count = Count { request_steps: 762_786, instructions: 151_300_000 };
+/// Without drafts under all rules of vLLM 0.33 with async scheduling: 228 instructions a request-step.
+const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 582_200_000 };
+/// Four drafts a round under all rules of vLLM 0.33 with async scheduling: 793 instructions a request-step.
+const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 610_100_000 };
 
 impl Count {
     /// The settings with which a benchmark fails at over 5 % more instructions than the committed count.

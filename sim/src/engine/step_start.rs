@@ -31,8 +31,10 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let (most, in_parallel) = (self.config.max_draft_len, self.scheduler.rules().parallel_drafting);
         self.drafter.draft_at_start(&mut self.executor, &plan, most, in_parallel, &mut self.spec)?;
         let drafted = self.executor.now();
-        self.scheduler.top_up_chunks(&self.spec.drafts);
-        let plan = self.scheduler.step_plan();
+        if self.scheduler.rules().tops_up_chunks {
+            self.scheduler.top_up_chunks(&self.spec.drafts);
+            plan = self.scheduler.step_plan();
+        }
         self.executor.verify(&plan, &mut self.spec.drafts, &mut self.spec.accepted)?;
         let end = self.executor.now();
 
