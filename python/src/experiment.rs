@@ -229,6 +229,6 @@ pub fn report(py: Python<'_>, folder: PathBuf, baseline: Option<PathBuf>, to: Op
     work(py, &py.None().into_bound(py), |_| {
         let results = pages::Results::open(&folder)?;
         let baseline = baseline.as_deref().map(pages::Results::open).transpose()?;
-        pages::write(results, baseline, &to.unwrap_or_else(|| Folder::at(folder.clone()).report()))
+        Ok(pages::write(results, baseline, &to.unwrap_or_else(|| Folder::at(folder.clone()).report()))?.page)
     })
 }

@@ -310,6 +310,9 @@ pub fn relate(cells: &mut [Cell]) {
     set_behind(cells);
 }
 
+/// The mean E2E of one policy, seconds, by seed; `None` if no request finished with the seed.
+type Latencies = Vec<(u64, Option<f64>)>;
+
 /// Sets how far every cell is behind the fastest contender of its setting: the policy with the least mean of log
 /// latencies over the seeds, among those that finished requests in every seed.
 fn set_behind(cells: &mut [Cell]) {
@@ -322,20 +325,21 @@ fn set_behind(cells: &mut [Cell]) {
     for setting in settings {
         let here: Vec<usize> = (0..cells.len()).filter(|&i| cells[i].key().sweep == setting).collect();
         let contenders = here.iter().filter(|&&i| cells[i].entry.role == Role::Contender);
-        let mut logs: Vec<(String, Vec<(u64, Option<f64>)>)> = Vec::new();
+        let mut latencies: Vec<(String, Latencies)> = Vec::new();
         for cell in contenders.map(|&i| &cells[i]) {
             let one = (cell.key().seed, cell.e2e_mean_s());
-            match logs.iter_mut().find(|l| l.0 == cell.key().policy) {
-                Some((_, of)) => of.push(one),
-                None => logs.push((cell.key().policy.clone(), vec![one])),
+            match latencies.iter_mut().find(|l| l.0 == cell.key().policy) {
+                Some((_, by_seed)) => by_seed.push(one),
+                None => latencies.push((cell.key().policy.clone(), vec![one])),
             }
         }
-        let seeds = logs.iter().map(|l| l.1.len()).max().unwrap_or(0);
-        let mean = |of: &[(u64, Option<f64>)]| {
-            let sum: Option<f64> = of.iter().map(|(_, s)| s.map(f64::ln)).sum();
-            sum.filter(|_| of.len() == seeds).map_or(f64::INFINITY, |sum| sum / seeds as f64)
+        let seeds = latencies.iter().map(|l| l.1.len()).max().unwrap_or(0);
+        let mean = |by_seed: &Latencies| {
+            let sum: Option<f64> = by_seed.iter().map(|(_, s)| s.map(f64::ln)).sum();
+            sum.filter(|_| by_seed.len() == seeds).map_or(f64::INFINITY, |sum| sum / seeds as f64)
         };
-        let fastest = logs.iter().filter(|l| mean(&l.1).is_finite()).min_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
+        let fastest =
+            latencies.iter().filter(|l| mean(&l.1).is_finite()).min_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
         let Some((_, fastest)) = fastest else { continue };
         for i in here {
             let best = fastest.iter().find(|(seed, _)| *seed == cells[i].key().seed).and_then(|(_, s)| *s);

@@ -334,7 +334,7 @@ fn act(commands: &[&str]) {
     let idle: Vec<String> = rows
         .par_iter()
         .filter(|row| {
-            let changed = outcome(&row.command, &[&row.both[..], &[row.change.clone()]].concat());
+            let changed = outcome(&row.command, &[&row.both[..], std::slice::from_ref(&row.change)].concat());
             changed == bases[&(row.command.clone(), row.both.clone())]
         })
         .map(|row| format!("{}: {}", row.leaf, row.change))

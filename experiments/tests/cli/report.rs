@@ -326,7 +326,8 @@ fn no_folder_of_this_machine_is_on_what_travels() {
         [texts_below(&place.path("page")), texts_below(&place.path("paper")), texts_below(&place.path("out/figures"))];
     assert!(all.iter().all(|texts| !texts.is_empty()));
     for (name, text) in all.into_iter().flatten() {
-        let found = ["sec ret", &place.path("").display().to_string()].into_iter().find(|part| text.contains(part));
+        let folder = place.path("").display().to_string();
+        let found = ["sec ret", &folder].into_iter().find(|part| text.contains(part));
         assert!(found.is_none(), "{name} names a folder: {found:?}");
     }
 }

@@ -44,7 +44,7 @@ pub struct Written {
 }
 
 /// Writes the page of `results` into the folder `to`, together with the timing and the explorer's page. `baseline` are
-/// the results of another folder with which the page compares. Returns the page's path.
+/// the results of another folder with which the page compares.
 ///
 /// # Errors
 /// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that
