@@ -61,7 +61,7 @@ pub struct Splitting<'s> {
     pub token_bytes: [f64; 2],
     /// For each replica: does it have a draft whose KV is transferred?
     pub draft_kv: &'s [bool],
-    /// `max_num_batched_tokens` of the prefill replicas.
+    /// The least `max_num_batched_tokens` of the prefill replicas.
     pub token_budget: u32,
 }
 
@@ -111,7 +111,7 @@ impl<'a> SplitFleet<'a> {
     /// others. `slo_tpot_s`: the run's bound on time per output token, seconds; infinity for none.
     ///
     /// # Panics
-    /// There is no prefill replica or no other one.
+    /// The fleet has no prefill replica, or only prefill replicas.
     pub fn new(
         workload: &'a Workload,
         replicas: Replicas<'a>,

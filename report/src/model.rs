@@ -53,7 +53,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// One swept setting of a cell. Two swept settings are equal if their paths and values are equal.
+/// One swept setting of a cell. Two swept settings are equal if their paths, values and numbers are equal.
 #[derive(Clone, Debug)]
 pub struct Swept {
     /// The setting's path in the experiment, such as `workload.transform[0].rate-scale`.
@@ -90,7 +90,7 @@ impl Swept {
         if is_path(&self.value) && !self.value.contains('"') {
             return stem(&self.value);
         }
-        // Every second part of the value lies between quotes.
+        // In the value split at quotes, every second part was between quotes.
         let parts = self.value.split('"').enumerate();
         parts
             .map(|(i, part)| if i % 2 == 1 && is_path(part) { stem(part) } else { part.to_owned() })

@@ -26,7 +26,7 @@ fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
     least(rankings.len()).into_iter().chain(close).map(|(name, _)| name).collect()
 }
 
-/// Labels of the grey policies; empty if the report ranks no policies or has at most [`ALL`] policies.
+/// Labels of the grey policies; empty if the report ranks no policies or has at most `ALL` policies.
 pub fn quiet<'a>(report: &'a Report, view: &View<'a>) -> Vec<&'a str> {
     let rankings: Vec<Ranking> = view.combinations.iter().filter_map(|&c| rank(report, view, c)).collect();
     if view.policies.len() <= ALL || rankings.is_empty() {

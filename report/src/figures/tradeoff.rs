@@ -142,8 +142,8 @@ fn draw_course(c: &Canvas, panel: &Panel, course: &Course, top: f64) {
     c.markers(&path, look, MARKER);
 }
 
-/// Writes the loads beside the points of one path: of the paths in colour, the path that reaches the highest
-/// throughput.
+/// Writes the loads beside the points of one path of `courses`: the path with the most points inside the frame, and of
+/// several such paths the path that reaches the highest throughput.
 fn label_loads(c: &Canvas, panel: &Panel, courses: &[Course]) {
     let top = |course: &&Course| course.points.iter().map(|p| p.2).fold(0.0, f64::max);
     let inside = |course: &Course| course.points.iter().filter(|p| panel.x.clamp(p.1) == p.1).count();

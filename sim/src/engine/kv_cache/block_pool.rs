@@ -384,7 +384,7 @@ mod tests {
             pool.register(table, &content(&[10], 0), 1);
         }
         pool.release(&mut a, 0);
-        // The only free block is handed out and its content forgotten. The block of `b` has the same content.
+        // `c` gets the only free block, whose content is dropped. The block of `b` has the same content.
         pool.grow(&mut c, 1);
         assert_eq!(pool.lookup(&content(&[10], 1), 1, false), (1, 0));
         pool.release(&mut b, 0);
