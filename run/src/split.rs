@@ -26,8 +26,8 @@ impl Common {
     /// What the replicas of a fleet with roles have in common; `None` without prefill replicas or without a link.
     ///
     /// # Errors
-    /// The replicas differ in block size or models, a release cannot share requests, or the bytes of a token's KV are
-    /// not known.
+    /// The replicas differ in block size or models, an engine version cannot hand requests over, or the bytes of KV per
+    /// token are not known.
     pub fn of(variant: &Variant, fleet: &FleetSpec) -> Result<Option<Common>> {
         let Some(link) = fleet.link.as_ref().filter(|_| fleet.is_split()) else { return Ok(None) };
         let wrong = |key: &str, message: String| variant.document().problem_at(&Path::of(key), message);
@@ -61,8 +61,8 @@ impl Common {
     }
 }
 
-/// The first role (target, then draft) for which two experiments name different models, and the two names. `None` if
-/// the models are equal or not named.
+/// The first role (target, then draft) for which two experiments have different models or KV precisions, and the two
+/// names. `None` if there is no such role, or if the costs name no models.
 fn unlike_models(a: &Experiment, b: &Experiment) -> Option<(&'static str, String, String)> {
     let pairs = [("target", &a.hardware.target, &b.hardware.target), ("draft", &a.hardware.draft, &b.hardware.draft)];
     pairs.into_iter().find_map(|(role, a, b)| {

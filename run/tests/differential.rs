@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Every n-th experiment also runs in threads and in shards, which takes longer because these runs write files.
+/// Every n-th experiment, for this n, also runs in threads and in shards. These runs write files and take longer.
 const FOLDERS_EVERY: u64 = 8;
 
 fn of<T: Clone + std::fmt::Debug + 'static>(values: impl Into<Vec<T>>) -> impl Strategy<Value = T> {

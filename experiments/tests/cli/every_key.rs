@@ -189,8 +189,8 @@ fn rates(report: &Value) -> Vec<String> {
     let policies =
         report["variants"].as_array().into_iter().flatten().filter_map(|v| v["policies"].as_array()).flatten();
     for policy in policies {
-        let of = |key: &str| policy.get(key).map_or(String::new(), |value| format!("{key} {value}"));
-        all.extend(["policy", "acceptance_rate", "accepted_length", "draft_length", "acceptance_length"].map(of));
+        let field = |key: &str| policy.get(key).map_or(String::new(), |value| format!("{key} {value}"));
+        all.extend(["policy", "acceptance_rate", "accepted_length", "draft_length", "acceptance_length"].map(field));
     }
     all
 }
@@ -417,13 +417,13 @@ fn facts_of(v: &Value, text: &str, profile: &str) -> BTreeMap<&'static str, Stri
     let cells = v["cells"].as_array().unwrap();
     let has =
         |load: f64| cells.iter().chain(v["undecided"].as_array().unwrap()).any(|c| c["share"] == load).to_string();
-    let bound = |of: &str| {
-        let check = v["checks"].as_array().unwrap().iter().find(|check| check["what"].as_str().unwrap().contains(of));
+    let bound = |what: &str| {
+        let check = v["checks"].as_array().unwrap().iter().find(|check| check["what"].as_str().unwrap().contains(what));
         check.map_or(String::new(), |check| check["bound"].to_string())
     };
     let requests = |open: bool| {
-        let of = cells.iter().filter(|c| c["share"].is_number() == open);
-        of.map(|c| c["requests"].as_u64().unwrap()).sum::<u64>().to_string()
+        let counted = cells.iter().filter(|c| c["share"].is_number() == open);
+        counted.map(|c| c["requests"].as_u64().unwrap()).sum::<u64>().to_string()
     };
     let closed = cells.iter().find(|c| c["share"].is_null()).map(|c| c["load"].to_string());
     let line = |with: &str| text.lines().find(|line| line.contains(with)).unwrap_or_default().to_owned();

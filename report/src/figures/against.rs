@@ -102,14 +102,14 @@ impl Quantity {
 }
 
 impl Quantity {
-    /// The least and the greatest mean inside a figure's frame. `of` are all means, `low` and `high` their least and
-    /// greatest. A change far beyond most others lies outside: the figure has an arrowhead at the edge for it, so that
-    /// the other changes keep a readable scale.
-    fn frame(&self, of: &[Mean], low: f64, high: f64) -> (f64, f64) {
+    /// The least and the greatest mean inside a figure's frame. `values` are all means, `low` and `high` their least
+    /// and greatest. A change far beyond most others lies outside: the figure has an arrowhead at the edge for it, so
+    /// that the other changes keep a readable scale.
+    fn frame(&self, values: &[Mean], low: f64, high: f64) -> (f64, f64) {
         if self.scale != Scale::Change {
             return (low, high);
         }
-        let mut means: Vec<f64> = of.iter().map(|i| i.mean).collect();
+        let mut means: Vec<f64> = values.iter().map(|i| i.mean).collect();
         means.sort_by(f64::total_cmp);
         let most = FAR * means[means.len() * 3 / 4].max(means[means.len() / 2]);
         (low, if most > low && high > most { most } else { high })

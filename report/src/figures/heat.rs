@@ -120,8 +120,8 @@ fn map(view: &View, sweep: impl Fn(&[Swept]) -> bool, seed: Option<u64>) -> Map 
     let fewest = if seed.is_some() { 1 } else { FEWEST as u64 };
     map.retain(|_, field| field.steps >= fewest && field.busy > 0);
     // A batch size with a single length has nothing to compare, so it is left out.
-    let of_size: Vec<u32> = map.keys().map(|k| k.0).collect();
-    map.retain(|k, _| of_size.iter().filter(|&&size| size == k.0).count() > 1);
+    let sizes: Vec<u32> = map.keys().map(|k| k.0).collect();
+    map.retain(|k, _| sizes.iter().filter(|&&size| size == k.0).count() > 1);
     map
 }
 

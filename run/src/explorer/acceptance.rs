@@ -7,7 +7,7 @@ use foretoken_sim::acceptance::{AcceptanceSpec, Mixture, PromptLookup, Rates, Su
 use foretoken_sim::{AcceptanceSource, Request, RequestTruth, Time, TruthRow, Workload};
 use serde::Serialize;
 
-/// Number of drawn requests for each category. The next constants are the lengths of a request, tokens.
+/// Number of drawn requests for each category. `PROMPT` and `OUTPUT` are their lengths, tokens.
 const REQUESTS: u32 = 500;
 const PROMPT: u32 = 512;
 const OUTPUT: u32 = 256;

@@ -17,18 +17,18 @@ impl Scheduler<'_> {
     /// Admits the held requests whose KV has arrived, in order. Returns false if one of them cannot be admitted and the
     /// scheduler must stop: then vLLM admits no later request in this step.
     pub(super) fn schedule_held(&mut self, running: usize) -> bool {
-        let mut at = 0;
-        while at < self.handed.held.len() && self.has_room_to_admit() {
-            let held = &self.handed.held[at];
+        let mut index = 0;
+        while index < self.handed.held.len() && self.has_room_to_admit() {
+            let held = &self.handed.held[index];
             if held.arrived > self.handed.asked {
-                at += 1;
+                index += 1;
                 continue;
             }
             match self.tokens_to_admit(&held.r, held.r.num_tokens - 1, running) {
                 Admit::Stop => return false,
-                Admit::PassOver => at += 1,
+                Admit::PassOver => index += 1,
                 Admit::Tokens(new) => {
-                    if !self.admit_held(at, new) {
+                    if !self.admit_held(index, new) {
                         return false;
                     }
                 }
@@ -39,15 +39,15 @@ impl Scheduler<'_> {
 
     /// Moves a held request to the running list, with `new` tokens scheduled: the last token of its prompt, which gives
     /// the first output token, and padding. Returns false, and changes nothing, if the pools have too few blocks.
-    fn admit_held(&mut self, at: usize, new: u32) -> bool {
+    fn admit_held(&mut self, index: usize, new: u32) -> bool {
         let busy = !self.running.is_empty();
-        let held = &mut self.handed.held[at];
+        let held = &mut self.handed.held[index];
         let computed = held.r.num_tokens - 1;
         let tokens = (computed + new + self.rules.num_lookahead_tokens).min(self.rules.max_model_len);
         if !self.kv_cache_manager.allocate_more(&mut held.r, tokens, busy) {
             return false;
         }
-        let Held { mut r, cached, draft_kv, .. } = self.handed.held.remove(at);
+        let Held { mut r, cached, draft_kv, .. } = self.handed.held.remove(index);
         r.num_draft_computed_tokens = if draft_kv { computed } else { cached };
         if !draft_kv && self.rules.drafter && self.rules.draft_prefill && cached < computed {
             self.scratch.drafts_behind.push((r.id, cached, computed - cached));
@@ -95,15 +95,15 @@ impl Scheduler<'_> {
 
     /// Lets a held request compute its prompt here, because its KV will not come.
     pub fn computes_here(&mut self, id: RequestId) {
-        if let Some(at) = self.handed.held.iter().position(|held| held.r.id == id) {
-            self.gives_blocks_back(at);
+        if let Some(index) = self.handed.held.iter().position(|held| held.r.id == id) {
+            self.gives_blocks_back(index);
         }
     }
 
-    /// Frees the blocks of held request number `at`, and puts the request at the front of the waiting list, to be
+    /// Frees the blocks of held request number `index`, and puts the request at the front of the waiting list, to be
     /// served as a whole.
-    fn gives_blocks_back(&mut self, at: usize) {
-        let Held { mut r, .. } = self.handed.held.remove(at);
+    fn gives_blocks_back(&mut self, index: usize) {
+        let Held { mut r, .. } = self.handed.held.remove(index);
         self.kv_cache_manager.free(&mut r);
         self.waiting.prepend(WaitingRequest::new(r.id, r.arrival, r.priority, Part::Whole));
     }
@@ -116,8 +116,8 @@ impl Scheduler<'_> {
 
     /// Frees the blocks of a request that ended with its prompt.
     pub fn release_kept(&mut self, id: RequestId) {
-        if let Some(at) = self.handed.kept.iter().position(|r| r.id == id) {
-            let mut r = self.handed.kept.remove(at);
+        if let Some(index) = self.handed.kept.iter().position(|r| r.id == id) {
+            let mut r = self.handed.kept.remove(index);
             self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
         }
     }
