@@ -1,7 +1,7 @@
 //! Writes the folders of results that one command makes. A file is written as a whole or not at all.
 //!
-//! One file is the folder's marker: it is written last, so that the folder is complete if it has its contents. From the
-//! first file on, it is there and says that the folder is unfinished.
+//! One file of the folder is its marker. The marker is written first, with a text that says that the folder is
+//! unfinished. It gets its contents after all other files, so a marker with contents shows a complete folder.
 
 use foretoken_report::Staged;
 use foretoken_run::cells::Lock;
@@ -15,7 +15,7 @@ pub fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
         .map_err(|e| Problem::failed(format!("cannot write {}: {e}", path.display())))
 }
 
-/// The text of the marker of a folder that is being written, or whose command was killed.
+/// The marker's text while a command writes the folder. It stays if the command is killed.
 const UNFINISHED: &str = "{ \"unfinished\": \"the command that wrote this folder did not end\" }\n";
 
 /// Checks that a folder may be written to. The folder must not exist or must be empty, or `overwrite` is true and the
@@ -38,8 +38,8 @@ pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> R
         .help(format!("choose another with -o, or --overwrite {what}")))
 }
 
-/// Makes a folder and writes its marker, which says that the folder is unfinished. While the returned lock lives, no
-/// other process begins to write there.
+/// Makes `folder` and writes the file `marker`, which says that the folder is unfinished. No other process can begin to
+/// write into the folder while the returned lock lives.
 pub fn begin(folder: &Path, marker: &str) -> Result<Lock> {
     make(folder)?;
     let Some(lock) = Lock::try_folder(folder, false) else {
@@ -50,7 +50,7 @@ pub fn begin(folder: &Path, marker: &str) -> Result<Lock> {
     Ok(lock)
 }
 
-/// Is this the marker of a folder that was not finished?
+/// Does the file `marker` say that its folder is unfinished?
 pub fn is_unfinished(marker: &Path) -> bool {
     std::fs::read(marker).is_ok_and(|bytes| bytes == UNFINISHED.as_bytes())
 }

@@ -236,8 +236,8 @@ fn keys(workload: &WorkloadSpec) -> Result<String> {
     Ok(table.iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
 }
 
-/// Makes the folder for a calibration, and keeps other processes out of it as long as the returned lock lives. Refuses
-/// a folder with other content. With `overwrite`, removes the files of an earlier calibration.
+/// Makes the folder for a calibration. The returned lock keeps other processes out of the folder while the lock lives.
+/// Refuses a folder with other content. With `overwrite`, removes the files of an earlier calibration.
 pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<Lock> {
     check_free(folder, FOUND, "a calibration", overwrite)?;
     let lock = begin(folder, FOUND)?;

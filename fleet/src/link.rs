@@ -1,7 +1,8 @@
 //! The link over which KV goes from prefill replicas to decode replicas.
 //!
-//! The transfers in flight share the bandwidth of a link equally. Between two events each of them has been served the
-//! same number of bytes, so a transfer ends when the bytes served to every transfer have grown by its own bytes.
+//! The transfers in flight share the bandwidth of a link equally. So the link needs one counter: the bytes served so
+//! far to a transfer that was in flight all the time. A transfer of n bytes ends when the counter has grown by n since
+//! the transfer's bytes began to flow.
 
 use foretoken_sim::{RequestId, Time};
 use serde::{Deserialize, Serialize};
@@ -68,21 +69,21 @@ impl Link {
     }
 }
 
-/// The transfers of a link.
+/// A link with its transfers.
 pub(crate) struct Wire {
-    /// Bytes a picosecond.
+    /// Bandwidth, bytes per picosecond.
     rate: f64,
     latency: Time,
     now: Time,
     /// Bytes served so far to a transfer that was in flight all the time.
     served: f64,
-    /// Transfers that were begun and whose bytes do not flow yet: when they will, the request, and its bytes.
+    /// Transfers in their latency: (when the bytes begin to flow, the request, its bytes), in order of time.
     begun: VecDeque<(Time, RequestId, u64)>,
-    /// Transfers in flight: `served` at their end, and the request.
+    /// Transfers in flight: (the value of `served` at which the transfer ends, the request).
     flying: BinaryHeap<Reverse<(Ordered, RequestId)>>,
 }
 
-/// A number of bytes that is not negative, by its bits, which are in the order of the numbers.
+/// The bits of an `f64` that is not negative. These bits have the same order as the numbers.
 type Ordered = u64;
 
 impl Wire {
@@ -97,12 +98,13 @@ impl Wire {
         }
     }
 
-    /// Begins the transfer of a request's KV at `at`. Transfers are begun in order of time.
+    /// Begins the transfer of `bytes` of a request's KV at `at`. The caller must begin transfers in order of time.
     pub fn begin(&mut self, id: RequestId, at: Time, bytes: u64) {
         self.begun.push_back((at + self.latency, id, bytes));
     }
 
-    /// When the next transfer ends, if no other one begins before; `Time::MAX` if there is none.
+    /// The time of the next event: the bytes of a transfer begin to flow, or a transfer ends. `Time::MAX` without
+    /// transfers.
     pub fn next_at(&self) -> Time {
         self.end_of_first().min(self.begun.front().map_or(Time::MAX, |begun| begun.0))
     }
@@ -113,8 +115,8 @@ impl Wire {
         self.now + Time((left * self.flying.len() as f64 / self.rate).ceil() as u64)
     }
 
-    /// Goes on to the [next event](Wire::next_at): bytes begin to flow, or a transfer ends. Returns the request whose
-    /// transfer has ended.
+    /// Advances to the [next event](Wire::next_at). Returns the request whose transfer ended; `None` if bytes began to
+    /// flow or there is no event.
     pub fn go_on(&mut self) -> Option<RequestId> {
         let (flows, ends) = (self.begun.front().map_or(Time::MAX, |begun| begun.0), self.end_of_first());
         if ends <= flows {
@@ -144,7 +146,7 @@ mod tests {
         Link { bandwidth_gb_s, latency_s, shared_by, kv_bytes_token, draft_kv: true, draft_kv_bytes_token }
     }
 
-    /// The ends of transfers that begin at the given times, in seconds.
+    /// The ends of `transfers` (begin in seconds, bytes), seconds.
     fn ends(link: &Link, transfers: &[(f64, u64)]) -> Vec<f64> {
         let mut wire = Wire::new(link);
         let mut ends = vec![f64::NAN; transfers.len()];
@@ -166,7 +168,8 @@ mod tests {
     #[test]
     fn transfers_share_the_bandwidth() {
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
-        // 1 GB/s: 2 GB from 0 s, and 1 GB from 1 s. The second shares the rest, and both end at 3 s.
+        // 1 GB/s: 2 GB from 0 s, and 1 GB from 1 s. From 1 s on both transfers have 1 GB left and share the bandwidth,
+        // so both end at 3 s.
         let two = ends(&link(1.0, 0.0), &[(0.0, 2_000_000_000), (1.0, 1_000_000_000)]);
         assert!(close(&two, &[3.0, 3.0]), "{two:?}");
         let late = ends(&link(1.0, 0.5), &[(0.0, 1_000_000_000), (0.5, 1_000_000_000)]);
@@ -175,7 +178,8 @@ mod tests {
     }
 
     proptest! {
-        /// The ends equal the ends of a second computation, which follows every transfer in small steps of time.
+        /// The ends must equal the ends from a second computation, which advances every transfer in small steps of
+        /// time.
         #[test]
         fn ends_are_those_of_small_steps(
             gaps in prop::collection::vec((0.0..2.0f64, 1..40u64), 1..8),

@@ -7,8 +7,9 @@ use foretoken_sim::{Outcome, RequestRecords, Run, Time, Workload};
 pub(crate) const NOWHERE: u16 = u16::MAX;
 
 /// Merges the runs of a fleet's replicas into one run. `routed`: for each request the index of its replica, `NOWHERE`
-/// if it was never sent. `hand_offs`: for each request the replica that computed its prompt, empty if none does that
-/// for others. The number of KV blocks is that of the largest pool. The run of a single replica is returned unchanged.
+/// if it was never sent. `hand_offs`: for each request how the KV of its prompt came to its replica; empty if no
+/// replica computes prompts for others. The number of KV blocks is that of the largest pool. The run of a single
+/// replica is returned unchanged.
 pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOff>, workload: &Workload) -> Run {
     if runs.len() == 1 {
         return runs.remove(0);
@@ -42,12 +43,12 @@ pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOf
     Run { records, replicas: Some(Replicas { routed, each, series, hand_offs }), ..run }
 }
 
-/// Adds to a request's record what its prefill replica recorded: when it was first scheduled, what was cached, and how
-/// often its prompt lost its KV. `sent_on`: was the request sent to the replica that gives its output?
+/// Adds to a request's record what its prefill replica recorded: when it was first scheduled, how many tokens were
+/// cached, and how often the prompt was preempted. `sent_on`: was the request sent to a decode replica?
 fn take_prompt(records: &mut RequestRecords, i: usize, prompt: &RequestRecords, sent_on: bool) {
     let preemptions = records.preemptions[i];
     if !sent_on {
-        // The run ended early. The client has got nothing.
+        // The run ended before the decode replica got the request, so the client has no token.
         records.take(i, prompt);
         (records.finish[i], records.first_token[i]) = (Time::MAX, Time::MAX);
         (records.outcome[i], records.emitted[i]) = (Outcome::InFlight, 0);

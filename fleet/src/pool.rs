@@ -1,4 +1,4 @@
-//! Replicas behind one router, and what the router has heard of them.
+//! Replicas behind one router, and what the router knows about them.
 
 use crate::merged::NOWHERE;
 use crate::report_board::{Board, Signals};
@@ -10,9 +10,10 @@ use std::collections::BinaryHeap;
 /// The replicas of a fleet.
 pub(crate) type Replicas<'a> = Vec<Box<dyn Replica + 'a>>;
 
-/// Replicas behind one router. Indices of replicas are the fleet's, except towards the router.
+/// Replicas behind one router. A replica's index is its index in the fleet. Only the router counts the pool's replicas
+/// from 0.
 pub(crate) struct Pool {
-    /// The replicas of the pool, ascending.
+    /// Indices of the pool's replicas, ascending.
     members: Vec<usize>,
     router: Box<dyn Router>,
     pub(crate) needs: Needs,
@@ -27,8 +28,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// The replicas `members` of a fleet behind a router. `needs`: what the router wants to know. `requests`: the
-    /// number of all requests.
+    /// A pool of the fleet's replicas `members`. `needs`: what the router must know. `requests`: number of all
+    /// requests.
     pub fn new(
         members: Vec<usize>,
         (router, needs): (Box<dyn Router>, Needs),
@@ -57,22 +58,22 @@ impl Pool {
         Some(self.routed[id as usize]).filter(|&to| to != NOWHERE).map(usize::from)
     }
 
-    /// When the router queries the loads next; `Time::MAX` if it does not use them.
+    /// When the router queries the loads next; `Time::MAX` if the router does not use loads.
     pub fn next_query(&self) -> Time {
         if self.needs.reports { self.board.next() } else { Time::MAX }
     }
 
-    /// The place of a replica among the members of the pool.
+    /// A replica's index in the pool. Panics if the replica is not in the pool.
     pub fn member(&self, replica: usize) -> usize {
         member(&self.members, replica)
     }
 
-    /// Number of requests that were sent to the pool's replicas and have not ended, as the router knows it.
+    /// Number of requests in flight on the pool's replicas, as far as the router knows.
     pub fn in_flight(&self) -> u32 {
         self.seen.iter().map(|seen| seen.in_flight).sum()
     }
 
-    /// Does the router use the replicas' reports, without a single one having reached it?
+    /// Does the router use the replicas' reports, and has no report reached it yet? False for a pool of one replica.
     pub fn never_heard(&self) -> bool {
         self.needs.reports && self.seen.len() > 1 && self.seen.iter().all(|seen| seen.report.is_none())
     }
@@ -87,8 +88,9 @@ impl Pool {
         self.ends.push(Reverse((at, id)));
     }
 
-    /// Lets the router choose a replica for a request, and counts the request there. Returns the replica's index; the
-    /// caller gives it the request. First tokens and ends up to then must have been reported before.
+    /// Lets the router choose a replica for a request, and counts the request as sent to this replica. Returns the
+    /// replica's index. The caller must give the request to the replica, and must have reported all first tokens and
+    /// ends up to `asked.now`.
     pub fn route(&mut self, asked: &Asked) -> usize {
         if self.needs.reports {
             for member in 0..self.members.len() {
@@ -105,8 +107,8 @@ impl Pool {
         self.members[to]
     }
 
-    /// Reports to the router the first tokens that were emitted up to `now`. Removes their requests from `silent`, and
-    /// rejected ones.
+    /// Reports to the router the first tokens that were emitted up to `now`. Removes these requests and the rejected
+    /// requests from `silent`.
     pub fn tell_first_tokens(&mut self, now: Time, replicas: &Replicas) {
         let Pool { silent, routed, router, members, .. } = self;
         silent.retain(|&id| {
@@ -121,8 +123,8 @@ impl Pool {
         });
     }
 
-    /// Reports the requests that ended up to `now` to the router, in order of time; they are no longer in flight. Calls
-    /// `told` with each request and its replica's records.
+    /// Reports the requests that ended up to `now` to the router, in order of time, and no longer counts them as in
+    /// flight. Calls `told` with each request and its replica's records.
     pub fn tell_ends(&mut self, now: Time, replicas: &Replicas, mut told: impl FnMut(&RequestRecords, RequestId)) {
         while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
             self.ends.pop();
@@ -131,8 +133,8 @@ impl Pool {
             told(records, id);
             let member = member(&self.members, replica);
             self.seen[member].in_flight -= 1;
-            // Each step emits its accepted drafts and one token of the target, so this is the number of steps that
-            // emitted.
+            // Each step emits its accepted drafts and one token of the target. So the difference is the number of steps
+            // that emitted tokens.
             let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
             let pieces = emitted.saturating_sub(accepted).max(1);
             self.router.ended(id, member, Ended { at, emitted, pieces });
@@ -140,12 +142,12 @@ impl Pool {
     }
 }
 
-/// The place of a replica of the fleet among the members of a pool.
+/// The index in a pool of the fleet's replica `replica`. Panics if `members` does not contain the replica.
 fn member(members: &[usize], replica: usize) -> usize {
     members.binary_search(&replica).expect("a request is sent to a member of the pool")
 }
 
-/// A request as a router sees it that is sent at `now`. `slo_tpot_s`: bound on time per output token, seconds, for
+/// A request that is sent at `now`, as the router sees it. `slo_tpot_s`: bound on time per output token, seconds, for
 /// requests to which the workload gives none.
 pub(crate) fn asked(workload: &Workload, id: RequestId, now: Time, slo_tpot_s: f64) -> Asked<'_> {
     let i = id as usize;

@@ -1,4 +1,5 @@
-//! Clients: when each request is sent. In closed loops and sessions that depends on the ends of others.
+//! Clients, which decide when each request is sent. In closed loops and sessions a client sends a request only after an
+//! earlier request has ended.
 
 use foretoken_sim::{Arrivals, RequestId, Time, Workload};
 use std::cmp::Reverse;
@@ -6,7 +7,7 @@ use std::collections::BinaryHeap;
 
 /// The clients of a workload, with the times at which they send their next requests.
 pub(crate) enum Senders<'a> {
-    /// Clients that send at the workload's times. Ends of requests change nothing.
+    /// Clients that send at the workload's times, whether earlier requests have ended or not.
     Open {
         /// The workload's times.
         times: &'a [Time],
@@ -30,7 +31,7 @@ pub(crate) enum Senders<'a> {
 }
 
 impl<'a> Senders<'a> {
-    /// The clients of a workload that arrives in the given way.
+    /// The clients of `workload`, which send its requests as `arrivals` says.
     pub fn of(workload: &'a Workload, arrivals: Arrivals) -> Senders<'a> {
         match arrivals {
             Arrivals::Open => Senders::Open { times: &workload.arrival, next: 0 },

@@ -1,7 +1,7 @@
 //! The loop around the replicas of a fleet in which prefill replicas compute prompts for decode replicas.
 //!
-//! Everything happens in order of time: requests are sent, prompts end, blocks are allocated, KV arrives, routers query
-//! loads. Between two such events the replica whose next step is earliest runs, until something happens on it.
+//! The loop handles events in order of time: a request is sent, a prompt ends, blocks are allocated, KV arrives, a
+//! router queries loads. Between two such events the replica whose next step is earliest runs until it causes an event.
 
 use crate::fleet::{FleetRun, NEVER_HEARD};
 use crate::link::{Link, SharedBy, Wire};
@@ -59,16 +59,16 @@ pub struct Splitting<'s> {
     pub block_size: u32,
     /// Bytes of a token's KV: the target's and the draft's.
     pub token_bytes: [f64; 2],
-    /// For each replica: does it draft with KV that is transferred?
+    /// For each replica: does it have a draft whose KV is transferred?
     pub draft_kv: &'s [bool],
-    /// Most tokens of a step of the prefill replicas.
+    /// The least `max_num_batched_tokens` of the prefill replicas.
     pub token_budget: u32,
 }
 
-/// A router with what it needs, and how old the loads are that it sees.
+/// A router, what it must know, and how old the loads are that it sees.
 pub type Routing = (Box<dyn Router>, Needs, Signals);
 
-/// Replicas with roles, their routers, and the requests for them.
+/// Replicas with roles, their routers, and their requests.
 pub struct SplitFleet<'a> {
     workload: &'a Workload,
     replicas: Replicas<'a>,
@@ -77,16 +77,16 @@ pub struct SplitFleet<'a> {
     /// All other replicas.
     decode: Pool,
     splitting: Splitting<'a>,
-    /// One link for each prefill replica, in the order of the pool, or one for all.
+    /// One link for each prefill replica, in the order of the pool, or one link for all.
     wires: Vec<Wire>,
     hand_offs: Vec<Record>,
-    /// Number of blocks whose KV each request needs.
+    /// For each request: number of KV blocks to transfer.
     blocks: Vec<u32>,
-    /// What happens later at a known time.
+    /// Events at known later times.
     due: BinaryHeap<Reverse<(Time, RequestId, Due)>>,
-    /// What the decode replicas may have cached, if the rule asks.
+    /// The prompt prefixes that each decode replica may have cached. Filled only if the rule reads caches.
     caches: PrefixIndex,
-    /// For each prefill replica, in the order of the pool, the prompt tokens sent to it that have not ended.
+    /// For each prefill replica, in the order of the pool: prompt tokens of its requests in flight.
     prompt_tokens: Vec<u64>,
     slo_tpot_s: f64,
     patience: Option<Patience>,
@@ -95,7 +95,7 @@ pub struct SplitFleet<'a> {
     reserved: Vec<Reserved>,
 }
 
-/// What happens to a request.
+/// An event of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     /// Its prefill replica has computed the prompt, or rejected the request.
@@ -107,11 +107,11 @@ enum Due {
 }
 
 impl<'a> SplitFleet<'a> {
-    /// A fleet without requests in it. `routing`: the routers of the prefill replicas and of all others. `slo_tpot_s`:
-    /// the run's bound on time per output token, seconds; infinity for none.
+    /// A fleet to which no request was sent yet. `routing`: the router of the prefill replicas, and the router of all
+    /// others. `slo_tpot_s`: the run's bound on time per output token, seconds; infinity for none.
     ///
     /// # Panics
-    /// There is no prefill replica or no other one.
+    /// The fleet has no prefill replica, or only prefill replicas.
     pub fn new(
         workload: &'a Workload,
         replicas: Replicas<'a>,
@@ -146,7 +146,7 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// Lets the run end early, once `patience`'s verdict on the SLOs can no longer change.
+    /// Makes the run end as soon as `patience`'s verdict on the SLOs can no longer change.
     pub fn be_patient(&mut self, patience: Patience) {
         self.patience = Some(patience);
     }
@@ -168,7 +168,7 @@ impl<'a> SplitFleet<'a> {
         FleetRun { run, patience: self.patience }
     }
 
-    /// Goes from event to event until nothing happens any more. `Some` if the run ended early.
+    /// Handles events until there are none left. Returns why the run ended early; `None` if it did not.
     fn go_through(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
         let mut unsent = self.workload.len();
         loop {
@@ -212,7 +212,7 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// The time of each replica's next step.
+    /// (Index, time of the next step) of each replica.
     fn clocks(&self) -> impl Iterator<Item = (usize, Time)> + '_ {
         self.replicas.iter().enumerate().map(|(r, replica)| (r, replica.next_step()))
     }
@@ -222,14 +222,14 @@ impl<'a> SplitFleet<'a> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
 
-    /// The link on which something happens first, and when.
+    /// The link with the earliest next event, and the event's time.
     fn first_wire(&self) -> (usize, Time) {
         let wires = self.wires.iter().enumerate().map(|(w, wire)| (w, wire.next_at()));
         wires.min_by_key(|(_, at)| *at).expect("there is a link")
     }
 
-    /// Lets the routers query the loads if it is time. `idle`: does no replica run until `now`? Then their loads do not
-    /// change, and only the last query is made. Returns whether a router asked.
+    /// If a router's query of the loads is due at `now`, makes the query and returns true. `idle`: does no replica run
+    /// until `now`? Then the loads do not change, and only the last of the due queries is made.
     fn asks(&mut self, now: Time, idle: bool) -> bool {
         let SplitFleet { prefill, decode, replicas, .. } = self;
         for pool in [prefill, decode] {
@@ -244,7 +244,7 @@ impl<'a> SplitFleet<'a> {
         false
     }
 
-    /// Sends a request at `now`: to a replica that serves all of it, or to the first of two.
+    /// Sends a request at `now`: to a replica that serves the whole request, or to the first of its two replicas.
     fn send(&mut self, id: RequestId, now: Time) {
         self.tell(now);
         let asked = asked(self.workload, id, now, self.slo_tpot_s);
@@ -259,7 +259,8 @@ impl<'a> SplitFleet<'a> {
         self.send_to_decode(&asked, part, now);
     }
 
-    /// Does a prefill replica compute the prompt? If the rule reads caches, the decode replica was chosen before.
+    /// Does the rule let a prefill replica compute the prompt? If the rule reads caches, the caller must have chosen
+    /// the decode replica before.
     fn splits(&self, asked: &Asked) -> bool {
         let cached = self.decode.replica_of(asked.id).map_or(0, |replica| self.cached(asked, replica));
         let working = self.prefill.members().len() as u32;
@@ -272,14 +273,16 @@ impl<'a> SplitFleet<'a> {
         })
     }
 
-    /// Prompt tokens that a decode replica may have cached: prefixes of prompts that were sent there.
+    /// Prompt tokens of a request that `replica` may have cached, because a prompt with this prefix was sent to the
+    /// replica.
     fn cached(&self, asked: &Asked, replica: usize) -> u32 {
         let mut matched = Vec::new();
         self.caches.matched(prefixes(asked), &mut matched);
         matched[self.decode.member(replica)] * asked.prefix_block
     }
 
-    /// Gives a request, or the part behind its prompt, to its decode replica, which is chosen now if it was not before.
+    /// Gives a part of a request to its decode replica. Lets the router choose the replica if it was not chosen before.
+    /// `since`: when the client sent the request.
     fn send_to_decode(&mut self, asked: &Asked, part: Part, since: Time) {
         let to = self.decode.replica_of(asked.id).unwrap_or_else(|| self.decode.route(asked));
         if self.splitting.rule.reads_cache() {
@@ -301,7 +304,7 @@ impl<'a> SplitFleet<'a> {
         self.replicas[to].give(Given { part: Part::Prompt, ..Given::whole(asked.id, asked.now) });
     }
 
-    /// Takes what happened on a replica: ended requests, and allocated blocks.
+    /// Takes a replica's ended requests and allocated blocks, and turns them into events.
     fn collect(&mut self, replica: usize, senders: &mut Senders) {
         self.ended.clear();
         self.reserved.clear();
@@ -326,7 +329,7 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// Lets what is due at `now` happen.
+    /// Handles the earliest event of `due`, which is due at `now`.
     fn happens(&mut self, now: Time) {
         let Some(Reverse((_, id, due))) = self.due.pop() else { return };
         self.tell(now);
@@ -345,7 +348,8 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// The prompt of a request has ended on its prefill replica. If that rejected it, the decode replica computes it.
+    /// Handles the end of a prompt on its prefill replica. If the prefill replica rejected the request, the decode
+    /// replica computes the prompt.
     fn prompt_ended(&mut self, asked: &Asked) {
         let (id, now) = (asked.id, asked.now);
         let from = self.hand_offs[id as usize].replica as usize;
@@ -383,8 +387,8 @@ impl<'a> SplitFleet<'a> {
         self.wires[wire].begin(id, now, bytes);
     }
 
-    /// Lets a link go on to `now`. If a transfer ends, the decode replica has the KV, and the prefill replica its
-    /// blocks.
+    /// Handles the event of a link at `now`. If a transfer ends, the decode replica gets the KV, and the prefill
+    /// replica releases its blocks.
     fn wire_goes_on(&mut self, wire: usize, now: Time) {
         let Some(id) = self.wires[wire].go_on() else { return };
         let from = self.hand_offs[id as usize].replica as usize;
@@ -394,7 +398,7 @@ impl<'a> SplitFleet<'a> {
         self.replicas[from].release(id, now);
     }
 
-    /// Reports to the routers what they need of the time up to `now`.
+    /// Reports to the routers the first tokens and ends up to `now` that they need.
     fn tell(&mut self, now: Time) {
         self.tell_verdict(now);
         let SplitFleet { prefill, decode, replicas, .. } = self;
@@ -406,7 +410,7 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// Reports the ends up to `now` to the router of the decode replicas, and to the verdict.
+    /// Reports the ends up to `now` to the router of the decode replicas, and to `patience`.
     fn tell_verdict(&mut self, now: Time) {
         let SplitFleet { decode, replicas, patience, .. } = self;
         decode.tell_ends(now, replicas, |records, id| {

@@ -77,26 +77,27 @@ impl Default for DynamoQueue {
     }
 }
 
-/// What a rule knows of a request and of the prefill replicas.
+/// What a rule knows about a prompt and the prefill replicas.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prompt {
     /// Tokens of the prompt.
     pub tokens: u32,
-    /// Tokens that its decode replica has cached, as far as the router knows.
+    /// Prompt tokens that the decode replica has cached, as far as the router knows.
     pub cached: u32,
     /// Number of prompts that wait for a prefill replica.
     pub queue: u32,
-    /// Prompt tokens in flight on the prefill replica that has the fewest, in token budgets of a step.
+    /// Prompt tokens in flight on the prefill replica with the fewest, divided by a step's token budget.
     pub least_load: f64,
 }
 
 impl SplitRule {
-    /// Does the rule compare the prompt with what a decode replica has cached? Then the decode replica is chosen first.
+    /// Does the rule depend on what the decode replica has cached? Then the decode replica must be chosen before the
+    /// rule decides.
     pub(crate) fn reads_cache(&self) -> bool {
         !matches!(self, SplitRule::Always | SplitRule::Never)
     }
 
-    /// Does a prefill replica compute the prompt?
+    /// Does the rule let a prefill replica compute the prompt?
     pub(crate) fn splits(&self, prompt: Prompt) -> bool {
         let new = prompt.tokens.saturating_sub(prompt.cached);
         match self {
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!([199, 200].map(|n| splits(&long, n, 0)), [false, true]);
     }
 
-    /// The cases are from Dynamo's own unit tests; what Dynamo bypasses is not split.
+    /// The cases are from Dynamo's own unit tests. A prompt that bypasses remote prefill in Dynamo is not split here.
     #[test]
     fn dynamo_keeps_short_and_mostly_cached_prompts() {
         let rule = SplitRule::Dynamo(DynamoSplit::default());

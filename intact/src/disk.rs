@@ -1,6 +1,7 @@
-//! Files that are on the disk before anything relies on them, so that a power cut cannot take them back.
+//! Waits until files are on the disk, so that a power cut cannot undo a write that the program relies on.
 //!
-//! A system may keep written bytes, new names and renamings in memory for a while, and write them in any order.
+//! An operating system may keep written bytes, new names and renamings in memory for a while, and write them in any
+//! order.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -17,7 +18,7 @@ pub fn settle(file: &File, path: &Path) -> io::Result<()> {
 
 /// Returns when the name of the file at `path` is on the disk, after the file was made or renamed.
 ///
-/// A folder that cannot be opened for this, or a file system or a system without this, is no error.
+/// Returns `Ok` where the system or the file system cannot sync a folder, and where the folder cannot be opened.
 ///
 /// # Errors
 /// The disk fails.
@@ -26,7 +27,7 @@ pub fn settle_name(path: &Path) -> io::Result<()> {
     let Ok(folder) = File::open(folder) else { return Ok(()) };
     match folder.sync_all() {
         Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
-        // Windows refuses it for a folder that is open for reading only.
+        // Windows refuses to sync a folder that is open for reading only.
         Err(_) if cfg!(windows) => Ok(()),
         result => result,
     }

@@ -61,9 +61,9 @@ impl Client {
         url.to_string()
     }
 
-    /// The text `text` of the server without the client's key and password, which some servers quote in their errors.
+    /// The server's text `text` without the client's key and password. Some servers quote them in their errors.
     pub fn without_secrets(&self, text: String) -> String {
-        // A name and a password are sent as one word in base64.
+        // The header has user name and password as one base64 word.
         let word =
             self.base.password().map(|password| BASE64_STANDARD.encode(format!("{}:{password}", self.base.username())));
         let secrets = [self.key.as_deref(), word.as_deref(), self.base.password()].into_iter().flatten();

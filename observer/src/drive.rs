@@ -222,7 +222,7 @@ async fn one(shared: &Rc<Shared>, request: usize) {
     }
 }
 
-/// The end of a request, without the client's key and password in what the server said.
+/// Removes the client's key and password from the server's text in `how`.
 fn without_secrets(client: &Client, how: Ended) -> Ended {
     match how {
         Ended::Refused { status, said, retry_after_s } => {

@@ -7,7 +7,7 @@ use crate::registry::Row;
 
 /// Black. This and the colours below are from the palette of Okabe and Ito, "Color Universal Design" (2008), with two
 /// changes. Orange, sky blue and purple are darker than theirs: a line on white needs a contrast of 3 (WCAG 2.1,
-/// 1.4.11). Brown stands in for their grey, in which figures show the policies that stand behind others.
+/// 1.4.11). Brown replaces their grey, because figures show less important policies in grey.
 pub(crate) const BLACK: Colour = (0, 0, 0);
 pub(crate) const BROWN: Colour = (140, 86, 75);
 pub(crate) const ORANGE: Colour = (196, 133, 0);
@@ -17,8 +17,8 @@ pub(crate) const BLUE: Colour = (0, 114, 178);
 pub(crate) const VERMILLION: Colour = (213, 94, 0);
 pub(crate) const PURPLE: Colour = (196, 113, 159);
 
-/// The look of the fixed draft length `k`; lengths that differ by 8 look alike. The colour is a ramp: a longer length
-/// is darker. Lengths 1, 3 and 5, which papers compare, differ in dash as well.
+/// The look of the fixed draft length `k`. Colours get darker from length to length; lengths that differ by 8 have the
+/// same look. Lengths 1, 3 and 5, which papers often compare, also differ in dash.
 pub(crate) const fn of_length(k: u32) -> Look {
     const MARKERS: [Marker; 8] = [
         Marker::Ring,
@@ -139,7 +139,7 @@ mod tests {
         assert!(looks.iter().all(|l| by_settings().all(|other| other != *l)));
     }
 
-    /// WCAG 2.1 asks for a contrast of 3 of what is drawn with its background.
+    /// WCAG 2.1 asks that graphics have a contrast of 3 with their background.
     #[test]
     fn every_colour_has_contrast_with_white_and_longer_lengths_are_darker() {
         let luminance = |(r, g, b): Colour| {

@@ -53,7 +53,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// One swept setting of a cell. Two are equal if path and value are.
+/// One swept setting of a cell. Two swept settings are equal if their paths, values and numbers are equal.
 #[derive(Clone, Debug)]
 pub struct Swept {
     /// The setting's path in the experiment, such as `workload.transform[0].rate-scale`.
@@ -62,25 +62,25 @@ pub struct Swept {
     pub value: String,
     /// The swept value as a number; `None` if it is not a number or not finite.
     pub number: Option<f64>,
-    /// The setting's name in words, such as `request rate`; the last key of the path if it has no words.
+    /// The setting's name in words, such as `request rate`; if no words are known, the last key of the path.
     pub name: String,
     /// The unit of the values, such as `requests/s`; empty for none.
     pub unit: String,
 }
 
 impl Swept {
-    /// A swept setting that is named by the last key of its path.
+    /// A swept setting whose name is the last key of its path.
     pub fn new(path: &str, value: String, number: Option<f64>) -> Swept {
         let name = path.rsplit('.').next().unwrap_or_default().to_owned();
         Swept { path: path.to_owned(), value, number, name, unit: String::new() }
     }
 
-    /// The title of an axis of the values: the name, and the unit in brackets.
+    /// The title of an axis for this setting: the name, and the unit in brackets.
     pub fn axis(&self) -> String {
         if self.unit.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, self.unit) }
     }
 
-    /// The value as pages show it: a path of a file is its stem.
+    /// The value as pages show it. A file's path is shortened to the file name without its ending.
     pub fn shown(&self) -> String {
         let stem = |path: &str| {
             let file = path.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or_default();
@@ -90,7 +90,7 @@ impl Swept {
         if is_path(&self.value) && !self.value.contains('"') {
             return stem(&self.value);
         }
-        // Every second part of the value lies between quotes.
+        // In the value split at quotes, every second part was between quotes.
         let parts = self.value.split('"').enumerate();
         parts
             .map(|(i, part)| if i % 2 == 1 && is_path(part) { stem(part) } else { part.to_owned() })
@@ -161,7 +161,7 @@ pub struct Entry {
     pub trees: bool,
     /// Does the cell's policy stop drafting in steps that it expects to miss the TPOT bound?
     pub stops_for_slo: bool,
-    /// The GPUs on which the target runs, over all replicas; `None` if the hardware is not described by GPUs.
+    /// Number of GPUs on which the target runs, over all replicas; `None` if the hardware does not state GPUs.
     pub gpus: Option<u32>,
     /// Was the cell added as the baseline, because the experiment does not list it? Then figures leave the cell out.
     pub implied: bool,
@@ -196,8 +196,7 @@ pub struct Cell {
     /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run, minus 1, with equal swept values
     /// and seed. The fastest policy of a setting is the same for all seeds. `None` without such a run.
     pub behind: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of this policy in the other results that are compared, minus 1; `None` if no
-    /// other results are compared.
+    /// Mean E2E of this policy / mean E2E of this policy in the baseline, minus 1; `None` without a baseline.
     pub change: Option<f64>,
     /// Was the autoregressive run, to which the speedup refers, overloaded?
     pub over_overload: bool,
@@ -313,8 +312,8 @@ pub fn relate(cells: &mut [Cell]) {
 /// The mean E2E of one policy, seconds, by seed; `None` if no request finished with the seed.
 type Latencies = Vec<(u64, Option<f64>)>;
 
-/// Sets how far every cell is behind the fastest contender of its setting: the policy with the least mean of log
-/// latencies over the seeds, among those that finished requests in every seed.
+/// Sets `behind` of every cell. The fastest contender of a setting is the policy with the least mean of log latencies
+/// over the seeds. Only policies that finished requests with every seed can be the fastest.
 fn set_behind(cells: &mut [Cell]) {
     let mut settings: Vec<Vec<Swept>> = Vec::new();
     for cell in cells.iter() {

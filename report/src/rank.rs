@@ -9,10 +9,10 @@ use foretoken_sim::metrics::Interval;
 /// difference over seeds contains 0.
 pub const AS_GOOD: f64 = 0.01;
 
-/// A policy is close to the fastest one of a setting within this share of its mean latency.
+/// A policy is close to the fastest policy of a setting if its mean latency is larger by at most this share.
 pub const CLOSE: f64 = 0.05;
 
-/// The policies of a setting that a server can run, the fastest first.
+/// The policies of a setting that a server can run, from the fastest to the slowest.
 pub struct Ranking<'a> {
     /// Label of the fastest policy.
     pub leader: &'a str,

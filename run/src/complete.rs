@@ -51,7 +51,8 @@ pub struct Complete {
 }
 
 impl Complete {
-    /// A folder that was complete before. If its page, which is written last, is missing after a kill, makes the page.
+    /// Takes a folder that was complete before. Makes the page if it is missing: the page is written last, so a kill
+    /// can leave the folder without it.
     pub fn before(folder: Folder, how: How) -> Result<Complete> {
         let lacks_page = how.figures && !folder.report().join(INDEX).exists();
         let page = if lacks_page { Some(report::make_in(folder.path())?) } else { None };

@@ -24,7 +24,7 @@ pub struct Replicas {
     policies: Vec<Option<PolicySpec>>,
     /// For each replica its kind, as an index in `fleet.replicas`.
     kind_of: Vec<usize>,
-    /// What replicas with roles have in common; `None` if each replica serves whole requests.
+    /// What replicas with roles have in common; `None` without prefill replicas.
     common: Option<Common>,
     /// The SLO bound on time to first token, seconds; infinity for none.
     ttft_s: f64,
@@ -161,8 +161,8 @@ impl Replicas {
         ran
     }
 
-    /// Runs replicas of which some compute prompts for others. `drafts`: for each replica, does it draft? `context` is
-    /// of all replicas.
+    /// Runs a fleet with prefill replicas. `drafts`: for each replica, does it draft? `context`: a router's context for
+    /// all replicas.
     fn run_split<'r>(
         &'r self,
         (workload, arrivals): (&'r Workload, Arrivals),
@@ -175,7 +175,7 @@ impl Replicas {
         let kinds = self.spec.replicas.kinds();
         let roles: Vec<Role> = self.kind_of.iter().map(|&kind| kinds[kind].role).collect();
         let prefill = roles.iter().filter(|role| **role == Role::Prefill).count();
-        // A prompt ends with its first token, in the step that ends the prompt.
+        // A prefill replica ends a request in the step that ends its prompt, so each request has one decode step there.
         let one_step = vec![1; context.true_steps.len()];
         let of_prefill = RouterContext { replicas: prefill, true_steps: &one_step, ..context };
         let of_decode = RouterContext { replicas: replicas.len() - prefill, ..context };

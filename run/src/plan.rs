@@ -76,7 +76,7 @@ impl Variant {
         self.experiment.fleet.as_ref().is_some_and(|fleet| fleet.replicas.number() > 1)
     }
 
-    /// True if some replicas compute prompts for others.
+    /// True if the fleet has prefill replicas.
     pub fn is_split(&self) -> bool {
         self.experiment.fleet.as_ref().is_some_and(FleetSpec::is_split)
     }

@@ -1,4 +1,4 @@
-//! What replicas with roles share: which of them fit together, and how many bytes of KV go from one to another.
+//! What replicas with roles have in common. Checks that they can exchange KV, and computes the bytes of KV per token.
 
 use crate::plan::Variant;
 use foretoken_fleet::{Link, Role};
@@ -18,16 +18,16 @@ pub(crate) struct Common {
     pub block_size: u32,
     /// Bytes of a token's KV: the target's and the draft's; 0 for a draft whose KV is not transferred.
     pub token_bytes: [f64; 2],
-    /// Most tokens of a step of the prefill replicas.
+    /// The least `max_num_batched_tokens` of the prefill replicas.
     pub token_budget: u32,
 }
 
 impl Common {
-    /// What the replicas of a fleet with roles have in common; `None` if none has a role.
+    /// What the replicas of a fleet with roles have in common; `None` without prefill replicas or without a link.
     ///
     /// # Errors
-    /// The replicas differ in block size or models, a release cannot share requests, or the bytes of a token's KV are
-    /// not known.
+    /// The replicas differ in block size or models, an engine version cannot hand requests over, or the bytes of KV per
+    /// token are not known.
     pub fn of(variant: &Variant, fleet: &FleetSpec) -> Result<Option<Common>> {
         let Some(link) = fleet.link.as_ref().filter(|_| fleet.is_split()) else { return Ok(None) };
         let wrong = |key: &str, message: String| variant.document().problem_at(&Path::of(key), message);
@@ -61,7 +61,8 @@ impl Common {
     }
 }
 
-/// The first model (target, then draft) in which two experiments differ, as far as they name models.
+/// The first role (target, then draft) for which two experiments have different models or KV precisions, and the two
+/// names. `None` if there is no such role, or if the costs name no models.
 fn unlike_models(a: &Experiment, b: &Experiment) -> Option<(&'static str, String, String)> {
     let pairs = [("target", &a.hardware.target, &b.hardware.target), ("draft", &a.hardware.draft, &b.hardware.draft)];
     pairs.into_iter().find_map(|(role, a, b)| {
@@ -106,7 +107,7 @@ fn token_bytes(variant: &Variant, link: &Link, wrong: impl Fn(&str, String) -> B
     })
 }
 
-/// Bytes of KV of a token, without copies on several GPUs; `None` if the costs name no model.
+/// Bytes of KV per token, without the copies that tensor parallelism makes; `None` if the costs name no model.
 fn of_shape(costs: &LatencySpec) -> Option<f64> {
     match costs {
         LatencySpec::Roofline(roofline) => Some(roofline.shape().ok()?.work().kv_bytes_token(1.0)),

@@ -1,9 +1,9 @@
 //! Random experiments, each run in two ways that must give the same results: step by step and with steps skipped; in
 //! one thread and in three; whole and in shards that are merged.
 //!
-//! An ordinary test tries a few. For more: `FORETOKEN_EXPERIMENTS=100000 FORETOKEN_SECONDS=900 cargo test --release
-//! -p foretoken-run --test differential -- --nocapture` tries as many as the time allows. The experiments follow from
-//! `FORETOKEN_SEED`.
+//! By default the test tries a few experiments. `FORETOKEN_EXPERIMENTS=100000 FORETOKEN_SECONDS=900 cargo test
+//! --release -p foretoken-run --test differential -- --nocapture` tries as many as the time allows. `FORETOKEN_SEED`
+//! determines the experiments.
 
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::{Mode, Shard, play};
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// One of this number of experiments is also run in threads and shards, which write files.
+/// Every n-th experiment, for this n, also runs in threads and in shards. These runs write files and take longer.
 const FOLDERS_EVERY: u64 = 8;
 
 fn of<T: Clone + std::fmt::Debug + 'static>(values: impl Into<Vec<T>>) -> impl Strategy<Value = T> {
@@ -115,7 +115,7 @@ fn experiment() -> impl Strategy<Value = String> {
     )
 }
 
-/// The results of all cells of an experiment, or why it does not run.
+/// The results of all cells of an experiment. The error says why the experiment does not run.
 fn played(text: &str, sets: &[&str]) -> Result<Vec<String>, String> {
     let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
     let plan = Plan::of_text("random.toml", text, &sets, Path::new("")).map_err(|e| e.message().to_owned())?;
@@ -138,14 +138,14 @@ fn bytes_of(folder: &Path, prefix: &str, all: &mut BTreeMap<String, Vec<u8>>) {
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
         match entry.path().is_dir() {
             true => bytes_of(&entry.path(), &format!("{name}/"), all),
-            // The manifest has the timing.
+            // The manifest contains measured times, so it is not compared.
             false if name == "manifest.json" => {}
             false => drop(all.insert(name, std::fs::read(entry.path()).unwrap())),
         }
     }
 }
 
-/// Runs the experiment in one thread, in three, and in two shards. Panics if a file differs.
+/// Runs the experiment in one thread, in three threads, and in two shards. Panics if a file differs.
 fn threads_and_shards(text: &str) {
     let place = tempfile::tempdir().unwrap();
     let plan = Plan::of_text("random.toml", text, &[], Path::new("")).unwrap();

@@ -10,22 +10,21 @@ use crate::workload::RequestId;
 /// An engine that its caller runs from one point in time to the next. Request ids are the workload's, so that a request
 /// has the same random draws on every replica.
 pub trait Replica {
-    /// Gives the replica a request. The router must give requests in ascending order of the time of sending.
+    /// Gives the replica a request. The router must give requests in ascending order of `sent`.
     fn give(&mut self, given: Given);
 
-    /// Appends to `into` each request for which the replica allocated blocks since the last call, and whose KV comes
-    /// from another replica ([`Part::Output`](crate::Part)).
+    /// Appends to `into` each request whose KV comes from another replica ([`Part::Output`](crate::Part)) and whose
+    /// blocks were allocated since the last call.
     fn take_reserved(&mut self, into: &mut Vec<Reserved>);
 
-    /// Says that the KV of a request's prompt has all come from another replica, at `at`, with that of the draft if
-    /// `draft_kv` is true.
+    /// Tells the replica that all KV of a request's prompt arrived from another replica at `at`, including the draft's
+    /// KV if `draft_kv` is true.
     fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool);
 
-    /// Says, at `at`, that the KV of a request's prompt will not come, so that this replica must compute it.
+    /// Tells the replica at `at` that the KV of a request's prompt will not come. The replica must compute the prompt.
     fn computes_here(&mut self, id: RequestId, at: Time);
 
-    /// Says that the blocks of a request that ended with its prompt ([`Part::Prompt`](crate::Part)) are no longer needed
-    /// from `at` on.
+    /// Frees at `at` the blocks of a request that ended with its prompt ([`Part::Prompt`](crate::Part)).
     fn release(&mut self, id: RequestId, at: Time);
 
     /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the replica

@@ -133,7 +133,7 @@ impl FleetSpec {
         self.replicas.kinds().iter().any(|kind| kind.role == Role::Prefill)
     }
 
-    /// Which prompts prefill replicas compute for others, with defaults if the experiment does not say.
+    /// The `[fleet.split]` table, or its defaults if the experiment does not have the table.
     pub fn split(&self) -> SplitSpec {
         self.split.clone().unwrap_or_default()
     }

@@ -31,7 +31,7 @@ pub fn of(path: &str) -> Option<Words> {
         Some((parts.next()?, parts.next()?, parts.next().unwrap_or_default()))
     });
     let (_, name, unit) = lines.filter(|line| fits(line.0)).max_by_key(|line| line.0.split('.').count())?;
-    // Costs are of one of two models.
+    // A key of costs belongs to the target or the draft.
     let model = ["draft", "target"].into_iter().find(|model| keys[..keys.len() - 1].contains(model));
     let name = model.map_or_else(|| name.to_owned(), |model| format!("{name}, {model}"));
     Some(Words { name, unit: unit.to_owned() })
@@ -43,7 +43,7 @@ mod tests {
     use crate::experiment::UNSWEPT;
     use serde_json::Value;
 
-    /// Adds the paths of all numbers below a schema's node, with `*` for a key of a map.
+    /// Adds to `found` the paths of all numbers below a node of the schema, with `*` for a key of a map.
     fn numbers(all: &Value, node: &Value, path: &str, open: &[&str], found: &mut Vec<String>) {
         if let Some(name) = node["$ref"].as_str().and_then(|r| r.rsplit('/').next()) {
             if !name.starts_with("sweep-") && !open.contains(&name) {
@@ -81,7 +81,7 @@ mod tests {
         let schema = crate::schema::experiment();
         let mut found = Vec::new();
         numbers(&schema, &schema, "", &[], &mut found);
-        // Tables of other commands, which `run` does not sweep.
+        // Tables of commands other than `run`, which have no sweeps.
         let elsewhere = ["live", "validate", "observe"];
         let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
         found.retain(|path| !UNSWEPT.contains(&first(path).as_str()) && !elsewhere.contains(&first(path).as_str()));

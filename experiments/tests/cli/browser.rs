@@ -19,7 +19,7 @@ pub fn open(page: &Path, after: &str) -> Option<Opened> {
     open_with(page, after, &[])
 }
 
-/// As [`open`], with more arguments for the browser.
+/// Like [`open`], but also passes the arguments `more` to the browser.
 pub fn open_with(page: &Path, after: &str, more: &[&str]) -> Option<Opened> {
     let named = std::env::var("FORETOKEN_CHROMIUM").ok();
     let names = named.iter().map(String::as_str).chain(["chromium", "chromium-browser", "google-chrome"]);
@@ -86,7 +86,8 @@ fn a_report_opens_without_console_messages_and_its_tables_sort() {
     assert!(explorer.dom.contains("hardware of the run small") && !text_of(&explorer.dom, "headline").is_empty());
 
     // This script clicks a heading twice. After each click it writes the values of the column into the page's title.
-    // The script is a file beside the page, as timing.js is: the page runs no other script.
+    // The page's policy allows only its own scripts and script files in its folder, such as timing.js. So the driver is
+    // a file in that folder.
     let driver = "\
         const button = document.querySelectorAll('#results th button')[2];\
         const values = () => [...document.querySelectorAll('#results tbody tr')].map(r => r.cells[2].dataset.by).join(' ');\

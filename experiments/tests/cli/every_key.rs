@@ -1,6 +1,6 @@
-//! Every key of an experiment acts: with another value the results or the messages change. This test tries the keys
-//! about the whole experiment and the tables of single commands (`every_key.txt`). All others are tried by
-//! `run/src/inert/every_leaf.rs`.
+//! Every key of an experiment has an effect: another value changes the results or the messages. This test tries the
+//! keys about the whole experiment and the tables of single commands (`every_key.txt`). `run/src/inert/every_leaf.rs`
+//! tries all other keys.
 
 use crate::live::LIVE;
 use crate::observe::speculating;
@@ -20,7 +20,7 @@ const EXCEPTIONS: [(&str, &str); 2] = [
     ("live.warm_up_requests", "what is served before the clock starts changes times only, and is not recorded"),
 ];
 
-/// The keys that this test tries.
+/// The tables and keys that this test tries.
 const TABLES: [&str; 12] = [
     "name",
     "seeds",
@@ -127,7 +127,8 @@ fn experiment(command: &str) -> String {
     }
 }
 
-/// What a command on an experiment with these settings says and writes, but for times and what repeats the settings.
+/// The messages and files of `command` on an experiment with the settings `sets`. Leaves out times, and files that
+/// repeat the settings.
 fn outcome(command: &str, sets: &[String]) -> Value {
     let place = Place::holding(&experiment(command));
     let prompt = |text: &str| format!("{{\"prompt\": \"{text}\"}}\n").repeat(3);
@@ -181,19 +182,20 @@ fn blake3_of(bytes: &[u8]) -> String {
     foretoken_intact::seal::digest(bytes)
 }
 
-/// The shares and lengths of drafts in a report, which do not depend on times if one client waits for each answer.
+/// The acceptance rates and draft lengths in a report. They do not depend on times if a single client waits for each
+/// answer before it sends the next request.
 fn rates(report: &Value) -> Vec<String> {
     let mut all = Vec::new();
     let policies =
         report["variants"].as_array().into_iter().flatten().filter_map(|v| v["policies"].as_array()).flatten();
     for policy in policies {
-        let of = |key: &str| policy.get(key).map_or(String::new(), |value| format!("{key} {value}"));
-        all.extend(["policy", "acceptance_rate", "accepted_length", "draft_length", "acceptance_length"].map(of));
+        let field = |key: &str| policy.get(key).map_or(String::new(), |value| format!("{key} {value}"));
+        all.extend(["policy", "acceptance_rate", "accepted_length", "draft_length", "acceptance_length"].map(field));
     }
     all
 }
 
-/// What a stub server was asked, and how the run ended.
+/// The requests that a stub server got from `foretoken observe`, and how the run ended.
 fn observed(place: &Place, sets: &[&str]) -> Value {
     let (asked, at_once, most) =
         (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -235,7 +237,8 @@ fn observed(place: &Place, sets: &[&str]) -> Value {
     json!([out.status.code(), said, asked, due, most.load(Ordering::SeqCst) > 1, long])
 }
 
-/// A row of the table: a command, a key (a leaf of the schema), settings of both runs, and the changed setting.
+/// A row of `every_key.txt`: a command, a key (a leaf of the schema), the settings of both runs, and the setting that
+/// only the second run has.
 struct Row {
     command: String,
     leaf: String,
@@ -266,7 +269,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The leaves of the schema in the tables of this test; `[]` stands for any index.
+/// The leaves of the schema in [`TABLES`]; `[]` stands for any index.
 fn leaves() -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(include_str!("../../experiment.schema.json")).unwrap();
     let mut leaves = BTreeSet::new();
@@ -279,12 +282,12 @@ fn leaves() -> BTreeSet<String> {
 }
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
-    // Replicas, and what each router does with its settings: `fleet/src/routers/tests.rs`, `fleet.rs`.
+    // Replicas and routers' settings have their own tests: `fleet/src/routers/tests.rs` and `fleet.rs`.
     if ["fleet.replicas", "fleet.router", "fleet.signals"].contains(&at) {
         return;
     }
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
-        // A sweep has the values of the plain setting.
+        // A swept key has the same values as the plain key, so its leaves are not tried again.
         if !name.starts_with("sweep-") {
             walk(root, &root["$defs"][name], at, leaves);
         }
@@ -322,7 +325,7 @@ fn every_key_of_the_other_tables_has_a_row() {
     assert!(tried.is_disjoint(&excepted) && leaves.len() > 140, "{} leaves", leaves.len());
 }
 
-/// Runs the rows of these commands. A base experiment runs once for all rows that change nothing else.
+/// Runs the table's rows for `commands`. Rows with the same base settings share one run of the base experiment.
 fn act(commands: &[&str]) {
     let rows: Vec<Row> = rows().into_iter().filter(|row| commands.contains(&row.command.as_str())).collect();
     let bases: BTreeSet<(String, Vec<String>)> =
@@ -352,7 +355,7 @@ fn keys_of_searches_act() {
     act(&["capacity", "fleet"]);
 }
 
-/// The outcome of a run that changes nothing is the same twice, so that a difference means something.
+/// Two runs with the same settings must have the same outcome. Otherwise a difference would not show that a key acts.
 #[test]
 fn keys_of_observations_and_live_runs_act() {
     for command in ["observe", "live"] {
@@ -361,8 +364,8 @@ fn keys_of_observations_and_live_runs_act() {
     act(&["observe", "live"]);
 }
 
-/// Runs one validation with every key of `[validate]` at one value and one at another. Times differ anyway, so each key
-/// has a fact of its own that must differ.
+/// Runs two validations that differ in every key of `[validate]`. Measured times differ between any two runs. So for
+/// each key the test compares a fact that depends on this key, and the fact must differ.
 #[test]
 fn keys_of_validations_act() {
     let facts = [
@@ -398,7 +401,7 @@ fn keys_of_validations_act() {
     assert_eq!(facts[0].keys().map(|key| format!("validate.{key}")).collect::<BTreeSet<_>>(), keys);
     let differs =
         |key: &str, fact: &str| match (LONGER.contains(&key), fact.parse::<u64>(), facts[1][key].parse::<u64>()) {
-            // Ten times as long, so that there is more of it, however busy the machine is.
+            // The second duration is ten times the first, so its count is larger even on a busy machine.
             (true, Ok(short), Ok(long)) => 10 * long > 13 * short,
             _ => facts[1][key] != fact,
         };
@@ -406,21 +409,21 @@ fn keys_of_validations_act() {
     assert!(same.is_empty(), "{same:#?}");
 }
 
-/// Keys of `[validate]` that say how long something lasts. Their facts are numbers of requests and of passes.
+/// Keys of `[validate]` that are durations. Their facts count requests or passes.
 const LONGER: [&str; 3] = ["service_s", "run_s", "profile_s"];
 
-/// A fact for each key of `[validate]`.
+/// For each key of `[validate]`, a result as text that depends on this key.
 fn facts_of(v: &Value, text: &str, profile: &str) -> BTreeMap<&'static str, String> {
     let cells = v["cells"].as_array().unwrap();
     let has =
         |load: f64| cells.iter().chain(v["undecided"].as_array().unwrap()).any(|c| c["share"] == load).to_string();
-    let bound = |of: &str| {
-        let check = v["checks"].as_array().unwrap().iter().find(|check| check["what"].as_str().unwrap().contains(of));
+    let bound = |what: &str| {
+        let check = v["checks"].as_array().unwrap().iter().find(|check| check["what"].as_str().unwrap().contains(what));
         check.map_or(String::new(), |check| check["bound"].to_string())
     };
     let requests = |open: bool| {
-        let of = cells.iter().filter(|c| c["share"].is_number() == open);
-        of.map(|c| c["requests"].as_u64().unwrap()).sum::<u64>().to_string()
+        let counted = cells.iter().filter(|c| c["share"].is_number() == open);
+        counted.map(|c| c["requests"].as_u64().unwrap()).sum::<u64>().to_string()
     };
     let closed = cells.iter().find(|c| c["share"].is_null()).map(|c| c["load"].to_string());
     let line = |with: &str| text.lines().find(|line| line.contains(with)).unwrap_or_default().to_owned();

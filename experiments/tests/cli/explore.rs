@@ -25,7 +25,7 @@ pub fn silent(opened: &Opened) {
     assert!(opened.console.is_empty(), "the page complains: {:#?}", opened.console);
 }
 
-/// What the page computes at these states, and says of them. `None` without a browser.
+/// The page's numbers and sentences at each state, given by its URL hash. `None` without a browser.
 pub fn checked(page: &Path, hashes: &[&str]) -> Option<Vec<Value>> {
     let opened = open(page, &format!("#check={}", escaped(&json!(hashes).to_string())))?;
     silent(&opened);
@@ -34,7 +34,7 @@ pub fn checked(page: &Path, hashes: &[&str]) -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// Compares every number of the page at these states with the library.
+/// Compares every number of the page with the library at each of `points`.
 fn compare_all(page: &Path, points: &[Point]) {
     let hashes: Vec<&str> = points.iter().map(|p| p.hash.as_str()).collect();
     let Some(all) = checked(page, &hashes) else { return };
@@ -42,7 +42,7 @@ fn compare_all(page: &Path, points: &[Point]) {
     println!("{} states, the largest deviation is {off:e}", points.len());
 }
 
-/// The acceptance sources that the page offers beside rates, as it has them.
+/// The names and numbers of the page's acceptance sources other than rates, read from its presets.
 fn drawn(page: &Path) -> Vec<(String, Accepted)> {
     let text = std::fs::read_to_string(page).unwrap();
     let presets = text.split("id=\"presets\">").nth(1).unwrap().split("</script>").next().unwrap();

@@ -17,12 +17,13 @@ pub const LONGEST: u32 = 16;
 /// Largest batch that the page considers.
 pub const MOST: u32 = 1024;
 
-/// What rounds bring, by the draft length that is asked for.
+/// The tokens and drafts of a round, by the draft length that the policy asks for.
 #[derive(Clone, Debug)]
 pub enum Accepted {
-    /// Rates by place in the round; the last one holds for all deeper places.
+    /// Acceptance rates by draft position in the round. The last rate holds for all later positions.
     Rates(Vec<f64>),
-    /// Tokens of a round, and the shares of rounds with a first, second, … draft.
+    /// Mean tokens of a round, and the shares of rounds that have a first, second, … draft. `shares` is `None` if every
+    /// round has all its drafts.
     Drawn { tokens: Vec<f64>, shares: Option<Vec<Vec<f64>>> },
 }
 
@@ -38,7 +39,7 @@ impl Accepted {
         }
     }
 
-    /// The draft length of each of `batch` requests.
+    /// The draft length of each of `batch` requests if the policy asks for `length`.
     fn lengths(&self, batch: u32, length: u32) -> Vec<u32> {
         let Accepted::Drawn { shares: Some(shares), .. } = self else { return vec![length; batch as usize] };
         let counts: Vec<f64> = shares[length as usize].iter().map(|s| (s * f64::from(batch)).round()).collect();
@@ -89,14 +90,14 @@ pub fn spec(value: Value) -> LatencySpec {
 }
 
 /// A random state of the page. Half of the states have rooflines of random presets, the other half have coefficients.
-/// `drawn` are the acceptance sources that the page offers beside rates.
+/// `drawn` are the page's acceptance sources other than rates.
 pub fn any_point(draws: &mut Draws, drawn: &[(String, Accepted)]) -> Point {
     let (target, draft, machine) = if draws.unit() < 0.5 {
         let gpu = &gpus()[draws.below(gpus().len())].name;
         let mut model = || &catalog()[draws.below(catalog().len())].name;
         let (target, draft) = (model(), model());
         let n = [1, 2, 4, 8][draws.below(4)];
-        // As on the page: if the GPU cannot compute in the precision of the weights, weights are multiplied in bf16.
+        // The page does the same: if the GPU cannot compute in the precision of the weights, it multiplies in bf16.
         let roofline = |model: &str, n: u32| {
             let with_weights = |weight_only: bool| {
                 let settings = json!({ "gpu": gpu, "model": model, "tensor_parallel": n, "weight_only": weight_only });
@@ -120,7 +121,8 @@ pub fn any_point(draws: &mut Draws, drawn: &[(String, Accepted)]) -> Point {
     any_load(draws, target, draft, &machine, drawn)
 }
 
-/// A random load. `machine` is the part of the URL hash that describes the machine.
+/// Adds a random load to a machine, which gives a state. `machine` is the part of the URL hash that describes the
+/// machine.
 pub fn any_load(
     draws: &mut Draws,
     target: LatencySpec,
@@ -144,7 +146,7 @@ pub fn any_load(
         reads: [ContextReads::Once, ContextReads::PerPosition][draws.below(2)],
         drafting: [Drafting::Autoregressive, Drafting::Parallel][draws.below(2)],
     };
-    // Lookups of the page copy text: no draft model runs.
+    // The page's lookup sources copy text, so no draft model runs.
     if matches!(point.accepted, Accepted::Drawn { shares: Some(_), .. }) {
         (point.draft, point.drafting) = (LatencySpec::Linear(Coefficients::FREE), Drafting::Parallel);
     }
@@ -164,8 +166,8 @@ pub fn any_load(
     point
 }
 
-/// A random acceptance source, as a part of the URL hash and for the library: a constant rate, rates by place in the
-/// round, or one of `drawn`.
+/// A random acceptance source: a constant rate, rates by draft position, or an entry of `drawn`. Returns (its part of
+/// the URL hash, the source for the library).
 fn any_source(draws: &mut Draws, drawn: &[(String, Accepted)]) -> (String, Accepted) {
     match draws.below(3) {
         0 => {
@@ -206,7 +208,7 @@ impl Library<'_> {
         if self.point.draft_cost == 1.0 { pass } else { Time::from_s(pass.as_s() * self.point.draft_cost) }
     }
 
-    /// The time of all draft passes of a step, and the time of its verify pass, as the simulator counts them. Request i
+    /// (The time of all draft passes of a step, the time of its verify pass), computed as in the simulator. Request i
     /// drafts `lengths[i]` tokens.
     fn passes(&self, lengths: &[u32]) -> (Time, Time) {
         let n = lengths.len();
@@ -254,7 +256,7 @@ impl Library<'_> {
         self.step_of(&self.point.host, &self.point.accepted.lengths(batch, length))
     }
 
-    /// The speedup with a host law and an acceptance source.
+    /// The speedup of drafting `length` tokens at batch size `batch` over plain decoding.
     fn speedup_of(&self, law: &HostLaw, accepted: &Accepted, batch: u32, length: u32) -> f64 {
         let plain = self.step_of(law, &vec![0; batch as usize]);
         accepted.tokens(length) * plain / self.step_of(law, &accepted.lengths(batch, length))
@@ -270,7 +272,7 @@ impl Library<'_> {
         self.speedup_of(&self.point.host, &constant, self.point.batch, self.point.length)
     }
 
-    /// The intervals of batch sizes at which the point's length pays.
+    /// The intervals (first, last) of batch sizes at which drafting the point's length is faster than plain decoding.
     fn pays(&self) -> Vec<(u32, u32)> {
         let mut intervals: Vec<(u32, u32)> = Vec::new();
         for batch in (1..=MOST).filter(|&batch| self.speedup(batch, self.point.length) > 1.0) {
@@ -282,7 +284,7 @@ impl Library<'_> {
         intervals
     }
 
-    /// The bytes for KV beside the weights, and the bytes of a token, as the engine counts them with a drafter.
+    /// (Bytes left for KV beside the weights, bytes of KV per token), as the engine counts them with a drafter.
     fn memory(&self) -> Option<(f64, f64)> {
         let memory = self.point.target.memory()?;
         let LatencySpec::Roofline(draft) = &self.point.draft else {
@@ -339,7 +341,8 @@ pub fn compare(page: &Value, point: &Point) -> f64 {
             close("kv_bytes_token", &page["kv"]["kv_bytes_token"], of_token, point);
         }
     }
-    // The band is over what is assumed: a roofline without host time.
+    // The page shows a band only for a roofline without host time: the speedup with and without the host time of a
+    // measured server.
     let left_out = matches!(point.target, LatencySpec::Roofline(_)) && point.host.is_zero() && point.overhead_s == 0.0;
     assert_eq!(page["banded"].is_null(), !left_out, "{}", point.hash);
     if left_out {

@@ -1,4 +1,4 @@
-//! The explorer's page reads `config.json` files as the library does, or refuses them in words.
+//! The explorer's page reads `config.json` files as the library does, or refuses them with a message.
 
 use crate::browser::{attribute_of, open, text_of};
 use crate::explore::{checked, explorer, silent};
@@ -7,7 +7,7 @@ use foretoken_hardware::config::read;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The page with a script of the test at its end.
+/// Adds a script of the test to the end of the page.
 fn driven(page: &Path, script: &str) {
     let text = std::fs::read_to_string(page).unwrap();
     let driver = format!("<pre id=\"driven\"></pre><script>{}</script></body>", script.replace("</", "<\\/"));
@@ -92,7 +92,8 @@ fn any_config(draws: &mut Draws) -> Value {
     config
 }
 
-/// Keys that change a model's layers or its bits. The page must refuse them or read them as the library does.
+/// Keys that change a model's layers or the bits of its weights. The page must refuse a file with such a key, or read
+/// it as the library does.
 fn changes() -> Vec<Value> {
     vec![
         json!({ "model_type": "gemma2" }),
@@ -173,7 +174,7 @@ fn config_files_are_read_as_by_the_library_or_refused_in_words() {
         );
         accepted += 1;
     }
-    // What is refused is a fault of the file, or a key that the page leaves to the program.
+    // The page may refuse only a faulty file, or a file with a key that only the program reads.
     println!("{accepted} files are read, {} are refused", refused.len());
     assert!(accepted > 150, "{refused:#?}");
     for (part, about) in [
@@ -190,7 +191,7 @@ fn config_files_are_read_as_by_the_library_or_refused_in_words() {
     }
 }
 
-/// Equal values; numbers may differ by rounding.
+/// Are the values equal, apart from rounding of numbers?
 fn alike(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
@@ -203,13 +204,14 @@ fn alike(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// A file that is dropped onto the page becomes the target and a part of the link.
+/// A file that is dropped onto the page becomes the target, and the page's link contains it.
 #[test]
 fn a_dropped_file_is_the_target_and_the_link_has_it() {
     let (_place, page) = explorer(&[]);
     let drop = |file: &str, text: &str| {
         let script = format!(
-            // The browser's clock waits neither for the reading of a file nor for a frame, so both are there at once.
+            // The browser's virtual clock does not wait for a file or an animation frame. So the script makes both
+            // available without waiting.
             "window.requestAnimationFrame = (draw) => setTimeout(draw, 0);
             File.prototype.text = () => Promise.resolve({0});
             const data = new DataTransfer();
@@ -230,7 +232,7 @@ fn a_dropped_file_is_the_target_and_the_link_has_it() {
     };
     let Some((read, hash, step)) = drop("mine.json", &dense().to_string()) else { return };
     assert_eq!(read, "mine.json is the target now: 16.1 GB of weights.");
-    // The file is Llama-3.1-8B's.
+    // The dropped file is Llama-3.1-8B's, so the numbers must equal the preset's.
     let all = checked(&page, &["n=2&tp=2&target=llama-3.1-8b", hash.trim_start_matches('#')]).unwrap();
     assert_eq!(all[0]["step_s"], all[1]["step_s"]);
     assert_eq!(step.parse::<f64>().unwrap(), all[0]["step_s"].as_f64().unwrap());
@@ -241,7 +243,7 @@ fn a_dropped_file_is_the_target_and_the_link_has_it() {
         "{read}"
     );
     assert_eq!(same, step, "the target stays Llama-3.1-8B");
-    // A link with a model that is none.
+    // This link contains a model without a shape.
     let opened = open(&page, &format!("#models={}&target=x", escaped("[{\"name\":\"file x\"}]"))).unwrap();
     assert!(text_of(&opened.dom, "link").contains("The link has a model that cannot be read"));
 }

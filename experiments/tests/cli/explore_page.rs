@@ -1,4 +1,4 @@
-//! What the explorer's page says and shows in a browser: links, sentences, memory, files, and no faults at any state.
+//! What the explorer's page shows in a browser: links, sentences, memory and files. No state may cause a fault.
 
 use crate::browser::{attribute_of, open, open_with, text_of};
 use crate::explore::{checked, every_feature, explorer, silent};
@@ -52,7 +52,7 @@ fn an_invalid_url_hash_is_ignored_and_reported() {
     assert!(other != usual && said.is_empty(), "{said}");
 }
 
-/// If all costs were zero, every ratio would be 0 / 0.
+/// With a target of zero cost every speedup would be 0 / 0.
 #[test]
 fn a_target_with_zero_cost_is_reported() {
     let (_place, page) = explorer(&[]);
@@ -66,7 +66,8 @@ fn a_target_with_zero_cost_is_reported() {
     crate::pages::sound("a target without a cost", &opened.dom);
 }
 
-/// The page opens with the hardware and the acceptance of the experiment `x.toml`, a constant rate of 0.7.
+/// The page opens with the hardware and the acceptance of the experiment `x.toml`. Its acceptance is a constant rate of
+/// 0.7.
 #[test]
 fn an_experiment_can_be_explored_without_a_run() {
     let (_place, page) = explorer(&["x.toml"]);
@@ -96,7 +97,8 @@ fn words(page: &Value) -> Vec<String> {
     page["said"].as_array().unwrap().iter().map(|said| said.as_str().unwrap().to_owned()).collect()
 }
 
-/// With a mixture of experts drafting pays in the middle: one request reads few experts, many requests compute.
+/// With a mixture of experts, drafting pays at middle batch sizes only. At batch size 1, drafts make the step read more
+/// experts. At large batch sizes, computation limits the step.
 #[test]
 fn batch_sizes_that_pay_are_said_as_intervals() {
     let (_place, page) = explorer(&[]);
@@ -119,7 +121,7 @@ fn what_does_not_fit_is_said_and_hatched() {
         ["n=300&c=1200&k=0", "n=300&c=1200&k=4", "hw=l4&target=llama-3.1-8b&k=4", "hw=l4&target=llama-3.1-8b&k=0"];
     let Some(all) = checked(&page, &hashes) else { return };
     let full = |i: usize| all[i]["full"].as_str().unwrap().to_owned();
-    // Without a draft model beside the target the batch fits.
+    // Without a draft model in the memory the batch fits.
     assert_eq!(full(0), "");
     assert!(full(1).starts_with("This batch does not fit: its KV, the draft's with it, takes "), "{}", full(1));
     assert!(full(1).contains("are left beside the weights of target and draft. "), "{}", full(1));
@@ -130,7 +132,8 @@ fn what_does_not_fit_is_said_and_hatched() {
     assert!(!open(&page, "#hw=linear").unwrap().dom.contains("curve-hatch"));
 }
 
-/// A roofline counts no host time. Where the host time of a measured server turns the answer, it is no answer.
+/// A roofline has no host time. If the host time of a measured server would change the answer, the page says that the
+/// answer is undecided.
 #[test]
 fn an_answer_that_turns_within_the_band_is_undecided() {
     let (_place, page) = explorer(&[]);
@@ -142,7 +145,7 @@ fn an_answer_that_turns_within_the_band_is_undecided() {
     assert!(words(&all[1]).iter().any(|said| said.contains("the answer stays")), "{:?}", words(&all[1]));
 }
 
-/// A page that drives another page in a frame: it goes through `hashes` at two widths, and notes what is wrong.
+/// A page that opens the explorer's page in a frame, visits each of `hashes` at two widths, and lists the faults.
 fn driver(hashes: &[String]) -> String {
     let hashes = json!(hashes);
     format!(

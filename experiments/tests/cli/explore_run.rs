@@ -1,4 +1,4 @@
-//! The experiment that the explorer's page writes runs, and the run has the page's step times and rounds.
+//! Runs the experiment that the explorer's page writes. The run must have the page's step times and tokens of a round.
 
 use crate::explore::{checked, every_feature, explorer};
 use crate::explore_library::escaped;
@@ -8,7 +8,7 @@ use foretoken_sim::StepRecord;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A mixture of experts with a window, as a link holds it.
+/// A mixture of experts with sliding-window attention, in the form that a link contains.
 fn own_model() -> String {
     escaped(
         &json!([{
@@ -25,16 +25,17 @@ fn own_model() -> String {
     )
 }
 
-/// The steps of a run's cells: of plain decoding and of the fixed length. Only full batches of `batch` requests without
-/// prompts are kept.
+/// The steps of each cell of a run: of plain decoding, and of the fixed draft length. Keeps only steps with `batch`
+/// requests and without prompts.
 fn steps_of(folder: &Path, batch: u32) -> Vec<Vec<StepRecord>> {
     let keys = read_keys(folder).unwrap();
     let full = |s: &StepRecord| s.batch_size == batch && s.chunks == 0;
     keys.iter().map(|key| read_steps(folder, key).unwrap().into_iter().filter(full).collect()).collect()
 }
 
-/// Runs the experiment that the page writes at `hash`. The run must have the page's step times and tokens of a round
-/// within `tolerance`; its rounds are a sample.
+/// Runs the experiment that the page writes at `hash`. The run's step times and tokens of a round must be near the
+/// page's. `tolerance` is the largest relative deviation of the mean time of drafting steps, whose drafts are a sample.
+/// `None` without a browser.
 fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<()> {
     let first = checked(page, &[hash])?;
     let place = Place::holding(first[0]["toml"].as_str().unwrap());
@@ -48,7 +49,7 @@ fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<(
     let seconds =
         |steps: &[StepRecord]| steps.iter().map(|s| (s.end - s.start).as_s()).sum::<f64>() / steps.len() as f64;
     assert!(plain.len() > 100 && drafting.len() > 50, "{hash}: {} and {} full steps", plain.len(), drafting.len());
-    // The page at the mean contexts of the run's steps.
+    // The page's states with the mean context of each cell's steps.
     let at = [context(plain), context(drafting)].map(|c| format!("{hash}&c={}", c.round()));
     let all = checked(page, &[&at[0], &at[1]])?;
     let page_of = |i: usize, key: &str| all[i][key].as_f64().unwrap();
@@ -102,7 +103,8 @@ fn the_experiment_of_measured_costs_runs_as_said() {
     runs_as_said(&page, "hw=profile&n=8&c=400&k=3", 8, 0.01);
 }
 
-/// Requests at a rate settle at the batch size that the page says. A run with Poisson arrivals is a sample.
+/// With requests at a rate, the mean number of requests in a run (rate times mean E2E latency) is near the page's batch
+/// size. The numbers are not equal, because Poisson arrivals are a sample.
 #[test]
 fn requests_a_second_become_the_batch_size_of_a_run() {
     let (_place, page) = explorer(&[]);

@@ -103,7 +103,7 @@ fn replicas_have_policies_engines_and_hardware_of_their_own() {
 
 /// A fleet in which the first replica computes prompts for two others.
 const SPLIT: &str = "fleet.replicas=[{ count = 1, role = \"prefill\" }, { count = 2, role = \"decode\" }]";
-/// Bytes of KV are given because a linear cost names no model.
+/// The link states the bytes of KV per token, because a linear cost names no model.
 const LINK: &str =
     "fleet.link={ bandwidth_gb_s = 1.0, latency_s = 0.002, kv_bytes_token = 1e5, draft_kv_bytes_token = 4e3 }";
 
@@ -114,8 +114,8 @@ fn report_of(place: &Place, out: &str, sets: &[&str]) -> Value {
     serde_json::from_str(&place.run(out, &args)).unwrap()
 }
 
-/// Prompts that a prefill replica computes give other latencies; a rule that never splits gives the latencies
-/// of the decode replicas alone; a link costs time to the first token.
+/// Prefill replicas change the latencies. A rule that never splits gives the latencies of the decode replicas alone. A
+/// slower link makes the time to first token longer.
 #[test]
 fn prompts_are_computed_elsewhere() {
     let place = Place::holding(EXPERIMENT);
@@ -133,8 +133,8 @@ fn prompts_are_computed_elsewhere() {
     }
 }
 
-/// One request at a time: the bytes of KV follow from the model's shape and, computed by hand here, take their time on
-/// the link. Without the draft's KV they are the target's alone.
+/// The bytes of KV follow from the model's shape. They equal the bytes computed by hand here, and so does their time on
+/// the link. Without the draft's KV only the target's KV is transferred. Requests come one at a time.
 #[test]
 fn bytes_of_kv_follow_from_the_shape() {
     let costs = "target = { linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }";
@@ -147,7 +147,7 @@ fn bytes_of_kv_follow_from_the_shape() {
     };
     let link = |gb_s: &str, draft: &str| format!("fleet.link={{ bandwidth_gb_s = {gb_s}, {draft} }}");
     let (kept, moved) = ("draft_kv = false", "draft_kv_bytes_token = 4096.0");
-    // Keys and values of 32 layers with 8 heads of 128 numbers of 2 bytes, of 64 tokens.
+    // 64 tokens have keys and values in 32 layers with 8 heads of 128 numbers, 2 bytes each.
     let target = 2.0 * 32.0 * 8.0 * 128.0 * 2.0 * 64.0;
     let takes = |policy: &str, draft: &str| {
         let slow = ttft(&format!("slow-{policy}-{}", draft.len()), policy, &link("0.01", draft));

@@ -7,8 +7,8 @@ use crate::support::Place;
 use foretoken_tests::stub::{Reply, Stub, aside};
 use std::path::Path;
 
-/// Names that change a page's title if they become markup: as an element, as an attribute, behind a script's end, in a
-/// drawing.
+/// Names that change a page's title if a browser reads them as markup: as an element, as an attribute, after a script's
+/// end, or in an SVG.
 const NAMES: [&str; 5] = [
     "<script>document.title='ran'</script>",
     "\"onload=\"document.title='ran'\" x=\"",
@@ -17,7 +17,7 @@ const NAMES: [&str; 5] = [
     "'><svg onload=document.title='ran'>",
 ];
 
-/// A run on a trace whose categories, and whose own file name, are hostile.
+/// A run on a trace with hostile categories and a hostile file name.
 fn hostile_run() -> Place {
     let quoted = toml_string;
     let of = |what: &dyn Fn(&str) -> String| NAMES.map(|name| format!("{} = {}", quoted(name), what(name))).join(", ");
@@ -46,8 +46,8 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Opens a page twice: as it is, when no name may run, be reported or be markup; and with the names as markup in it,
-/// when the page's policy must keep the browser from running them.
+/// Opens a page twice. The page as it is must run no name, report no violation of its policy, and contain no name as
+/// markup. A copy has the names inserted as markup, and its policy must keep the browser from running them.
 fn runs_nothing(page: &Path) {
     let Some(opened) = open(page, "") else { return };
     assert!(opened.console.is_empty(), "{}: {:?}", page.display(), opened.console);
@@ -92,7 +92,7 @@ fn a_server_with_hostile_names_gives_pages_that_run_nothing() {
     runs_nothing(&place.path("cal/calibration.html"));
 }
 
-/// Names that name a place elsewhere cannot be the name of an experiment, so no result leaves its folder.
+/// An experiment's name cannot be a path to another folder, so all results stay in their folder.
 #[test]
 fn a_name_cannot_leave_the_folder() {
     let place = Place::new();

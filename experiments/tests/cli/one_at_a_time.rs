@@ -1,4 +1,4 @@
-//! Two commands at once in one folder: the second is refused, and the first is not disturbed.
+//! If two commands use one folder at once, the second fails with an error and the first goes on undisturbed.
 
 use crate::interrupted::{long, resumes_to_the_same_bytes, start};
 
@@ -13,7 +13,7 @@ fn a_folder_in_which_a_command_is_at_work_is_refused() {
     assert!(first.try_wait().unwrap().is_none(), "the first is still at work");
     first.kill().unwrap();
     first.wait().unwrap();
-    // The lock ends with the process that held it.
+    // The lock ended with the killed process, so a new run can resume.
     resumes_to_the_same_bytes(&place);
 }
 
@@ -29,12 +29,12 @@ fn a_calibration_that_was_killed_is_made_again() {
     let (code, said) = calibrate(&[]);
     assert_eq!(code, Some(0), "{said}");
     let whole = crate::support::bytes_of(&place.path("cal"));
-    // As a kill just after its beginning leaves it.
+    // The state of the folder if the command is killed just after its start.
     std::fs::remove_dir_all(place.path("cal")).unwrap();
     std::fs::create_dir(place.path("cal")).unwrap();
     std::fs::write(place.path("cal/calibration.json.partial"), "{").unwrap();
     assert_eq!(calibrate(&[]).0, Some(0));
-    // As a kill halfway leaves it.
+    // The state of the folder if the command is killed halfway.
     std::fs::write(
         place.path("cal/calibration.json"),
         "{ \"unfinished\": \"the command that wrote this folder did not end\" }\n",

@@ -103,7 +103,7 @@ fn a_baseline_gives_paired_differences() {
     let (page, stderr) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
     assert!(stderr.contains("engine.block_size is 32 here and was 16. "), "{stderr}");
     assert!(stderr.contains("with one seed it cannot be said whether this is noise"), "{stderr}");
-    // Both experiments have five policies at two settings, and share one of two seeds.
+    // Both experiments have five policies at two settings. Each has two seeds, and they have one seed in common.
     for part in [
         "10 pairs",
         "<td>engine.block_size</td><td>16</td><td>32</td>",

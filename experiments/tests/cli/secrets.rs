@@ -1,4 +1,4 @@
-//! A key or a password goes to the server and nowhere else: no message, no file and no page has it.
+//! A key or a password goes only to the server. No message, file or page contains it.
 
 use crate::observe::{EXPERIMENT, speculating};
 use crate::serve::Server;
@@ -10,7 +10,7 @@ use std::path::Path;
 const KEY: &str = "MARKED-KEY-7f3a";
 const PASSWORD: &str = "MARKED-PASS-7f3a";
 
-/// Panics if the bytes contain a secret, as it is or as a header has it (in base64 after `user:`).
+/// Panics if `bytes` contain a secret, either as plain text or as in a header (base64 of `user:` and the password).
 fn free_of_secrets(what: &str, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for secret in [KEY, PASSWORD, "dXNlcjpNQVJLRUQtUEFTUy03ZjNh"] {
@@ -32,7 +32,7 @@ fn files_free_of_secrets(folder: &Path) -> usize {
         .sum()
 }
 
-/// An error in which the server quotes all that it was sent.
+/// An error of the server that quotes the whole request.
 fn quoting(request: &Request) -> Reply {
     let said = serde_json::json!({ "error": { "message": format!("wrong: {:?}", request.headers) } });
     Reply::Text(401, vec!["content-type: application/json".into()], said.to_string())
@@ -79,7 +79,7 @@ fn what_observe_prints_and_writes_has_no_key() {
             assert!(!fine || files > 10, "only {files} files");
         }
     }
-    // Addresses that are refused are shown without what may be a secret.
+    // The message about a refused address leaves out the parts that may hold a secret.
     let place = Place::holding(EXPERIMENT);
     for url in ["http://user:{}@127.0.0.1:9", "user:{}@127.0.0.1:9", "http://127.0.0.1:9/v1?key={}", "http://user:{}@"]
     {
@@ -90,7 +90,7 @@ fn what_observe_prints_and_writes_has_no_key() {
     }
 }
 
-/// A server that is asked with a key, rightly and wrongly, neither prints nor logs it.
+/// `foretoken serve` gets valid and invalid requests with a key. It neither prints nor logs the key.
 #[test]
 fn what_serve_prints_and_logs_has_no_key() {
     let place = Place::holding(crate::serve::EXPERIMENT);

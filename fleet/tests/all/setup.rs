@@ -136,7 +136,7 @@ impl Setup {
     }
 }
 
-/// How the replicas of a test's fleet share requests. The link is shared by all.
+/// How the replicas of a test's fleet share requests.
 #[derive(Clone, Debug)]
 pub struct Shared {
     pub roles: Vec<Role>,
@@ -146,7 +146,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A prefill replica and a decode replica, which share every request, with an infinitely fast link.
+    /// One prefill replica and one decode replica with an infinitely fast link. Every request is split.
     pub fn two() -> Shared {
         let link = Link {
             bandwidth_gb_s: f64::INFINITY,
@@ -165,12 +165,12 @@ impl Shared {
     }
 }
 
-/// Bytes of a token's KV of the target and of the draft, in the tests.
+/// Bytes of a token's KV in the tests: the target's and the draft's.
 pub const TOKEN_BYTES: [f64; 2] = [100_000.0, 4_000.0];
 
 impl Setup {
-    /// The run of a fleet with roles, behind the same router in both pools: one replica for each draft length, wrapped
-    /// by the function `around`.
+    /// Runs a fleet with roles and the same router in both pools. Replica i drafts `lengths[i]` tokens and is wrapped
+    /// by `around`.
     #[allow(clippy::needless_lifetimes, reason = "what is around a replica lives as long as it")]
     pub fn split_of<'a>(
         &'a self,

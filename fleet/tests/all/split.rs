@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Single requests, so far apart that they never meet.
+/// Requests that are so far apart in time that only one is in flight at a time.
 fn alone_requests() -> Workload {
     let lengths = [(100, 20), (257, 1), (1, 9), (2000, 40), (16, 3)];
     lengths
@@ -26,9 +26,9 @@ fn hand_offs(run: &Run) -> &[Record] {
     &run.replicas.as_ref().unwrap().hand_offs
 }
 
-/// One request at a time and an infinitely fast link: the first token comes one step of one token later than from a
-/// single replica, because the decode replica computes the prompt's last token again. All later tokens follow at the
-/// same distances.
+/// One request at a time and an infinitely fast link. The first token comes later than from a single replica by one
+/// step of one token, because the decode replica computes the prompt's last token again. The gaps between later tokens
+/// are the same.
 #[test]
 fn a_lone_request_waits_for_its_last_prompt_token_alone() {
     for k in [0, 3] {
@@ -41,8 +41,8 @@ fn a_lone_request_waits_for_its_last_prompt_token_alone() {
             let r = &run.records;
             for i in 0..r.len() {
                 let prompt = f64::from(setup.workload.prompt_len[i]);
-                // The setup's cost of a target pass over the last token of the prompt, behind the rest of it.
-                // vLLM pads a request that has one token left to the length of a decode request.
+                // The setup's cost of a target pass over the prompt's last token, with the rest of the prompt as
+                // context. vLLM pads a request that has one token left to the length of a decode request.
                 let tokens = f64::from(if prompt > 1.0 { 1 + k } else { 1 });
                 let again = Time::from_s(11e-3 + 55e-6 * tokens + 0.3e-6 * (prompt - 1.0));
                 let late =
@@ -59,8 +59,8 @@ fn a_lone_request_waits_for_its_last_prompt_token_alone() {
     }
 }
 
-/// In vLLM's order of a step the host notices at the end of a step that KV came, and sleeps a millisecond where there
-/// is nothing to run. So a lone request loses at most three such naps more.
+/// In vLLM's order of a step the host notices arrived KV at the end of a step, and sleeps 1 ms if nothing can run. So a
+/// request alone in the fleet is late by at most three such sleeps.
 #[test]
 fn the_host_of_vllm_naps_while_kv_comes() {
     for asynchronous in [false, true] {
@@ -77,8 +77,8 @@ fn the_host_of_vllm_naps_while_kv_comes() {
     }
 }
 
-/// Times and bytes of a transfer equal those computed by hand: whole blocks of the prompt, the target's and the draft's
-/// KV, a latency and a bandwidth.
+/// A transfer's time and bytes equal the values computed by hand from the prompt's whole blocks, the KV of target and
+/// draft, the latency and the bandwidth.
 #[test]
 fn transfers_take_their_bytes() {
     for (k, draft_kv) in [(0, true), (3, true), (3, false)] {
@@ -96,8 +96,7 @@ fn transfers_take_their_bytes() {
     }
 }
 
-/// Two prompts whose transfers meet on one link take longer than on two links, and the KV arrives no earlier than the
-/// bytes of both allow.
+/// Two transfers at the same time take twice as long on one link as on two links.
 #[test]
 fn one_link_is_shared_and_two_are_not() {
     let setup = Setup::new([100, 200].map(|at| Request::new(Time(at), 800, 9)).into_iter().collect());
@@ -116,8 +115,8 @@ fn one_link_is_shared_and_two_are_not() {
     assert!(one.iter().all(|s| (s - 2.0 * bytes / 1e9).abs() < 0.005), "{one:?}");
 }
 
-/// Without the draft's KV the first step on the decode replica drafts nothing, so that the request has a round less
-/// with drafts, or emits its tokens in a step more; it also computes the draft's KV there.
+/// Without the draft's KV the first step on the decode replica drafts nothing, so the request needs at least as many
+/// steps.
 #[test]
 fn without_the_drafts_kv_the_first_step_drafts_nothing() {
     let setup = Setup::new([Request::new(Time::ZERO, 500, 200)].into_iter().collect());
@@ -140,7 +139,7 @@ fn without_the_drafts_kv_the_first_step_drafts_nothing() {
     assert_eq!((drafted(true), drafted(false)), (3, 0), "the second token's step verifies what the first step drafted");
 }
 
-/// Prompts that the decode replica has cached are transferred only from there on.
+/// KV that the decode replica has cached is not transferred.
 #[test]
 fn what_is_cached_is_not_transferred() {
     let mut setup = Setup::new(conversations(20, 3, 40.0));
@@ -156,7 +155,7 @@ fn what_is_cached_is_not_transferred() {
     );
 }
 
-/// A rule that never splits gives, on the decode replicas, the run of these replicas alone.
+/// With a rule that never splits, the fleet gives the same records as a fleet of the decode replicas alone.
 #[test]
 fn what_is_not_split_is_served_as_ever() {
     let setup = Setup::new(requests(150, 16.0, 80, 2));
@@ -166,14 +165,14 @@ fn what_is_not_split_is_served_as_ever() {
     for short in
         [never.clone(), Shared { rule: SplitRule::LlmD(LlmDSplit { non_cached_tokens: 0, prompt_tokens: 0 }), ..never }]
     {
-        // The noise of pass times is off, so that the replica's number changes nothing.
+        // The noise of pass times is off, so a replica's index has no effect on its times.
         let run = setup.split(&[3, 0, 3], &short);
         assert_eq!(run.records, both.records);
         assert!(hand_offs(&run).iter().all(|hand_off| *hand_off == Record::default()));
     }
 }
 
-/// Each rule sends the prompts to prefill replicas that it should.
+/// Each rule sends the expected prompts to prefill replicas.
 #[test]
 fn rules_choose_by_length_and_queue() {
     let mut setup = Setup::new((0..40).map(|i| Request::new(Time(i), if i % 2 == 0 { 3000 } else { 50 }, 4)).collect());
@@ -186,7 +185,7 @@ fn rules_choose_by_length_and_queue() {
     assert_eq!(sent(SplitRule::LlmD(LlmDSplit { non_cached_tokens: 51, prompt_tokens: 0 })), long);
     assert_eq!(sent(SplitRule::Dynamo(DynamoSplit { eff_isl_ratio_threshold: 1.1, ..DynamoSplit::default() })), long);
     assert_eq!(sent(SplitRule::Dynamo(DynamoSplit::default())), (0..40).collect::<Vec<_>>(), "nothing is cached");
-    // One prompt is computed, and two more wait.
+    // The rule lets one prompt run and two more wait.
     assert_eq!(sent(SplitRule::DynamoQueue(DynamoQueue::default())), [0, 2, 4]);
     let busy =
         DynamoSplit { prefill_busy_threshold: Some(1.0), eff_isl_ratio_threshold: 1.1, ..DynamoSplit::default() };
@@ -194,7 +193,7 @@ fn rules_choose_by_length_and_queue() {
     assert_eq!(sent(SplitRule::Dynamo(busy)).len() as u32, tokens / 3000 + 1);
 }
 
-/// What was given to a replica, what ended there, and who holds blocks for whom.
+/// The requests that replicas got and ended, and the requests that hold blocks.
 #[derive(Default)]
 struct Book {
     given: BTreeMap<(RequestId, bool), usize>,
@@ -203,7 +202,7 @@ struct Book {
     released: BTreeMap<RequestId, Time>,
 }
 
-/// A replica whose requests are written into a [`Book`]: true for prompts of prefill replicas.
+/// A replica that notes its requests in a [`Book`]. The key's flag is true for the prompt part on a prefill replica.
 struct BookedReplica<'a> {
     inner: Box<dyn Replica + 'a>,
     book: Rc<RefCell<Book>>,
@@ -289,9 +288,9 @@ fn rules() -> [SplitRule; 5] {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Every request ends once on a decode replica, its prompt ends at most once on a prefill replica, its KV arrives
-    /// at most once, and all blocks come back: for every rule, order of the hand-off, router, order of a step and size
-    /// of the pools.
+    /// Every request ends once on a decode replica. Its prompt ends at most once on a prefill replica, its KV arrives
+    /// at most once, and all blocks are freed. This holds for every rule, hand-off, router, order of a step and pool
+    /// size.
     #[test]
     fn every_split_request_ends_once_and_blocks_come_back(
         (which, rule, decode_first, draft_kv) in (0..RouterSpec::all().len(), 0..5usize, any::<bool>(), any::<bool>()),

@@ -22,7 +22,7 @@ pub const HARMLESS_KEYS: HarmlessKeys = HarmlessKeys {
     starts: &["rope_", "use_cache", "initializer", "router_", "_", "output_router", "vision_", "image_", "audio_"],
 };
 
-/// Whether `key` needs no warning if no reader has read it.
+/// True if `key` needs no warning when no reader has read it.
 pub fn is_harmless(key: &str) -> bool {
     HARMLESS_KEYS.names.contains(&key)
         || HARMLESS_KEYS.ends.iter().any(|end| key.ends_with(end))

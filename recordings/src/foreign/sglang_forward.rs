@@ -4,8 +4,8 @@
 //! one per line.
 //!
 //! No SGLang was run: the format is from the released source of 0.5.23, `observability/forward_pass_metrics.py` (schema
-//! version 1) and `managers/scheduler_components/metrics_reporter.py` (what is counted). SGLang's comments say that the msgpack
-//! has no field names, but its encoder writes maps with field names. This reader takes both.
+//! version 1) and `managers/scheduler_components/metrics_reporter.py` (what is counted). SGLang's comments say that the
+//! msgpack has no field names, but its encoder writes maps with field names. This reader accepts both forms.
 //!
 //! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not be
 //! in the file.

@@ -23,7 +23,7 @@ pub struct Quantity {
     pub scale: Scale,
     /// Decimals of the written number.
     pub decimals: usize,
-    /// Is a smaller number the better one? Rows of policies are in the order from the best to the worst.
+    /// Is a smaller number better? Figures sort policies from the best to the worst.
     pub less_is_better: bool,
     /// A value that the figure marks with a line; `None` for no line.
     pub reference: Option<f64>,
@@ -59,7 +59,7 @@ impl Quantity {
         view.source_of_means() + &says.unwrap_or_default()
     }
 
-    /// A value as text with the number's decimals; without decimals from 100 on.
+    /// A value as text with `decimals` decimals; from 100 on without decimals.
     pub fn say(&self, value: f64) -> String {
         fixed(value, if value.abs() < 100.0 { self.decimals } else { 0 })
     }
@@ -102,31 +102,32 @@ impl Quantity {
 }
 
 impl Quantity {
-    /// The least and the greatest mean that a figure shows. A change far beyond most others is left out: on its scale
-    /// the others would fall together. It is drawn as an arrowhead at the edge.
-    fn frame(&self, of: &[Mean], low: f64, high: f64) -> (f64, f64) {
+    /// The least and the greatest mean inside a figure's frame. `values` are all means, `low` and `high` their least
+    /// and greatest. A change far beyond most others lies outside: the figure has an arrowhead at the edge for it, so
+    /// that the other changes keep a readable scale.
+    fn frame(&self, values: &[Mean], low: f64, high: f64) -> (f64, f64) {
         if self.scale != Scale::Change {
             return (low, high);
         }
-        let mut means: Vec<f64> = of.iter().map(|i| i.mean).collect();
+        let mut means: Vec<f64> = values.iter().map(|i| i.mean).collect();
         means.sort_by(f64::total_cmp);
         let most = FAR * means[means.len() * 3 / 4].max(means[means.len() / 2]);
         (low, if most > low && high > most { most } else { high })
     }
 }
 
-/// A change greater than this multiple of the third quartile is drawn at the edge of its figure.
+/// A change greater than this multiple of the third quartile lies outside the frame.
 const FAR: f64 = 2.5;
 
-/// Draws one figure for each setting swept over at least two numbers; none if no cell has the quantity. Returns (the
-/// setting's path, SVG).
+/// Draws one figure for each setting swept over at least two numbers. Draws none if no cell has the quantity. Returns
+/// (the setting's path, SVG) for each figure.
 pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
     let paths = view.combinations.first().map_or(0, |c| c.len());
     (0..paths).filter_map(|at| Some((view.combinations[0][at].path.clone(), draw_path(view, quantity, at)?))).collect()
 }
 
-/// A policy's line: points of (swept value, number, sign). The sign is empty where all policies have it, because then
-/// the tick shows it.
+/// A policy's line: points of (swept value, number, sign). The sign is empty if all policies have the same sign at the
+/// value, because then the axis tick shows it.
 type Line<'v> = (Ink<'v>, Vec<(f64, Mean, &'static str)>);
 
 fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
@@ -215,12 +216,13 @@ fn lines<'v>(
     view.inks().into_iter().map(|ink| (ink, line(ink.label))).collect()
 }
 
-/// By how many px the points of one of `n` lines stand aside, so that whiskers at one value do not cover each other.
+/// Horizontal offset in px of the points of line `turn` of `n`, so that whiskers at the same value do not overlap.
 fn aside(turn: usize, n: usize) -> f64 {
     (turn as f64 - (n as f64 - 1.0) / 2.0) * (24.0 / n.max(1) as f64).min(4.0)
 }
 
-/// Writes the names of lines beside their last points, in the order of these points and apart from each other.
+/// Writes the names of lines beside their last points. The names have the same vertical order as the points and do not
+/// overlap.
 fn names_at_the_end<'v>(c: &Canvas, panel: &Panel, page: &Page, lines: &[&Line<'v>]) {
     let end = |(ink, points): &Line<'v>| Some((panel.at(0.0, page.y.clamp(points.last()?.1.mean)).1, *ink));
     let mut ends: Vec<_> = lines.iter().filter_map(|line| end(line)).collect();

@@ -109,7 +109,7 @@ impl Axis {
         self.log
     }
 
-    /// Where a value lies: 0 at the axis' start, 1 at its end.
+    /// The position of a value: 0 at the axis' start, 1 at its end.
     pub fn at(&self, value: f64) -> f64 {
         if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()

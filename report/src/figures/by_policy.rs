@@ -11,7 +11,7 @@ use super::view::{Mean, View, joined, words};
 use crate::{Dash, Look, Swept};
 
 const ROW: f64 = 24.0;
-/// Up to this number of seeds, the value of each seed is a dot beside the mean.
+/// With at most this number of seeds, each seed's value is a dot below the mean.
 const FEW_SEEDS: usize = 10;
 
 /// A policy's row in one panel.
@@ -57,7 +57,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     }))
 }
 
-/// The policies from the best to the worst, by their means over all panels; those without a number come last.
+/// The policies from the best to the worst, by their means over all panels. Policies without a number come last.
 fn sorted<'a>(view: &View<'a>, quantity: &Quantity) -> Vec<(&'a str, Look)> {
     let mean = |policy: &str| {
         let of = |c: &&[Swept]| view.mean(policy, |s| s == *c, quantity.of, quantity.scale).map(|m| m.mean);
@@ -103,7 +103,7 @@ fn draw_row(
         return c.text("none", text_at, Anchor::Start, TEXT, GREY);
     };
     let beyond = |x: f64| page.x.clamp(x) != x;
-    // Seeds stand below the interval, which would cover them.
+    // Dots of seeds lie below the whisker, which would cover them.
     let below = |(x, y): Point| (x, y + 6.0);
     let seeds: Vec<_> = row.seeds.iter().filter(|x| !beyond(**x)).map(|x| below(at(*x))).collect();
     c.specks(&seeds, look.colour);

@@ -16,7 +16,7 @@ use std::convert::Infallible;
 
 const IN_MEMORY: &str = "drawing into a string cannot fail";
 
-/// Which part of a text lies at its point.
+/// Which part of a text lies at the point where the text is drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     /// The text starts at the point.
@@ -27,12 +27,12 @@ pub enum Anchor {
     End,
 }
 
-/// A policy as a figure shows it.
+/// A policy's label and its look in a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ink<'a> {
     /// The policy's label.
     pub label: &'a str,
-    /// The look in the figure; grey for a policy that stands behind others.
+    /// The look in the figure; grey if the figure does not emphasize the policy.
     pub look: Look,
     /// The policy's own colour.
     pub own: Rgb,
@@ -59,7 +59,7 @@ pub fn svg(size: Point, title: &str, description: &str, draw: impl FnOnce(&Canva
     )
 }
 
-/// An element that our surface can draw and plotters has no word for, such as a dashed line.
+/// An element that [`LightSvg`] can draw but plotters' own interface cannot, such as a dashed line.
 struct Own<'a, F> {
     points: &'a [BackendCoord],
     draw: F,
@@ -96,7 +96,7 @@ fn stroke(colour: Rgb, width: f64) -> ShapeStyle {
 }
 
 impl Canvas {
-    /// Draws an element of our own through `points`.
+    /// Draws an element through `points` with the function `draw`, which has direct access to the surface.
     fn own(&self, points: &[Point], draw: impl Fn(&mut LightSvg, Vec<BackendCoord>)) {
         let points: Vec<BackendCoord> = points.iter().copied().map(tenths).collect();
         self.0.draw(&Own { points: &points, draw }).expect(IN_MEMORY);
@@ -136,7 +136,7 @@ impl Canvas {
         self.line(&[a, (b.0, a.1), b, (a.0, b.1), a], colour, 1.0, Dash::Solid);
     }
 
-    /// Draws what belongs to one policy, in a group that names the policy and its own colour.
+    /// Makes an SVG group that names the policy and its own colour. The group contains what `draw` draws.
     pub fn policy(&self, ink: &Ink, draw: impl FnOnce()) {
         let own = if ink.own == ink.look.colour { String::new() } else { format!(" data-c=\"{}\"", hex(ink.own)) };
         let tag = format!("<g data-p=\"{}\" color=\"{}\"{own}>\n", escape(ink.label), hex(ink.look.colour));
@@ -193,7 +193,8 @@ impl Canvas {
         self.discs(points, 1.5, rgb(colour).mix(0.55));
     }
 
-    /// An arrowhead whose tip is at `tip` and that points along `towards`: the value lies beyond the frame.
+    /// An arrowhead with its tip at `tip` that points in the direction `towards`. It shows that a value lies outside
+    /// the frame.
     pub fn arrowhead(&self, tip: Point, towards: Point, colour: Rgb) {
         let (back, side) = ((-5.0 * towards.0, -5.0 * towards.1), (4.0 * towards.1, 4.0 * towards.0));
         let wing = |by: f64| (tip.0 + back.0 + by * side.0, tip.1 + back.1 + by * side.1);

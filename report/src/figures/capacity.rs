@@ -93,7 +93,7 @@ fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     seen.into_iter().map(|(policy, look, _)| (policy, look)).collect()
 }
 
-/// A policy in its own colour.
+/// A policy with its own look.
 fn ink(label: &str, look: Look) -> Ink<'_> {
     Ink { label, look, own: look.colour }
 }

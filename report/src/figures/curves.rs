@@ -84,7 +84,7 @@ pub fn calibration(cell: &Cell) -> Vec<Counts> {
         .collect()
 }
 
-/// A policy's line: (x, y with its interval over seeds), by x.
+/// A policy's line: (x, mean y with its interval over seeds), sorted by x.
 type Line<'v> = (Ink<'v>, Vec<(f64, Interval)>);
 
 /// Draws the figure; `None` if no cell has any counts.

@@ -1,17 +1,18 @@
-//! Which policies a figure shows in colour: the fastest ones and those as good, plain decoding and the bound. The
-//! others are grey until a reader brings them forward.
+//! Decides which policies a figure shows in colour: the fastest policies, policies close to them, plain decoding and
+//! the bound. Other policies are grey until the reader points at them.
 
 use super::view::View;
 use crate::rank::{CLOSE, Ranking, rank};
 use crate::{Report, Role};
 
-/// Up to this number of policies, all are in colour.
+/// A report with at most this number of policies shows all in colour.
 const ALL: usize = 6;
 /// The most policies in colour, without plain decoding and the bound.
 const MOST: usize = 5;
 
-/// The policies that a page may advise: the one that is least behind the fastest at its worst, over all settings and
-/// over the first of them.
+/// The policies that a page may advise. A policy's worst distance is its largest distance from the fastest policy of a
+/// setting. The first advised policy has the least worst distance over all settings. The second has the least over the
+/// first n settings, for the largest n at which this distance is at most [`CLOSE`]; there may be none.
 fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
     let worst = |name: &str, n: usize| {
         let each: Option<Vec<f64>> = rankings[..n].iter().map(|r| r.behind(name)).collect();
@@ -25,7 +26,7 @@ fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
     least(rankings.len()).into_iter().chain(close).map(|(name, _)| name).collect()
 }
 
-/// Labels of the policies in grey; none if the report ranks no policies.
+/// Labels of the grey policies; empty if the report ranks no policies or has at most `ALL` policies.
 pub fn quiet<'a>(report: &'a Report, view: &View<'a>) -> Vec<&'a str> {
     let rankings: Vec<Ranking> = view.combinations.iter().filter_map(|&c| rank(report, view, c)).collect();
     if view.policies.len() <= ALL || rankings.is_empty() {

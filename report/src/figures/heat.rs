@@ -101,7 +101,8 @@ pub fn draw(view: &View) -> Option<String> {
     }))
 }
 
-/// The fields of the cells that `sweep` passes: of one seed, or of all seeds pooled.
+/// The map's fields, from the cells whose swept values pass `sweep`: of one seed, or of all seeds pooled if `seed` is
+/// `None`.
 fn map(view: &View, sweep: impl Fn(&[Swept]) -> bool, seed: Option<u64>) -> Map {
     let mut map = Map::new();
     let asked = |c: &&Cell| c.entry.blind && seed.is_none_or(|seed| c.key().seed == seed);
@@ -118,9 +119,9 @@ fn map(view: &View, sweep: impl Fn(&[Swept]) -> bool, seed: Option<u64>) -> Map 
     }
     let fewest = if seed.is_some() { 1 } else { FEWEST as u64 };
     map.retain(|_, field| field.steps >= fewest && field.busy > 0);
-    // A batch size with one length has nothing to compare.
-    let of_size: Vec<u32> = map.keys().map(|k| k.0).collect();
-    map.retain(|k, _| of_size.iter().filter(|&&size| size == k.0).count() > 1);
+    // A batch size with a single length has nothing to compare, so it is left out.
+    let sizes: Vec<u32> = map.keys().map(|k| k.0).collect();
+    map.retain(|k, _| sizes.iter().filter(|&&size| size == k.0).count() > 1);
     map
 }
 
@@ -135,7 +136,8 @@ fn best(map: &Map, size: u32) -> (u32, f64) {
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
 }
 
-/// The best length at a batch size, and the lengths around it that the seeds do not tell apart from it.
+/// The best length at a batch size, and the neighbouring lengths whose difference from the best is within the noise of
+/// the seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Optimum {
     size: f64,
@@ -144,8 +146,8 @@ struct Optimum {
     longest: u32,
 }
 
-/// The optima of a map. A batch size is left out where the next shorter or the next longer length of the map has no
-/// steps: there the best length that was run may not be the optimum.
+/// The optima of a map. Leaves out a batch size if the next shorter or the next longer length of the map has no steps,
+/// because a length without steps may be better.
 fn optima(map: &Map, of_seeds: &[Map]) -> Vec<Optimum> {
     let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
     let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();
@@ -163,8 +165,8 @@ fn optima(map: &Map, of_seeds: &[Map]) -> Vec<Optimum> {
     sizes.into_iter().filter_map(of_size).collect()
 }
 
-/// Do the seeds not tell a length from the best one at a batch size? The logarithms of their goodput are compared,
-/// paired by seed; with one seed they always differ.
+/// Is the difference between `length` and the length `best` at batch size `size` within the noise of the seeds?
+/// Compares the logarithms of the goodput, paired by seed. False with a single seed.
 fn alike(of_seeds: &[Map], size: u32, length: u32, best: u32) -> bool {
     let logs = of_seeds.iter().filter_map(|map| {
         let [own, best] = [length, best].map(|length| map.get(&(size, length)).map(goodput));

@@ -17,9 +17,9 @@ pub struct Latency {
     pub title: &'static str,
     /// The latency's name on an axis.
     pub axis: &'static str,
-    /// The unit of the axis: how many of it are a second, and its name.
+    /// The unit of the axis: (how many units are one second, the unit's name).
     pub unit: (f64, &'static str),
-    /// Which requests have this latency, for the source line.
+    /// Text for the source line: which requests have this latency.
     pub whose: &'static str,
     /// Returns the latency's distribution in a cell.
     pub of: fn(&Cell) -> &Cdf,
@@ -48,10 +48,10 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         })
         .collect();
     let bounds: Vec<Option<Bound>> = view.combinations.iter().map(|&c| Bound::of(view, latency, c)).collect();
-    // Each panel has its own axis. Latencies differ a thousandfold between loads: on one axis all lines of a light load
-    // would fall together.
+    // Each panel has its own axis. Latencies can differ a thousandfold between loads. On a shared axis the lines of a
+    // light load would overlap.
     let bounds_at = |bound: &Option<Bound>| bound.as_ref().map(|b| b.at_s * latency.unit.0);
-    // Axes are linear unless latencies of one panel differ so much that the fast ones would fall together.
+    // Axes are linear, unless the latencies of one panel differ so much that fast lines would overlap.
     let log = panels.iter().any(|lines| differ_much(lines));
     let own: Vec<Option<Axis>> =
         panels.iter().zip(&bounds).map(|(lines, bound)| axis(lines, bounds_at(bound), log)).collect();
@@ -158,7 +158,7 @@ fn differ_much(lines: &[Line]) -> bool {
 
 const MUCH: f64 = 12.0;
 
-/// Keeps every n-th point of a line, about [`POINTS`] in all, and always its first and its last.
+/// Keeps every n-th point of a line, about [`POINTS`] points, and always the first and the last point.
 fn thin(line: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let (every, last) = (line.len().div_ceil(POINTS).max(1), line.len().saturating_sub(1));
     line.into_iter().enumerate().filter(|(i, _)| i % every == 0 || *i == last).map(|(_, p)| p).collect()

@@ -1,8 +1,8 @@
 //! A plotters backend that writes light SVG. Its unit is a tenth of a px.
 //!
-//! plotters' own SVG backend writes an element for each line, marker and text. Here neighbours of one style share an
-//! element: lines and markers one path, texts one group. What belongs to one policy is a group that names the policy,
-//! so that a page can bring it forward. Writing into a string cannot fail.
+//! plotters' own SVG backend writes an element for each line, marker and text. Here consecutive elements of the same
+//! style share one SVG element: lines and markers share a path, texts share a group. All elements of a policy are in a
+//! group that names the policy, so that a page can emphasize it. Writing into a string cannot fail.
 
 use super::path::{Pen, tenth};
 use super::style::{PAPER, Rgb, hex};
@@ -13,7 +13,7 @@ use plotters_backend::{FontStyle, FontTransform};
 use std::convert::Infallible;
 use std::fmt::Write as _;
 
-/// From half of a text's height down to its base line, as a share of its size.
+/// Distance from a text's middle down to its base line, as a share of the font size.
 const BASE: f64 = 0.35;
 
 type Drawn = Result<(), DrawingErrorKind<Infallible>>;
@@ -24,13 +24,13 @@ pub struct LightSvg {
     size: (u32, u32),
     out: String,
     pen: Pen,
-    /// The start tag of the element that is open; empty for none.
+    /// The start tag of the open element; empty if none is open.
     open: String,
     /// The text that ends the open element.
     end: &'static str,
     /// The colour of the policy whose group is open.
     policy: Option<Rgb>,
-    /// Length of `out` before and behind the start tag of the open group.
+    /// Length of `out` before and after the start tag of the open group.
     group: (usize, usize),
 }
 
@@ -41,14 +41,14 @@ impl LightSvg {
         LightSvg { size, out, pen, open, end: "", policy: None, group: (0, 0) }
     }
 
-    /// Takes what was drawn, as SVG elements.
+    /// Takes out the SVG elements drawn so far.
     pub fn take(&mut self) -> String {
         self.close();
         std::mem::take(&mut self.out)
     }
 
-    /// Begins the group of a policy. Shapes in `colour` get their colour from the group. `tag` is the group's start
-    /// tag.
+    /// Begins the group of a policy. Shapes in the policy's `colour` take their colour from the group. `tag` is the
+    /// group's start tag.
     pub fn begin_group(&mut self, tag: &str, colour: Rgb) {
         self.close();
         let before = self.out.len();
@@ -78,7 +78,7 @@ impl LightSvg {
         self.pen.through(&mut self.out, points);
     }
 
-    /// Fills a closed shape; `edge` is the attributes of its edge.
+    /// Fills a closed shape. `edge` are SVG attributes for its edge.
     fn fill(&mut self, points: impl IntoIterator<Item = BackendCoord>, colour: Rgb, edge: &str) {
         let colour = self.colour(colour);
         self.within(format!("<path fill=\"{colour}\"{edge} d=\""), "\"/>\n");
@@ -99,7 +99,8 @@ impl LightSvg {
         }
     }
 
-    /// Goes on in the open element if its start tag is `tag`; else ends it and starts an element.
+    /// Continues the open element if its start tag is `tag`. Otherwise ends it and starts an element with `tag`, which
+    /// `end` will end.
     fn within(&mut self, tag: String, end: &'static str) {
         if self.open != tag {
             self.close();
@@ -108,12 +109,12 @@ impl LightSvg {
         }
     }
 
-    /// A colour as the value of an attribute. The colour of the open policy is the group's.
+    /// A colour as an attribute's value. The colour of the policy whose group is open is inherited from the group.
     fn colour(&self, colour: Rgb) -> String {
         if self.policy == Some(colour) { "currentColor".to_owned() } else { hex(colour) }
     }
 
-    /// Goes on with strokes of this colour, `width` (tenths of a px) and style.
+    /// Continues or starts a path of strokes with this colour, `width` (tenths of a px) and style.
     fn stroke(&mut self, colour: Rgb, width: u32, style: &str) {
         let colour = self.colour(colour);
         let width = if width == 10 { String::new() } else { format!(" stroke-width=\"{}\"", tenth(width as i32)) };
@@ -157,7 +158,7 @@ impl DrawingBackend for LightSvg {
         Ok(())
     }
 
-    /// A disc is a stroke of no length with round ends. Circles that are not filled are drawn pixel by pixel.
+    /// A filled circle is a stroke of length zero with round ends. plotters draws other circles pixel by pixel.
     fn draw_circle<S: BackendStyle>(&mut self, at: BackendCoord, radius: u32, style: &S, fill: bool) -> Drawn {
         if !fill {
             return plotters_backend::rasterizer::draw_circle(self, at, radius, style, fill);
@@ -176,7 +177,7 @@ impl DrawingBackend for LightSvg {
         Ok(())
     }
 
-    /// Writes a text. `at` is at half of its height, whatever vertical anchor `style` has.
+    /// Writes a text. `at` is at the middle of its height; the vertical anchor of `style` is ignored.
     fn draw_text<T: BackendTextStyle>(&mut self, text: &str, style: &T, at: BackendCoord) -> Drawn {
         let anchor = match style.anchor().h_pos {
             HPos::Left => "",
@@ -196,7 +197,7 @@ impl DrawingBackend for LightSvg {
     }
 }
 
-/// A text in which SVG's own signs are escaped.
+/// The text with the characters `&`, `<`, `>` and `"` escaped.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -61,7 +61,7 @@ pub enum Kind {
     Speedup,
     /// Excess in mean latency over the fastest policy's.
     Behind,
-    /// Throughput against the time per token, with the load as a path.
+    /// Throughput against time per token, a path through the loads for each policy.
     Tradeoff,
     /// Share of requests that met their SLO.
     Attainment,
@@ -315,8 +315,7 @@ pub fn column_figures(report: &Report) -> Vec<Figure> {
 }
 
 impl Figure {
-    /// What a caption says: the title, what is drawn against what, and the source. The SVG has them for readers who
-    /// cannot see it.
+    /// The figure's caption: the title, the names of the axes, and the source, read from the SVG.
     pub fn caption(&self) -> String {
         let part = |tag: &str| {
             let text =
@@ -327,7 +326,7 @@ impl Figure {
                 .replace("&quot;", "\"")
                 .replace("&amp;", "&")
         };
-        // A figure with a row for each policy has a name for one axis only.
+        // A figure with a row for each policy has only one named axis, so its description begins with " against ".
         format!("{}: {}.", part("title"), part("desc").trim_start_matches(" against "))
     }
 }

@@ -91,7 +91,7 @@ impl Page {
         let width = (right - left + GAP) / columns as f64 - GAP - self.right;
         let lines = self.panels.iter().map(|p| title_lines(p, width + self.right).len()).max().unwrap_or(0);
         let titled = 6.0 + lines as f64 * TITLE_LINE;
-        // Panels with a row a policy keep their height.
+        // Panels with one row for each policy keep their height.
         let free = !screen && !self.y_name.is_empty();
         let panel_height = if free { self.panel_height.min(300.0) } else { self.panel_height };
         let row_height = titled + panel_height + TICK_ROOM;
@@ -129,7 +129,7 @@ impl Page {
                 data(c, &panel, i);
             }
             let middle = (left + right - self.right) / 2.0;
-            // A name that is wider than the panels stays within the figure.
+            // An axis name that is wider than the panels must stay within the figure.
             let half = text_width(&self.x_name, TEXT) / 2.0;
             let middle = middle.min(sheet.width() - margin - half).max(margin + half.min(room / 2.0));
             c.text(&self.x_name, (middle, bottom + NAME_ROOM / 2.0), Anchor::Middle, TEXT, INK);
@@ -153,7 +153,7 @@ impl Page {
         if self.legend.is_empty() { 0.0 } else { GAP + LEGEND_MARK + widest.min(200.0) }
     }
 
-    /// Where the entries of the legend stand in lines below the panels, from `start` on.
+    /// The positions of the legend's entries, in lines below the panels from `start` on. `room`: width of a line, px.
     fn flowing(&self, start: Point, room: f64) -> Vec<Point> {
         let (mut x, mut y) = (start.0, start.1 + LINE / 2.0);
         let place = |named: &Named| {
@@ -207,7 +207,7 @@ impl Page {
     }
 }
 
-/// The source line in lines that are no wider than `room` px, broken between its parts.
+/// Breaks the source line between its parts into lines of at most `room` px.
 fn source_lines(source: &str, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in source.split(" · ") {
@@ -222,7 +222,7 @@ fn source_lines(source: &str, room: f64) -> Vec<String> {
     lines.iter().map(|line| fit(line, TEXT - 1.0, room)).collect()
 }
 
-/// The SVG of a column with its size in inches.
+/// The SVG of a paper's column, with its size in inches.
 fn in_inches(svg: &str, (width, height): Point) -> String {
     let (wide, high) = (width.ceil(), height.ceil());
     let px = format!("<svg width=\"{wide}\" height=\"{high}\"");

@@ -4,7 +4,7 @@ use super::style::Point;
 use plotters_backend::BackendCoord;
 use std::fmt::Write;
 
-/// A point of a line is left out if the line without it passes within this distance, px.
+/// A point of a line is left out if the line without the point passes within this distance of it, px.
 const UNSEEN: f64 = 0.15;
 
 /// Writes path data. Coordinates are whole tenths of a px, so that rounding errors do not add up.
@@ -71,14 +71,14 @@ impl Pen {
         out.push('z');
     }
 
-    /// A point of no length, which a round cap makes a disc.
+    /// A stroke of length zero. Round caps make it a disc.
     pub fn dot(&mut self, out: &mut String, point: BackendCoord) {
         self.to(out, point);
         out.push_str("h0");
     }
 }
 
-/// Are all points one spot, or is there none?
+/// True if all points are equal to a tenth of a px, or if there are no points.
 pub fn is_one_spot(points: &[Point]) -> bool {
     points.iter().all(|p| tenths(*p) == tenths(points[0]))
 }
@@ -100,7 +100,7 @@ pub fn simplified(points: &[Point]) -> Vec<Point> {
     points.iter().zip(kept).filter(|(_, kept)| *kept).map(|(p, _)| *p).collect()
 }
 
-/// Distance of `p` from the stretch between `a` and `b`.
+/// Distance of `p` from the line segment between `a` and `b`.
 fn distance(p: Point, a: Point, b: Point) -> f64 {
     let (along, to) = ((b.0 - a.0, b.1 - a.1), (p.0 - a.0, p.1 - a.1));
     let length = along.0 * along.0 + along.1 * along.1;

@@ -121,7 +121,7 @@ fn residual_edge(profile: &Profiled) -> f64 {
     all.map(|p| residual(p).abs()).fold(12.0, f64::max).min(EDGE)
 }
 
-/// Draws the passes, given as (region, point), region by region.
+/// Draws `passes` (region, point), one region after the other.
 fn draw(c: &Canvas, passes: Vec<(usize, Point)>) {
     let regions = passes.iter().map(|p| p.0 + 1).max().unwrap_or(0);
     for region in 0..regions {

@@ -1,15 +1,16 @@
-//! What figures are drawn for, and the entries of their legends.
+//! The medium of figures (screen or paper), and the entries of legends.
 
 use super::style::{Rgb, TEXT, WIDTH};
 use crate::{Dash, Look, Marker};
 
-/// What a figure is drawn for.
+/// The medium of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sheet {
     /// A page on a screen: with its title and its source line.
     #[default]
     Screen,
-    /// A column of a paper, 3.3 inches wide with type of 8 points: title and source belong into the caption.
+    /// A column of a paper, 3.3 inches wide with type of 8 points. Title and source are in the caption, not in the
+    /// figure.
     Column,
 }
 
@@ -27,13 +28,13 @@ impl Sheet {
         if self == Sheet::Screen { super::style::MARGIN } else { 2.0 }
     }
 
-    /// The most room for tick labels of the vertical axis, px.
+    /// The largest width for tick labels of the vertical axis, px.
     pub fn labels(self) -> f64 {
         if self == Sheet::Screen { 220.0 } else { 120.0 }
     }
 }
 
-/// A legend names up to this number of policies. Of more it names those in colour.
+/// A legend with at most this number of policies names all of them. With more it names only the policies in colour.
 pub const MOST_NAMES: usize = 15;
 
 /// An entry of a legend.
@@ -50,7 +51,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// An entry that is no policy.
+    /// An entry for a line that is not a policy's.
     pub fn plain(label: &str, look: Look) -> Named {
         Named { label: label.to_owned(), look, own: None, area: false }
     }

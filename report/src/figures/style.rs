@@ -21,7 +21,7 @@ pub type Point = (f64, f64);
 /// A colour as (red, green, blue), each 0 to 255.
 pub type Rgb = (u8, u8, u8);
 
-/// A colour as attributes of SVG have it, such as `#0072B2`.
+/// A colour as in SVG attributes, such as `#0072B2`.
 pub fn hex((r, g, b): Rgb) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
@@ -32,13 +32,13 @@ pub const INK: Rgb = (0x22, 0x22, 0x22);
 pub const GREY: Rgb = (0x66, 0x66, 0x66);
 /// Colour of frames and reference lines.
 pub const RULE: Rgb = (0x8c, 0x8c, 0x8c);
-/// Colour of policies that stand behind others until a reader brings them forward.
+/// Colour of policies that a figure does not emphasize.
 pub const QUIET: Rgb = (0x90, 0x90, 0x90);
 /// Colour of a line that is repeated behind the lines of other policies.
 pub const BEHIND: Rgb = (0x94, 0x94, 0x94);
 /// Colour of grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
-/// Colour of the region that keeps a bound.
+/// Colour of the region in which a bound is met.
 pub const KEPT: Rgb = (0xe9, 0xf4, 0xec);
 /// Colour of the background.
 pub const PAPER: Rgb = (0xff, 0xff, 0xff);

@@ -30,19 +30,19 @@ fn whole() -> Report {
     report
 }
 
-/// A text of an SVG and the box it is estimated to fill, in px.
+/// A text of an SVG and its estimated box, px.
 pub(super) struct Placed {
     pub text: String,
     pub from: (f64, f64),
     pub to: (f64, f64),
 }
 
-/// The value of an attribute of a tag; empty without it.
+/// The value of an attribute of a tag; empty if the tag does not have the attribute.
 fn attribute<'t>(tag: &'t str, name: &str) -> &'t str {
     tag.split(&format!(" {name}=\"")).nth(1).map_or("", |rest| rest.split('"').next().unwrap())
 }
 
-/// Every text of a figure. Size and anchor stand in its group.
+/// Every text of a figure. A text's group has its size and anchor.
 pub(super) fn texts(svg: &str) -> Vec<Placed> {
     let mut all = Vec::new();
     for group in svg.split("<g fill=").skip(1) {
@@ -173,7 +173,7 @@ fn the_list_follows_what_was_swept() {
             "kv-use.svg"
         ]
     );
-    // Names that differ only in characters that are replaced in file names.
+    // These names differ only in characters that file names replace.
     let odd = files(&report(2, &[], &["a b", "a:b"], 1, 300));
     assert!(odd.contains(&"batch-size.scheduler-a-b.svg".to_owned()), "{odd:?}");
     assert!(odd.contains(&"batch-size.scheduler-a-b.2.svg".to_owned()), "{odd:?}");
@@ -260,8 +260,8 @@ fn rows_are_sorted_and_intervals_beyond_the_frame_get_an_arrowhead() {
     let svg = behind(&report);
     assert!(position(&svg, "adaspec") < position(&svg, "smartspec"));
     assert!(position(&svg, "smartspec") < position(&svg, "autoregressive"));
-    // One policy is twenty times slower than the others: its row has an arrowhead and its number, and the others keep
-    // their scale.
+    // One policy is twenty times slower than the others. Its row has an arrowhead and a number, and the scale fits the
+    // other policies.
     let arrows = |svg: &str| svg.matches("stroke-width=\"2\" d=\"M").count();
     let before = arrows(&svg);
     report.cells.iter_mut().filter(|c| c.key().policy == "fixed-5").for_each(|c| c.behind = Some(20.0));

@@ -3,10 +3,10 @@
 use super::canvas::Point;
 use std::collections::BTreeSet;
 
-/// Side of the squares of which each keeps one point, px.
+/// Side of the squares into which a figure is divided, px. Each square keeps one point.
 const SIDE: f64 = 1.5;
 
-/// The points, of which each square of the figure keeps the first.
+/// Keeps the first point in each square of the figure.
 pub fn apart(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
     let mut taken = BTreeSet::new();
     let square = |p: &Point| ((p.0 / SIDE).floor() as i64, (p.1 / SIDE).floor() as i64);

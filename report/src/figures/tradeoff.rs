@@ -1,5 +1,5 @@
-//! Draws throughput against the time per token, one path per policy through the loads that were swept. The region in
-//! which the TPOT bound is kept is shaded: the answer is the highest point in it.
+//! Draws throughput against time per token, one path per policy through the swept loads. The region in which the TPOT
+//! bound is met is shaded. The best point is the highest point in this region.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas, Ink};
@@ -10,7 +10,7 @@ use crate::number::fixed;
 use crate::{Cell, Dash, Swept};
 use foretoken_sim::metrics::Interval;
 
-/// The ends of the paths of settings that are loads.
+/// The last keys of the settings that are loads.
 const LOADS: [&str; 5] = ["rate-scale", "rate", "closed-loop", "busy_rate", "quiet_rate"];
 
 /// A policy's path: (load as text, p99 TPOT in ms, throughput), by load.
@@ -19,7 +19,7 @@ struct Course<'v> {
     points: Vec<(String, f64, f64)>,
 }
 
-/// Draws one figure for each load swept over at least two numbers. Returns (the setting's path, SVG).
+/// Draws one figure for each load swept over at least two numbers. Returns (the setting's path, SVG) for each figure.
 pub fn draw(view: &View) -> Vec<(String, String)> {
     let swept = view.combinations.first().map_or(&[][..], |c| *c);
     let is_load = |s: &&Swept| LOADS.contains(&s.path.rsplit('.').next().unwrap_or_default());
@@ -54,7 +54,7 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
     if loads.len() < 2 {
         return None;
     }
-    // Beyond an overload the time per token says how long the run was, so the axis ends at a multiple of the bound.
+    // In overload the time per token depends on the length of the run, so the axis ends at a multiple of the bound.
     let shown = bounds.iter().flatten().copied().reduce(f64::max).map_or(most, |bound| most.min(FAR * bound));
     let highest = points().filter(|p| p.1 <= shown).map(|p| p.2).reduce(f64::max)?;
     let swept = &view.combinations[0][at];
@@ -86,14 +86,14 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
     }))
 }
 
-/// The time per token is shown up to this multiple of its bound.
+/// The axis of the time per token ends at this multiple of the TPOT bound.
 const FAR: f64 = 3.0;
 
 fn others(sweep: &[Swept], at: usize) -> Vec<&Swept> {
     sweep.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s).collect()
 }
 
-/// Output tokens a second, over the GPUs if they are known for all cells.
+/// Output tokens per second; per GPU and second if `by_gpu`, which needs a known number of GPUs.
 fn throughput(cell: &Cell, by_gpu: bool) -> Option<f64> {
     let gpus = if by_gpu { f64::from(cell.entry.gpus?) } else { 1.0 };
     Some(cell.summary.token_goodput_tok_s / gpus)
@@ -124,14 +124,14 @@ fn source(view: &View, swept: &Swept, bounded: bool) -> String {
 }
 
 fn draw_course(c: &Canvas, panel: &Panel, course: &Course, top: f64) {
-    // A path ends where it leaves the frame.
+    // The path is drawn up to the point where it leaves the frame.
     let last = course.points.iter().position(|p| panel.x.clamp(p.1) != p.1).unwrap_or(course.points.len());
     let at = |p: &(String, f64, f64)| panel.at(panel.x.clamp(p.1), p.2);
     let look = course.ink.look;
     let path: Vec<_> = course.points.iter().take(last).map(at).collect();
     c.line(&path, look.colour, 2.0, look.dash);
     if let (Some(beyond), Some(from)) = (course.points.get(last), last.checked_sub(1).map(|i| &course.points[i])) {
-        // The point on the way to the next load at which the path crosses the edge.
+        // The point at which the path to the next load crosses the edge of the frame.
         let edge = panel.x.end();
         let share = (edge - from.1) / (beyond.1 - from.1);
         let share = if beyond.2 > top { share.min((top - from.2) / (beyond.2 - from.2)) } else { share };
@@ -142,7 +142,8 @@ fn draw_course(c: &Canvas, panel: &Panel, course: &Course, top: f64) {
     c.markers(&path, look, MARKER);
 }
 
-/// Writes the loads beside the points of the path that goes highest among those in colour.
+/// Writes the loads beside the points of one path of `courses`: the path with the most points inside the frame, and of
+/// several such paths the path that reaches the highest throughput.
 fn label_loads(c: &Canvas, panel: &Panel, courses: &[Course]) {
     let top = |course: &&Course| course.points.iter().map(|p| p.2).fold(0.0, f64::max);
     let inside = |course: &Course| course.points.iter().filter(|p| panel.x.clamp(p.1) == p.1).count();

@@ -63,9 +63,9 @@ pub struct View<'a> {
     pub combinations: Vec<&'a [Swept]>,
     /// Seeds in order of appearance.
     pub seeds: Vec<u64>,
-    /// What the figures are drawn for.
+    /// The medium of the figures.
     pub sheet: Sheet,
-    /// Labels of the policies that figures show in grey, behind the others; empty if all are shown in colour.
+    /// Labels of the policies that figures show in grey; empty if all are in colour.
     pub quiet: Vec<&'a str>,
     cells: Vec<&'a Cell>,
     source: Source,
@@ -119,22 +119,22 @@ impl<'a> View<'a> {
         self.cells.iter().copied().filter(|c| sweep(&c.key().sweep)).collect()
     }
 
-    /// A policy as figures show it: in its colour, or in grey behind the others.
+    /// A policy as figures show it: with its own look, or in grey.
     pub fn ink<'p>(&self, label: &'p str, look: Look) -> Ink<'p> {
         let own = look.colour;
         let colour = if self.quiet.contains(&label) { QUIET } else { own };
         Ink { label, look: Look { colour, ..look }, own }
     }
 
-    /// The policies in the order in which lines are drawn: those in grey first, so that they lie behind the others.
+    /// The policies in drawing order. Grey policies come first, so that their lines lie behind the others.
     pub fn inks(&self) -> Vec<Ink<'a>> {
         let mut all: Vec<Ink> = self.policies.iter().map(|&(label, look)| self.ink(label, look)).collect();
         all.sort_by_key(|ink| !self.quiet.contains(&ink.label));
         all
     }
 
-    /// A legend of the policies that `shown` picks. With more than [`MOST_NAMES`] it has only the policies in colour,
-    /// and the number of the others.
+    /// A legend of the policies for which `shown` is true. If there are more than [`MOST_NAMES`], the legend has only
+    /// the policies in colour and the number of the others.
     pub fn legend(&self, shown: impl Fn(&str) -> bool) -> Vec<Named> {
         let mut inks: Vec<Ink> = self.inks().into_iter().filter(|ink| shown(ink.label)).collect();
         inks.reverse();

@@ -45,7 +45,7 @@ pub fn style(figures: &[&str]) -> String {
     css
 }
 
-/// CSS rules that give a policy that is drawn in grey its own colour while a reader brings it forward.
+/// CSS rules that give a grey policy its own colour while the reader points at it.
 pub fn forward(figures: &[&str]) -> String {
     let own: BTreeSet<Rgb> = figures.iter().flat_map(|svg| colours(svg, "data-c=\"#")).collect();
     let rule = |c| format!(".forward .fig .hit[data-c=\"{0}\"]{{color:{0}}}", hex(c));
@@ -57,7 +57,7 @@ fn strokes(svg: &str) -> impl Iterator<Item = Rgb> {
     ["stroke=\"#", "color=\"#", "data-c=\"#"].into_iter().flat_map(|before| colours(svg, before))
 }
 
-/// The colours that stand behind `before` in an SVG.
+/// The colours that follow each `before` in an SVG.
 fn colours<'s>(svg: &'s str, before: &'s str) -> impl Iterator<Item = Rgb> + 's {
     let part = |hex: &str, at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     let parse = move |rest: &str| Some((part(rest, 0)?, part(rest, 2)?, part(rest, 4)?));
@@ -103,7 +103,7 @@ mod tests {
         assert!(contrast(lightened((0x33, 0x22, 0x88)).unwrap(), DARK) >= CONTRAST);
     }
 
-    /// WCAG 2.1, 1.4.11. Grids, backgrounds and shaded regions are no lines that a reader must see.
+    /// WCAG 2.1, 1.4.11. Grids, backgrounds and shaded regions need no such contrast.
     #[test]
     fn greys_of_lines_have_contrast_in_both_modes() {
         for (light, dark) in GREYS.into_iter().filter(|(light, _)| ![PAPER, GRID, KEPT].contains(light)) {

@@ -101,7 +101,7 @@ const TEMPLATES: [(&str, &str); 3] = [
 ];
 /// The script that sorts tables.
 const SORT: &str = include_str!("../../templates/sort.js");
-/// The script that brings a policy of a figure forward while the pointer is on it.
+/// The script that emphasizes a policy in a figure while the pointer is on the policy.
 const FORWARD: &str = include_str!("../../templates/forward.js");
 
 impl Page {

@@ -1,15 +1,15 @@
 //! The Content-Security-Policy of a page: a browser runs the page's own scripts and no other.
 //!
-//! All text of a page is escaped. Should a name from outside (a category, a file, a server's model) reach the document
-//! as markup all the same, this policy keeps a browser from running it.
+//! All text of a page is escaped. If a name from outside (a category, a file, a server's model) still became markup,
+//! this policy would keep a browser from running it.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sha2::{Digest, Sha256};
 
-/// The policy of a page with these inline scripts, each the exact text between its tags. With `beside`, the page may
-/// also load script files from its own folder.
+/// The policy of a page with the inline scripts `scripts`. Each script is the exact text between its tags. With
+/// `beside`, the page may also load script files from its own folder.
 ///
-/// Nothing is fetched but these files. The page's styles are inline, and its icon is an empty `data:` URL.
+/// The page may fetch no other files. Its styles are inline, and its icon is an empty `data:` URL.
 pub fn policy<'a>(scripts: impl IntoIterator<Item = &'a str>, beside: bool) -> String {
     let mut sources: Vec<String> = scripts
         .into_iter()
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn a_script_is_allowed_by_its_digest() {
-        // As Chromium says it in its console for this script.
+        // Chromium's console prints this source for the script.
         let said = "script-src 'sha256-WF1Ai6Q6bRtz2R9/2pnuJU33C0010U3uDdt29aBbv/Y=';";
         assert!(
             policy(["document.title+=' inline'"], false).contains(said),

@@ -84,7 +84,7 @@ impl Value {
     }
 }
 
-/// Serializes a sort key with nine significant digits, which is less to load than all of them.
+/// Serializes a sort key with nine significant digits, which keeps the page smaller than all digits would.
 fn sort_key<S: Serializer>(by: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
     by.map(|by| format!("{by:.8e}").parse().unwrap_or(by)).serialize(to)
 }

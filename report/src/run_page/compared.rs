@@ -73,7 +73,8 @@ fn points(own: &Summary, other: &Summary) -> Option<f64> {
 }
 
 impl Compared {
-    /// What changed between the two results, and whether it is more than the noise of the seeds, in a paragraph.
+    /// A paragraph that says what changed between the two results, and whether the change is larger than the noise of
+    /// the seeds.
     pub fn sentence(&self, report: &Report) -> String {
         let compared = self;
         let view = View::new(report);
@@ -136,7 +137,7 @@ impl Compared {
         }
     }
 
-    /// Sets every paired cell's change of mean E2E.
+    /// Sets `change` (of mean E2E) of every cell that has a partner in the baseline.
     pub fn set_changes(&self, cells: &mut [Cell]) {
         for cell in cells {
             let other = self.pairs.iter().find(|p| p.key == *cell.key()).map(|p| &p.other);

@@ -39,7 +39,7 @@ pub struct RunFacts {
     pub partial: Option<String>,
     /// A sentence that follows the headline; `None` for none.
     pub beside: Option<String>,
-    /// The claims that the experiment checks, beside what came out; `None` if it checks none.
+    /// The section with the experiment's claims and their results; `None` if the experiment checks no claims.
     pub claims: Option<Section>,
     /// Other results to compare with; `None` for no comparison.
     pub compared: Option<Compared>,

@@ -157,7 +157,7 @@ fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     }
 }
 
-/// The headings of the swept settings, with their paths as explanations.
+/// (Heading, explanation) of each swept setting. The explanation is the setting's path.
 pub fn swept_headings(view: &View) -> Vec<(String, String)> {
     let unit = |s: &Swept| if s.unit.is_empty() { String::new() } else { format!("\n{}", s.unit) };
     let heading = |s: &Swept| (s.name.clone() + &unit(s), s.path.clone());

@@ -23,10 +23,10 @@ pub struct RequestsWriter {
     fleet: FleetColumns,
 }
 
-/// The columns about a fleet that the table has.
+/// The table's columns about a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetColumns {
-    /// None: each request has the same server.
+    /// No columns: a single server serves all requests.
     None,
     /// The replica of each request.
     Replica,
@@ -36,7 +36,7 @@ pub enum FleetColumns {
 
 impl RequestsWriter {
     /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: the columns about a fleet that
-    /// any of these cells needs.
+    /// at least one of these cells needs.
     ///
     /// # Errors
     /// When the file cannot be created, or the keys differ in their swept paths.

@@ -160,7 +160,8 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
     ids(plan).map(entry).collect()
 }
 
-/// The GPUs on which the target runs, over all replicas; `None` unless they are a roofline's, of replicas of one kind.
+/// Number of GPUs on which the target runs, over all replicas. `None` if the target is no roofline, or if a kind of
+/// replica has hardware of its own.
 fn gpus(experiment: &Experiment) -> Option<u32> {
     let LatencySpec::Roofline(target) = &experiment.hardware.target else { return None };
     let alike =

@@ -35,7 +35,7 @@ pub struct Folder {
     made: Vec<PathBuf>,
     /// Did this run begin with an empty folder? False if it resumes an earlier run.
     fresh: bool,
-    /// Keeps other processes out of the folder; `None` in a folder that is only named.
+    /// The lock that keeps other processes out of the folder; `None` if the folder was not opened.
     _lock: Option<Arc<Lock>>,
 }
 
@@ -169,8 +169,8 @@ impl Folder {
         Ok((folder, false))
     }
 
-    /// Takes the folder's lock until the folder and its copies are dropped. If `shared` is true, other processes that
-    /// share the lock may work in the folder too.
+    /// Holds the folder's lock until this `Folder` and its copies are dropped. If `shared` is true, other processes
+    /// that share the lock may also work in the folder.
     ///
     /// # Errors
     /// Another process has the lock.

@@ -37,7 +37,7 @@ pub fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
     plan.variants[variant].choices.iter().map(in_words).collect()
 }
 
-/// A swept value with the words for its setting: the sweep's label, or the words that the program has for it.
+/// A swept value with its setting's name: the sweep's label, or the program's words for the setting.
 pub fn in_words(choice: &Choice) -> Swept {
     let swept = Swept::new(&choice.path, choice.value.clone(), choice.number.filter(|n| n.is_finite()));
     match (&choice.label, words::of(&choice.path)) {

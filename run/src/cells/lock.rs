@@ -1,5 +1,5 @@
 //! Locks on a file or a folder. One process holds a lock, or several processes share it. The operating system releases
-//! a lock when the process ends, also if it is killed.
+//! a lock when its process ends, even if the process is killed.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::fs::{File, TryLockError};
@@ -26,11 +26,11 @@ impl Lock {
         }
     }
 
-    /// Takes the lock on a folder itself, which adds no file to it; `None` while another process has it. With `shared`,
-    /// several processes may have it at once, and none that wants it alone.
+    /// Takes a lock on the folder itself, without a lock file. `None` if another process holds a conflicting lock. With
+    /// `shared`, several processes may hold the lock at once, but no process can then hold it alone.
     ///
-    /// A folder that cannot be locked (as on Windows, or on some network file systems) gives no error: then nothing
-    /// keeps other processes out.
+    /// A folder that cannot be locked (as on Windows, or on some network file systems) gives no error, and the returned
+    /// lock does not keep other processes out.
     pub fn try_folder(path: &Path, shared: bool) -> Option<Lock> {
         let Ok(folder) = File::open(path) else { return Some(Lock(None)) };
         let taken = if shared { folder.try_lock_shared() } else { folder.try_lock() };

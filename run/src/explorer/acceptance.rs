@@ -1,37 +1,38 @@
-//! Draws what a round brings for an acceptance source: how many tokens, and how many drafts a round gets.
+//! Draws, for an acceptance source, the number of tokens that a round emits and the number of drafts that it has.
 //!
-//! The explorer's page computes constant rates and rates by depth itself. For other sources the program draws the bits
-//! of many requests, and goes through their rounds as a run with a fixed draft length does.
+//! The explorer's page computes constant rates and rates by depth itself. For other sources the program draws the
+//! acceptance bits of many requests, and goes through their rounds as in a run with a fixed draft length.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Mixture, PromptLookup, Rates, Suffix};
 use foretoken_sim::{AcceptanceSource, Request, RequestTruth, Time, TruthRow, Workload};
 use serde::Serialize;
 
-/// Number of drawn requests for each category, and the lengths of a request, tokens.
+/// Number of drawn requests for each category. `PROMPT` and `OUTPUT` are their lengths, tokens.
 const REQUESTS: u32 = 500;
 const PROMPT: u32 = 512;
 const OUTPUT: u32 = 256;
 
-/// The longest draft of the page.
+/// The longest draft on the page.
 const LONGEST: usize = 16;
 
-/// What rounds bring, by the draft length that is asked for.
+/// The tokens and drafts of rounds, by the draft length that the policy asks for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Acceptance {
-    /// The source, as an experiment gives it.
+    /// The source as in an experiment.
     pub source: Rates,
     /// Where the numbers come from.
     pub note: String,
-    /// Mean tokens that a round emits, the target's own one included, by the length from 0 to [`LONGEST`].
+    /// Mean tokens that a round emits, with the target's own token. Index: the draft length, from 0 to [`LONGEST`].
     pub tokens: Vec<f64>,
-    /// For each length the shares of rounds with a first, second, … draft. `None` if every round gets all its drafts.
+    /// For each length the shares of rounds that have a first, second, … draft. `None` if every round has all its
+    /// drafts.
     pub shares: Option<Vec<Vec<f64>>>,
 }
 
 impl Acceptance {
     /// Draws `source` on requests of this file's lengths, equally many of each category that the source names. `None`
-    /// for recordings and truth tables, whose bits belong to the requests of a workload, and where a draft model drafts
-    /// beside a lookup.
+    /// for recordings and truth tables, because their bits belong to the requests of a workload. `None` also if a draft
+    /// model drafts beside a lookup.
     pub fn drawn(source: &Rates) -> Option<Acceptance> {
         if source.is_recorded() || matches!(source, Rates::LookupBesideModel(_)) {
             return None;
@@ -48,7 +49,8 @@ impl Acceptance {
 
     /// Goes through the rounds of all requests of `workload` with each fixed length.
     fn of(source: &Rates, note: String, bits: &dyn AcceptanceSource, workload: &Workload) -> Acceptance {
-        // By the length that is asked for: emitted tokens, and rounds by the number of their drafts.
+        // Index of both: the draft length. `emitted`: number of tokens. `rounds`: number of rounds by the number of
+        // their drafts.
         let mut emitted = [0u64; LONGEST + 1];
         let mut rounds = [[0u64; LONGEST + 1]; LONGEST + 1];
         let mut row = TruthRow::default();
@@ -56,7 +58,8 @@ impl Acceptance {
             let request = RequestTruth::of(workload, id);
             bits.start(request, LONGEST as u32, &mut row);
             for k in 0..=LONGEST {
-                // The prompt's step emits the first token. Rounds are not shortened near the output's end.
+                // The prompt's step emits the first token. The last rounds may go beyond the output's end, so their
+                // drafts are not cut.
                 let mut position = 1;
                 while position < request.output_len {
                     let drafts = row.proposed(position).min(k as u32);
@@ -78,7 +81,8 @@ impl Acceptance {
     }
 }
 
-/// Sources that the page offers, with their names: the program's laws with their usual settings.
+/// The sources that the page always offers, with their names: the program's acceptance laws with their default
+/// settings.
 pub fn usual() -> Vec<(String, Acceptance)> {
     let spec_bench = Mixture::default();
     let tasks = spec_bench.categories.iter().map(|(task, law)| (task.replace('_', " "), *law));
@@ -93,7 +97,7 @@ pub fn usual() -> Vec<(String, Acceptance)> {
     laws.chain(copied).filter_map(|(name, source)| Acceptance::drawn(&source).map(|drawn| (name, drawn))).collect()
 }
 
-/// The categories that a source names; one without a name if it names none.
+/// The categories that a source names; a single category without a name if it names none.
 fn categories(source: &Rates) -> Vec<String> {
     let named: Vec<String> = match source {
         Rates::Mixture(mixture) => mixture.categories.keys().cloned().collect(),
@@ -138,9 +142,9 @@ mod tests {
     fn rounds_without_a_match_have_no_drafts() {
         let lookup = drawn(&Rates::PromptLookup(PromptLookup { match_rate: 0.3, precision: 0.5, mean_run: 1.0 }));
         let shares = lookup.shares.unwrap();
-        // Three in ten positions have a match. Rounds start behind wrong drafts, where matches are more frequent.
+        // 30 % of positions have a match. The share is larger at starts of rounds, which follow wrong drafts.
         assert!((0.29..0.35).contains(&shares[4][0]) && shares[4][3] == shares[4][0], "{:?}", shares[4]);
-        // At most one draft of a round is right, of about half of the rounds with a match.
+        // At most one draft of a round is accepted, in about half of the rounds with a match.
         let gained = (lookup.tokens[4] - 1.0) / shares[4][0];
         assert!((0.4..0.6).contains(&gained), "{gained}");
         let suffix = drawn(&Rates::Suffix(Suffix::default())).shares.unwrap();

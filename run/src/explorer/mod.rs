@@ -53,11 +53,11 @@ pub struct Machine {
     pub drafting: Drafting,
     /// Host time of a step outside its passes, seconds.
     pub step_overhead_s: f64,
-    /// Host time of a step that depends on its requests and tokens; `None` if there is none.
+    /// Host time of a step as a function of its requests and tokens; `None` if the host time does not depend on them.
     pub host: Option<HostLaw>,
-    /// What the draft gets right, if a constant rate does not say it.
+    /// The acceptance, if it is not a setting of the page such as a constant rate; `None` otherwise.
     pub acceptance: Option<Acceptance>,
-    /// The settings with which the page opens, as in its address; may be empty.
+    /// The settings with which the page opens, in the form of its URL hash; may be empty.
     pub opens: String,
     /// Were the costs measured? False for a roofline, which computes costs from datasheets.
     pub measured: bool,

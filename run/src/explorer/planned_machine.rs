@@ -1,4 +1,4 @@
-//! Reads an experiment's first setting as a machine, with which the explorer's page opens.
+//! Makes the machine with which the explorer's page opens from an experiment's first setting.
 
 use super::{Acceptance, Machine};
 use crate::plan::Plan;
@@ -14,7 +14,7 @@ pub fn planned_machine(plan: &Plan) -> Option<Machine> {
     if hardware.target.build().pass(one_token) == Time::ZERO {
         return None;
     }
-    // A page travels, so it has the file's name without the folders of this machine.
+    // A page may be copied to another computer, so it names a file without its folders.
     let name = |p: &std::path::PathBuf| p.file_name().unwrap_or(p.as_os_str()).to_string_lossy().into_owned();
     let profile = hardware.profile.as_ref().map(name);
     let mut note = match &profile {
@@ -25,7 +25,7 @@ pub fn planned_machine(plan: &Plan) -> Option<Machine> {
         note += " The run sweeps its hardware; this is its first setting.";
     }
     let source = &experiment.acceptance.source;
-    // A constant rate and rates by place in the round are settings of the page.
+    // The page has settings for a constant rate and for rates by draft position.
     let (acceptance, opens) = match source {
         Rates::Constant { rate } => (None, format!("a={rate}")),
         Rates::ByDepth { rates } => (None, by_depth(rates)),
@@ -49,7 +49,7 @@ pub fn planned_machine(plan: &Plan) -> Option<Machine> {
     })
 }
 
-/// The part of the page's address with rates by place in the round; empty without rates.
+/// The part of the URL hash with the rates by draft position; empty without rates.
 pub fn by_depth(rates: &[f64]) -> String {
     let rates: Vec<String> = rates.iter().take(32).map(|rate| ((rate * 1e4).round() / 1e4).to_string()).collect();
     if rates.is_empty() { String::new() } else { format!("acc=by-depth&rates={}", rates.join(",")) }

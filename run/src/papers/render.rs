@@ -44,7 +44,8 @@ pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String
 }
 
 impl Compared {
-    /// What the claim says, its place, the paper's value, our value, their difference and the reason, as text.
+    /// The claim as texts: what it says, its place in the paper, the paper's value, our value, their difference, the
+    /// reason for it.
     pub fn row(&self) -> [String; 6] {
         let paper = self.paper.as_ref().map_or_else(|| "figure only".to_owned(), |m| shown(m, self.share, false));
         let ours = shown(&self.ours, self.share, true);

@@ -1,4 +1,4 @@
-//! The section of a page with the claims of a paper or the answer to a question, beside what came out here.
+//! The section of a page with the claims of a paper or the answer to a question, and the values of this run.
 
 use super::Results;
 use crate::papers::PaperReport;

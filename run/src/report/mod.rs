@@ -39,7 +39,7 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
 pub struct Written {
     /// The page's path.
     pub page: PathBuf,
-    /// What changed against the baseline, and whether it is more than noise; `None` without a baseline.
+    /// A paragraph about the change against the baseline; `None` without a baseline.
     pub changes: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! An overview of results folders: a page with a row for each page that Foretoken made in them. What a row says is read
-//! from the page's own head: title, for what the results hold, and the answer.
+//! An overview of results folders: a page with a row for each page that Foretoken made in these folders. A row's texts
+//! come from the start of that page: its title, the scope of its results, and its answer.
 
 use super::{INDEX, keep};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
@@ -7,7 +7,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// The pages of results folders, of runs and of the other commands.
+/// The paths of pages in results folders, for runs and other commands.
 const PAGES: [&str; 7] = [
     "report/index.html",
     "capacity.html",
@@ -53,7 +53,7 @@ pub fn overview(folder: &Path) -> Result<PathBuf> {
 
 const HELP: &str = "give the folder that holds results folders, as --index results";
 
-/// The row of a page; `None` if the file is not there or is not a page of Foretoken.
+/// The row of a page; `None` if the file does not exist or Foretoken did not make it.
 fn row(folder: &Path, page: &str) -> Option<Row> {
     let path = folder.join(page);
     let html = std::fs::read_to_string(&path).ok().filter(|html| html.contains(super::MARK))?;
@@ -71,7 +71,7 @@ fn row(folder: &Path, page: &str) -> Option<Row> {
     ]))
 }
 
-/// The text behind a tag in a page, up to the next tag.
+/// The text after a tag in a page, up to the next tag. `None` if the page does not have the tag.
 fn part(html: &str, tag: &str) -> Option<String> {
     let text = html.split_once(tag)?.1.split('<').next()?;
     let marks = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#x2f;", "/"), ("&amp;", "&")];
@@ -80,7 +80,7 @@ fn part(html: &str, tag: &str) -> Option<String> {
 
 /// Seconds since 1970 as a date and a time, such as `2026-01-31 09:05`.
 fn day(seconds: u64) -> String {
-    // Howard Hinnant's `civil_from_days`: years begin in March, so that a leap day is a year's last.
+    // Howard Hinnant's `civil_from_days`. Its years begin in March, so that a leap day is the last day of a year.
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

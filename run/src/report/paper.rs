@@ -10,7 +10,7 @@ use std::path::Path;
 /// The file with the numbers of every run.
 const NUMBERS: &str = "numbers.csv";
 
-/// A column of [`NUMBERS`]: its heading and how it reads a cell.
+/// A column of [`NUMBERS`]: its heading and the function that reads its number from a cell.
 type Column = (&'static str, fn(&Cell) -> Option<f64>);
 
 const COLUMNS: [Column; 12] = [

@@ -1,15 +1,15 @@
-//! Takes the folders of this machine out of the texts of a page, which may be read elsewhere.
+//! Removes the folders of this computer from the texts of a page, because the page may be read on another computer.
 
 use std::path::Path;
 
-/// The files that a run names by absolute paths, and what a page calls them.
+/// The absolute paths of a run, and the names that replace them on a page.
 pub struct Portable {
-    /// (the path, the file's name), the longest path first.
+    /// (The absolute path, its replacement), the longest path first.
     names: Vec<(String, String)>,
 }
 
 impl Portable {
-    /// The files of a run: its inputs and folders, and every absolute path in its experiment, given as TOML.
+    /// The absolute paths among `files` (a run's inputs and folders) and in `config`, the run's experiment as TOML.
     pub fn of(files: impl IntoIterator<Item = String>, config: &str) -> Portable {
         let mut paths: Vec<String> = files.into_iter().collect();
         if let Ok(config) = toml::from_str::<toml::Value>(config) {
@@ -26,7 +26,7 @@ impl Portable {
         };
         let absolute = paths.into_iter().filter(|path| is_absolute(path));
         let mut names: Vec<(String, String)> = absolute.filter_map(name).collect();
-        // What lies beside an input, or where the command ran, is named from there.
+        // Paths in an input's folder, or in the folder where the command ran, become relative to this folder.
         let folders = names.iter().filter_map(|(path, _)| Some(Path::new(path).parent()?.display().to_string()));
         let folders: Vec<String> = folders.chain(here).filter(|folder| folder.len() > 1).collect();
         names.extend(folders.into_iter().map(|folder| (folder + "/", String::new())));
@@ -35,19 +35,19 @@ impl Portable {
         Portable { names }
     }
 
-    /// The text with each absolute path replaced by the name of its file.
+    /// The text with each absolute path replaced.
     pub fn text(&self, text: &str) -> String {
         self.names.iter().fold(text.to_owned(), |text, (path, name)| text.replace(path, name))
     }
 }
 
-/// Is it an absolute path, on this system or on Windows?
+/// Is `path` absolute, on Unix or on Windows?
 fn is_absolute(path: &str) -> bool {
     let drive = path.as_bytes().get(1..3).is_some_and(|b| b == b":\\" || b == b":/");
     path.len() > 1 && (path.starts_with('/') || drive)
 }
 
-/// Adds every text of a TOML value.
+/// Adds every string of a TOML value to `all`.
 fn texts(value: &toml::Value, all: &mut Vec<String>) {
     match value {
         toml::Value::String(text) => all.push(text.clone()),

@@ -22,21 +22,21 @@ enum Mode {
     Fed,
 }
 
-/// A request that a router gives an engine.
+/// A request that a router gives to an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
     /// Id of the request.
     pub id: RequestId,
     /// When the router sends it to the engine.
     pub sent: Time,
-    /// When its client sent it. Latencies count from then.
+    /// When the client sent the request. Latencies count from this time.
     pub since: Time,
     /// The part of the request that the engine serves.
     pub part: Part,
 }
 
 impl Given {
-    /// A whole request that is sent at once.
+    /// A whole request that the router sends to the engine as soon as the client sends it.
     pub fn whole(id: RequestId, sent: Time) -> Given {
         Given { id, sent, since: sent, part: Part::Whole }
     }
@@ -57,7 +57,7 @@ pub struct ArrivalStream<'a> {
     ready: VecDeque<Time>,
     /// With sessions: the turns whose time of sending is known, each with this time.
     turns: BinaryHeap<Reverse<(Time, RequestId)>>,
-    /// From a router: the requests that the scheduler has not seen yet, in ascending order of the time of sending.
+    /// Requests from a router that the scheduler has not seen yet, in ascending order of `sent`.
     given: VecDeque<Given>,
     /// From a router: the requests that have ended since the router last asked, each with the time of its end.
     ended: Vec<(RequestId, Time)>,
@@ -93,7 +93,7 @@ impl<'a> ArrivalStream<'a> {
         self.mode = Mode::Fed;
     }
 
-    /// Takes a request from the router. The router must give requests in ascending order of the time of sending.
+    /// Takes a request from the router. The router must give requests in ascending order of `sent`.
     pub fn give(&mut self, given: Given) {
         self.given.push_back(given);
     }

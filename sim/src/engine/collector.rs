@@ -276,7 +276,7 @@ impl Collector {
         self.tell(r.id);
     }
 
-    /// Records that the prompt of a request has ended. Another engine computes the request's output.
+    /// Records that this engine has computed the prompt of a request whose output another engine computes.
     pub(super) fn hand_over(&mut self, r: &RunningRequest, now: Time) {
         self.emissions.ended(r.id);
         self.records.finish[r.id as usize] = now;

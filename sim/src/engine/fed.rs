@@ -41,35 +41,36 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.be_fed();
     }
 
-    /// Gives the engine a request. Requests are given in order of the time at which they are sent.
+    /// Gives the engine a request. The caller must give requests in ascending order of `sent`.
     pub fn give(&mut self, given: Given) {
         self.arrivals.give(given);
     }
 
-    /// The requests for which blocks were allocated since the last call, and whose KV comes from another engine.
+    /// Takes the requests whose KV comes from another engine and whose blocks were allocated since the last call.
     pub fn take_reserved(&mut self) -> impl Iterator<Item = Reserved> {
         self.scheduler.take_reserved()
     }
 
-    /// The KV of a request's prompt has all come, at `at`, with that of the draft if `draft_kv` is true.
+    /// Tells the engine that all KV of a request's prompt arrived at `at`, including the draft's KV if `draft_kv` is
+    /// true.
     pub fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
         self.scheduler.kv_arrived(id, at, draft_kv);
         self.go_on(at);
     }
 
-    /// The KV of a request's prompt will not come, as is known from `at` on. The engine computes the prompt.
+    /// Tells the engine at `at` that the KV of a request's prompt will not come. The engine computes the prompt itself.
     pub fn computes_here(&mut self, id: RequestId, at: Time) {
         self.scheduler.computes_here(id);
         self.go_on(at);
     }
 
-    /// The blocks of a request that ended with its prompt are no longer needed from `at` on.
+    /// Frees at `at` the blocks of a request that ended with its prompt ([`Part::Prompt`](crate::Part)).
     pub fn release(&mut self, id: RequestId, at: Time) {
         self.scheduler.release_kept(id);
         self.go_on(at);
     }
 
-    /// Lets an engine that waited for others go on at `at`.
+    /// Lets an engine that waits for other engines continue at `at`.
     fn go_on(&mut self, at: Time) {
         if std::mem::take(&mut self.stuck) {
             self.executor.wait_until(at);

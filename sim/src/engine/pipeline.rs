@@ -17,7 +17,7 @@ pub(super) struct InFlight {
     pub(super) record: StepRecord,
     /// When the step's tokens are ready for the host.
     pub(super) ready: Time,
-    /// When the device was asked which KV had come from other engines.
+    /// When the host asked the device which KV had arrived from other engines.
     pub(super) asked: Time,
     /// How the drafts that this step verifies were made.
     pub(super) verifies: Verifies,

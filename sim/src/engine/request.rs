@@ -6,24 +6,25 @@ use crate::workload::RequestId;
 /// The part of a request that an engine serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole request.
     #[default]
     Whole,
-    /// The prompt. The request ends with its first token, which no client gets, and keeps its KV blocks until they are
-    /// released.
+    /// The prompt. The request ends with its first token, which is not sent to the client. It keeps its KV blocks until
+    /// they are released.
     Prompt,
     /// The output. The KV of the prompt comes from another engine.
     Output,
 }
 
-/// A request for whose prompt, computed by another engine, an engine has allocated KV blocks.
+/// A request that has KV blocks on this engine for a prompt that another engine computes (`WAITING_FOR_REMOTE_KVS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
     /// Id of the request.
     pub id: RequestId,
     /// When the blocks were allocated.
     pub at: Time,
-    /// Number of blocks whose KV must come from the other engine. The engine's prefix cache has the rest.
+    /// Number of blocks whose KV must come from the other engine. The other blocks of the prompt are in this engine's
+    /// prefix cache.
     pub blocks: u32,
 }
 
@@ -111,7 +112,7 @@ pub struct RunningRequest {
     /// the drafter chose not to draft for the request, or if the draft missed tokens of the request under
     /// `DraftGap::Permanent`.
     pub may_draft: bool,
-    /// Whether the request ends with its prompt, whose KV another engine gets ([`Part::Prompt`]).
+    /// Whether the request ends with its prompt and hands its KV to another engine ([`Part::Prompt`]).
     pub hands_over: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,

@@ -39,8 +39,8 @@ pub struct Engine<'a, E, D, W = ()> {
     pub(super) executor: E,
     pub(super) spec: SpecDecode,
     pub(super) pipeline: Pipeline,
-    /// Whether nothing can be scheduled until a request comes, or KV comes or is taken away. Always false with drafts
-    /// at the end of a step: then the loop goes on and sleeps, as vLLM's does.
+    /// Whether nothing can be scheduled until a request arrives, KV arrives, or blocks are released. Always false with
+    /// drafts at the end of a step: in this mode the loop continues and sleeps, as vLLM's loop does.
     pub(super) stuck: bool,
     pub(super) out: Collector,
     pub(super) watch: W,

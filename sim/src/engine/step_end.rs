@@ -171,7 +171,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         for (has, lacks) in self.scheduler.draft_lacks() {
             batch.prefill.add(has, lacks);
-            // The request has a chunk in the step already.
+            // The request already has a chunk in the step, so it is not counted again.
             batch.prefill.chunks -= 1;
         }
         let spec = &step.spec;

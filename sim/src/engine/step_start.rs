@@ -22,8 +22,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             plan = self.scheduler.step_plan();
         }
         if self.scheduler.output().is_empty() {
-            // The scheduler has only rejected or preempted requests, and the next turn of the loop goes on; or all
-            // requests wait for KV from other engines.
+            // Either the scheduler has only rejected or preempted requests, and the loop's next turn continues. Or all
+            // requests wait for other engines.
             self.stuck = self.scheduler.waits_for_others();
             return Ok(());
         }

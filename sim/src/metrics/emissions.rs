@@ -50,8 +50,8 @@ impl Emissions {
     /// `gaps`.
     #[inline]
     pub fn running(&mut self, ids: impl ExactSizeIterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
-        // A member that ends leaves `members`, and a preempted one waits. So as many running requests as members are the
-        // members.
+        // A member that ends leaves `members`, and a preempted member is not in `ids`. So if `ids` and `members` have
+        // the same length, they are the same requests.
         let same = ids.len() == self.members.len();
         debug_assert!(!same || self.members.iter().all(|member| ids.clone().any(|id| id == *member)));
         if same {

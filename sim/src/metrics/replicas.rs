@@ -17,13 +17,13 @@ pub struct Replicas {
     pub hand_offs: Vec<HandOff>,
 }
 
-/// How the KV of a request's prompt came from a prefill replica to the replica that decodes. A time that has not come
-/// is `Time::MAX`.
+/// How the KV of a request's prompt came from a prefill replica to the replica that decodes. The time of an event that
+/// did not happen is `Time::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandOff {
-    /// The prefill replica; `u16::MAX` if the prompt was computed where the request decoded.
+    /// Index of the prefill replica; `u16::MAX` if the request's own replica computed the prompt.
     pub replica: u16,
-    /// When the prefill replica had computed the prompt.
+    /// When the prefill replica finished the prompt.
     pub computed: Time,
     /// When the transfer began.
     pub begun: Time,

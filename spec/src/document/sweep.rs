@@ -133,7 +133,7 @@ impl Document {
         Ok(())
     }
 
-    /// The `label` of the sweep at a path.
+    /// The `label` of the sweep at a path; `None` if the sweep has no label.
     fn label(&self, path: &Path) -> Option<String> {
         match self.get(&path.then(Step::Key("label".into())))?.get_ref() {
             DeValue::String(label) => Some(label.to_string()),

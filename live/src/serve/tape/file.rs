@@ -72,7 +72,7 @@ impl TapeWriter {
         Ok(())
     }
 
-    /// Appends the tail, which ends the tape. Afterwards the tape is on the disk.
+    /// Appends `tail`, which ends the tape. Returns when the tape is on the disk.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -384,7 +384,8 @@ mod tests {
             pool.register(table, &content(&[10], 0), 1);
         }
         pool.release(&mut a, 0);
-        // The only free block is handed out and its content forgotten. The block of `b` has the same content.
+        // `c` gets the only free block, and the block's content is dropped. The lookup still finds this content in the
+        // block of `b`.
         pool.grow(&mut c, 1);
         assert_eq!(pool.lookup(&content(&[10], 1), 1, false), (1, 0));
         pool.release(&mut b, 0);

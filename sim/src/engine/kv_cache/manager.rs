@@ -111,7 +111,7 @@ impl KvCacheManager {
         self.draft_pool.as_ref().map_or(u32::MAX, BlockPool::free)
     }
 
-    /// Number of blocks for this many tokens.
+    /// Number of blocks that `tokens` tokens need.
     pub fn blocks_for(&self, tokens: u32) -> u32 {
         tokens.div_ceil(self.block_size)
     }
@@ -236,8 +236,9 @@ impl KvCacheManager {
         true
     }
 
-    /// Makes room for `tokens` tokens in total for a request that has blocks and starts to run. Returns false if the
-    /// pools have no room. `busy` is as in [`allocate_new`](Self::allocate_new).
+    /// Allocates blocks for a request that starts to run and already has blocks, so that it has room for `tokens`
+    /// tokens in total. Returns false if the pools have too few blocks. `busy` is as in
+    /// [`allocate_new`](Self::allocate_new).
     pub fn allocate_more(&mut self, r: &mut RunningRequest, tokens: u32, busy: bool) -> bool {
         let margin = if busy || self.watermark_always { self.watermark } else { 0 };
         let need = self.lacking(r, tokens);

@@ -1,17 +1,17 @@
-//! Whether a request is admitted into a step, and with how many tokens; what an admission changes.
+//! Decides whether a waiting request is admitted into a step and with how many tokens, and admits it.
 
 use super::state::Scheduler;
 use crate::config::Version;
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler_output::Admission;
 
-/// The decision about a request that waits.
+/// The decision about a waiting request.
 pub(super) enum Admit {
     /// The request is admitted, and this number of its tokens is scheduled.
     Tokens(u32),
-    /// The request waits, and no request behind it is considered in this step.
+    /// The request waits, and the scheduler considers no later request in this step.
     Stop,
-    /// The request is passed over in this step, and the next request is considered.
+    /// The request waits, and the scheduler considers the next request.
     PassOver,
 }
 
@@ -57,8 +57,8 @@ impl Scheduler<'_> {
         if left == 1 && decodes_only && fits_model { padding } else { 0 }
     }
 
-    /// Adds a request that has its blocks to the running list. `computed` of its tokens are in KV, `new` tokens are
-    /// scheduled, and the prefix cache had `cached` of the computed tokens.
+    /// Adds a request, for which blocks were allocated, to the running list. `computed` of its tokens are in KV, `new`
+    /// tokens are scheduled, and the prefix cache had `cached` of the computed tokens.
     #[inline(always)]
     pub(super) fn begin_to_run(&mut self, mut r: RunningRequest, (computed, new): (u32, u32), cached: u32) {
         r.num_cacheable_tokens = (computed + new).min(r.num_tokens);

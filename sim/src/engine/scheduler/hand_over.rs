@@ -1,9 +1,10 @@
-//! Handing requests over, by the rules of vLLM's scheduler with a NIXL connector (`vllm/v1/core/sched/scheduler.py`,
-//! `vllm/distributed/kv_transfer/kv_connector/v1/nixl/`, as of 2026).
+//! Hands requests over between engines, by the rules of vLLM's scheduler with a NIXL connector
+//! (`vllm/v1/core/sched/scheduler.py`, `vllm/distributed/kv_transfer/kv_connector/v1/nixl/`, as of 2026).
 //!
-//! The first engine runs the request with `max_tokens` = 1 and keeps its blocks until the transfer is over. The second
-//! one allocates the blocks of the prompt and starts the transfer (`WAITING_FOR_REMOTE_KVS`), goes on with other
-//! requests, and computes the last token of the prompt again when the KV is there.
+//! The first engine runs the request with `max_tokens` = 1 and keeps its blocks until the transfer ends. The second
+//! engine allocates blocks for the prompt and starts the transfer (`WAITING_FOR_REMOTE_KVS`); such a request is called
+//! held. The engine continues with other requests. After the KV has arrived, it computes the last token of the prompt
+//! again.
 
 use super::admission::Admit;
 use super::handed::Held;
@@ -13,21 +14,21 @@ use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// Admits held requests whose KV is here, in order. Returns false if there are no blocks to go on with one of them:
-    /// then vLLM admits no request behind it.
+    /// Admits the held requests whose KV has arrived, in order. Returns false if one of them cannot be admitted and the
+    /// scheduler must stop: then vLLM admits no later request in this step.
     pub(super) fn schedule_held(&mut self, running: usize) -> bool {
-        let mut at = 0;
-        while at < self.handed.held.len() && self.has_room_to_admit() {
-            let held = &self.handed.held[at];
+        let mut index = 0;
+        while index < self.handed.held.len() && self.has_room_to_admit() {
+            let held = &self.handed.held[index];
             if held.arrived > self.handed.asked {
-                at += 1;
+                index += 1;
                 continue;
             }
             match self.tokens_to_admit(&held.r, held.r.num_tokens - 1, running) {
                 Admit::Stop => return false,
-                Admit::PassOver => at += 1,
+                Admit::PassOver => index += 1,
                 Admit::Tokens(new) => {
-                    if !self.admit_held(at, new) {
+                    if !self.admit_held(index, new) {
                         return false;
                     }
                 }
@@ -38,15 +39,15 @@ impl Scheduler<'_> {
 
     /// Moves a held request to the running list, with `new` tokens scheduled: the last token of its prompt, which gives
     /// the first output token, and padding. Returns false, and changes nothing, if the pools have too few blocks.
-    fn admit_held(&mut self, at: usize, new: u32) -> bool {
+    fn admit_held(&mut self, index: usize, new: u32) -> bool {
         let busy = !self.running.is_empty();
-        let held = &mut self.handed.held[at];
+        let held = &mut self.handed.held[index];
         let computed = held.r.num_tokens - 1;
         let tokens = (computed + new + self.rules.num_lookahead_tokens).min(self.rules.max_model_len);
         if !self.kv_cache_manager.allocate_more(&mut held.r, tokens, busy) {
             return false;
         }
-        let Held { mut r, cached, draft_kv, .. } = self.handed.held.remove(at);
+        let Held { mut r, cached, draft_kv, .. } = self.handed.held.remove(index);
         r.num_draft_computed_tokens = if draft_kv { computed } else { cached };
         if !draft_kv && self.rules.drafter && self.rules.draft_prefill && cached < computed {
             self.scratch.drafts_behind.push((r.id, cached, computed - cached));
@@ -55,8 +56,9 @@ impl Scheduler<'_> {
         true
     }
 
-    /// Allocates the blocks of the prompt at the head of the waiting list, whose KV comes from another engine. As in
-    /// vLLM no lookahead slots are allocated yet. Returns false, and changes nothing, if the pools have too few blocks.
+    /// Allocates blocks for the prompt of `head`, the head of the waiting list, whose KV comes from another engine. As
+    /// in vLLM, lookahead slots are not allocated yet. Returns false, and changes nothing, if the pools have too few
+    /// blocks.
     pub(super) fn hold(&mut self, head: WaitingRequest) -> bool {
         let busy = !self.running.is_empty();
         let mut r = self.asked.activate(head);
@@ -84,7 +86,7 @@ impl Scheduler<'_> {
         self.handed.reserved.drain(..)
     }
 
-    /// Notes that the KV of a held request was all here at `at`, with that of the draft if `draft_kv` is true.
+    /// Notes that all KV of a held request arrived at `at`, including the draft's KV if `draft_kv` is true.
     pub fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
         if let Some(held) = self.handed.held.iter_mut().find(|held| held.r.id == id) {
             (held.arrived, held.draft_kv) = (at, draft_kv);
@@ -93,28 +95,29 @@ impl Scheduler<'_> {
 
     /// Lets a held request compute its prompt here, because its KV will not come.
     pub fn computes_here(&mut self, id: RequestId) {
-        if let Some(at) = self.handed.held.iter().position(|held| held.r.id == id) {
-            self.gives_blocks_back(at);
+        if let Some(index) = self.handed.held.iter().position(|held| held.r.id == id) {
+            self.gives_blocks_back(index);
         }
     }
 
-    /// Takes a held request's blocks away, and puts it to the front of the waiting list.
-    fn gives_blocks_back(&mut self, at: usize) {
-        let Held { mut r, .. } = self.handed.held.remove(at);
+    /// Frees the blocks of held request number `index`, and puts the request at the front of the waiting list, to be
+    /// served as a whole.
+    fn gives_blocks_back(&mut self, index: usize) {
+        let Held { mut r, .. } = self.handed.held.remove(index);
         self.kv_cache_manager.free(&mut r);
         self.waiting.prepend(WaitingRequest::new(r.id, r.arrival, r.priority, Part::Whole));
     }
 
-    /// Lets the scheduler know which KV was here when the device was asked, at `asked`.
+    /// Tells the scheduler that it knows all KV that arrived up to `asked`, when the host asked the device.
     #[inline]
     pub fn notice_kv(&mut self, asked: Time) {
         self.handed.asked = asked;
     }
 
-    /// Gives back the blocks of a request that ended with its prompt.
+    /// Frees the blocks of a request that ended with its prompt.
     pub fn release_kept(&mut self, id: RequestId) {
-        if let Some(at) = self.handed.kept.iter().position(|r| r.id == id) {
-            let mut r = self.handed.kept.remove(at);
+        if let Some(index) = self.handed.kept.iter().position(|r| r.id == id) {
+            let mut r = self.handed.kept.remove(index);
             self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
         }
     }
@@ -125,9 +128,10 @@ impl Scheduler<'_> {
         self.running.is_empty() && decided && self.handed.is_served()
     }
 
-    /// Resolves a step in which nothing runs, nothing was preempted, and no waiting or held request fits: the requests
-    /// wait for other engines; or held requests block each other, and then the last one gives its blocks back and
-    /// computes its prompt here. (vLLM would stand still.) Returns false if the step is another one, or stays as it is.
+    /// Resolves a step in which no waiting or held request fits. Does nothing and returns false if a request runs or
+    /// was preempted. If KV will arrive or other engines will free blocks, the requests wait. Otherwise held requests
+    /// block each other. Then the last held request gives its blocks back and computes its prompt here, where vLLM
+    /// would hang. Returns false if there is no held request.
     pub(super) fn resolves_held(&mut self) -> bool {
         if !self.running.is_empty() || !self.output.preempted.is_empty() {
             return false;

@@ -1,17 +1,17 @@
-//! Requests that two engines share: one computes the prompt and hands its KV over, the other one computes the output.
-//! `hand_over.rs` has the rules.
+//! Requests that two engines share: one engine computes the prompt and hands its KV over, the other engine computes the
+//! output. `hand_over.rs` has the rules.
 
 use crate::engine::request::{Reserved, RunningRequest};
 use crate::time::Time;
 
-/// The requests of an engine that another engine has a part of.
+/// The requests that an engine shares with another engine.
 #[derive(Debug, Default)]
 pub(super) struct Handed {
     /// Requests that have blocks for their prompt, whose KV comes from another engine, in order of allocation.
     pub(super) held: Vec<Held>,
     /// Requests whose blocks were allocated since the last `take_reserved`.
     pub(super) reserved: Vec<Reserved>,
-    /// When the device was last asked which KV is here, as far as the scheduler has its answer.
+    /// When the host last asked the device which KV has arrived, among the questions whose answer the scheduler has.
     pub(super) asked: Time,
     /// Requests that ended with their prompt, and keep its blocks until the KV is transferred.
     pub(super) kept: Vec<RunningRequest>,
@@ -23,9 +23,9 @@ pub(super) struct Held {
     pub(super) r: RunningRequest,
     /// Prompt tokens found in this engine's prefix cache.
     pub(super) cached: u32,
-    /// Whether the draft's KV came too.
+    /// Whether the draft's KV arrived too.
     pub(super) draft_kv: bool,
-    /// When all KV was here; `Time::MAX` until then.
+    /// When all KV had arrived; `Time::MAX` until then.
     pub(super) arrived: Time,
 }
 
@@ -42,7 +42,7 @@ impl Handed {
         self.held.len()
     }
 
-    /// Whether blocks will come back, or KV will come, without any step of this engine.
+    /// Whether blocks will be released or KV will arrive without a further step of this engine.
     pub(super) fn is_served(&self) -> bool {
         !self.kept.is_empty() || self.held.iter().any(|held| held.arrived > self.asked)
     }

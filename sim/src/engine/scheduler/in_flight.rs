@@ -119,7 +119,7 @@ impl Scheduler<'_> {
             }
             delivered = true;
             if w.part == Part::Prompt {
-                // The KV that is to be handed over is lost, so the prompt is computed again.
+                // The preemption freed the KV that was to be handed over, so the engine computes the prompt again.
                 return true;
             }
             let emitted = tokens.min(max_tokens - w.num_output_tokens);

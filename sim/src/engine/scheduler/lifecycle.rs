@@ -120,7 +120,7 @@ impl Scheduler<'_> {
     }
 
     /// Removes the `count` running requests that have emitted their whole output, and adds them to the step's result.
-    /// Frees their blocks, except for KV that is handed over. The other requests keep their order.
+    /// Frees their blocks, except those with KV to hand over. The other requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;

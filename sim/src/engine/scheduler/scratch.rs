@@ -19,8 +19,8 @@ pub(super) struct StepScratch {
     /// Whether a request that could use drafts was scheduled in this step and then preempted. As if this request still
     /// ran, the step then does not skip its drafting.
     pub(super) drafts_needed: bool,
-    /// The requests that were admitted in this step and whose draft lacks KV of the prompt: for each the id, the number
-    /// of prompt tokens that the draft has, and the number that it lacks.
+    /// Requests that were admitted in this step and for whose prompt the draft lacks KV: (id, prompt tokens in the
+    /// draft's KV, prompt tokens missing there).
     pub(super) drafts_behind: Vec<(RequestId, u32, u32)>,
     /// Waiting requests that the scheduler passed over in this step. Empty between steps.
     pub(super) aside: Vec<WaitingRequest>,

@@ -24,7 +24,7 @@ pub struct Scheduler<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) waiting: RequestQueue,
     pub(super) running: Vec<RunningRequest>,
-    /// Requests that another engine has a part of.
+    /// Requests that this engine shares with another engine.
     pub(super) handed: Handed,
     pub(super) kv_cache_manager: KvCacheManager,
     pub(super) pace: Pace,
@@ -102,8 +102,8 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Fills `next` with the requests that sample a token in this step and can use drafts afterwards, at most `k`
-    /// drafts each. Leaves out requests whose draft lacks the KV of their prompt; behind this step the draft computes
-    /// that KV.
+    /// drafts each. Leaves out requests for whose prompt the draft lacks KV. The draft computes this KV at the end of
+    /// this step.
     pub fn gather_next(&self, k: u32, next: &mut NextBatch) {
         let behind = &self.scratch.drafts_behind;
         match behind.is_empty() {
@@ -112,8 +112,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// The prompts of which the draft lacks KV, which it computes behind this step: for each the tokens that it has and
-    /// that it lacks.
+    /// The prompts for which the draft lacks KV, which it computes at the end of this step: (tokens in the draft's KV,
+    /// tokens missing there).
     pub fn draft_lacks(&self) -> impl Iterator<Item = (u32, u32)> {
         self.scratch.drafts_behind.iter().map(|&(_, has, lacks)| (has, lacks))
     }
@@ -170,7 +170,7 @@ impl<'a> Scheduler<'a> {
         &self.running
     }
 
-    /// The waiting requests, without those that wait for KV from another engine, in no particular order.
+    /// The waiting requests in no particular order, without the requests that wait for KV from another engine.
     pub fn waiting(&self) -> impl Iterator<Item = &WaitingRequest> {
         self.waiting.iter()
     }
@@ -180,7 +180,7 @@ impl<'a> Scheduler<'a> {
         self.asked.categories()
     }
 
-    /// Number of waiting requests, with those that wait for KV from another engine.
+    /// Number of waiting requests, including the requests that wait for KV from another engine.
     pub fn num_waiting(&self) -> usize {
         self.waiting.len() + self.handed.num_held()
     }

@@ -1,4 +1,4 @@
-//! Requests that two engines share, with one engine in the test and the other one played by it.
+//! Requests that two engines share. The test has one engine and acts as the other engine.
 
 use super::fixture::{Fixture, Steady};
 use crate::*;
@@ -18,7 +18,7 @@ fn fixture(blocks: u32, draft_at: DraftAt) -> Fixture {
     f
 }
 
-/// The ends and the reserved requests of a replica since the last call.
+/// (Ended requests, reserved requests with their numbers of blocks) of a replica since the last call.
 fn news(replica: &mut dyn Replica) -> (Vec<RequestId>, Vec<(RequestId, u32)>) {
     let (mut ended, mut reserved) = (Vec::new(), Vec::new());
     replica.take_ended(&mut ended);
@@ -43,7 +43,7 @@ fn a_prompt_keeps_its_blocks_until_they_are_released() {
     }
 }
 
-/// A held request has blocks for its prompt alone. It runs once its KV is there, and nothing happens before.
+/// A held request has blocks only for its prompt. It does not run before its KV has arrived.
 #[test]
 fn a_held_request_runs_when_its_kv_is_there() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
@@ -63,8 +63,8 @@ fn a_held_request_runs_when_its_kv_is_there() {
     }
 }
 
-/// Two held requests fill the pool, and neither has blocks to go on. vLLM would stand still; here the later one gives
-/// its blocks back and computes its prompt again.
+/// Two held requests fill the pool, and no block is left for their outputs. vLLM would hang. Here the later request
+/// gives its blocks back and computes its prompt again.
 #[test]
 fn held_requests_that_block_each_other_go_on() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
@@ -83,7 +83,7 @@ fn held_requests_that_block_each_other_go_on() {
     }
 }
 
-/// KV that will not come lets the engine compute the prompt itself.
+/// If the KV will not come, the engine computes the prompt itself.
 #[test]
 fn a_held_request_can_compute_its_prompt_itself() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
