@@ -56,7 +56,7 @@ fn sizes_beyond_memory_are_refused_before_allocation() {
     refused(&[many, "workload.arrivals={ closed-loop = 4294967295 }"], &["4294967295 requests takes 800 GiB", raise]);
     refused(
         &["engine.num_gpu_blocks=1000000000"],
-        &["engine.num_gpu_blocks: 1000000000 KV blocks take 26 GiB", raise, "--threads 1"],
+        &["engine.num_gpu_blocks: 1000000000 KV blocks take 34 GiB", raise, "--threads 1"],
     );
     // In a session, each prompt contains the turns before it. So the prompts and their shared blocks grow with the
     // number of turns.
