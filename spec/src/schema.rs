@@ -13,7 +13,7 @@ const HARDWARE: &str = "Hardware";
 const UNKNOWN_OF_A_SERVER: [&str; 2] = ["hardware", "acceptance"];
 
 /// Most characters of a line of the schema's text. A longer value is written over several lines.
-const WIDTH: usize = 240;
+const WIDTH: usize = 260;
 
 /// The schema, JSON Schema 2020-12.
 pub fn experiment() -> Value {
@@ -171,11 +171,13 @@ impl Shared {
                 name
             }
         };
+        let label = json!({ "type": "string", "description": "Name of the setting on the axes of figures." });
+        let label = reference(&self.define("label", label));
         let sweep = json!({
             "type": "object",
             "properties": {
                 "sweep": { "type": "array", "items": value.clone(), "minItems": 1 },
-                "label": { "type": "string", "description": "Name of the setting on the axes of figures." },
+                "label": label,
             },
             "required": ["sweep"],
             "additionalProperties": false,
@@ -249,7 +251,8 @@ mod tests {
         let first = refs(&shared.swept(&list("string"), "Table.key"));
         assert_eq!(first, ["#/$defs/Table.key", "#/$defs/sweep-Table.key"]);
         assert_eq!(refs(&shared.swept(&list("string"), "Table.key")), first);
-        assert_eq!(shared.definitions.len(), 2);
+        // The list, the sweep over it, and the label that every sweep may have.
+        assert_eq!(shared.definitions.len(), 3);
         let other = refs(&shared.swept(&list("integer"), "Table.key"));
         assert_eq!(other, ["#/$defs/Table.key-2", "#/$defs/sweep-Table.key-2"]);
         let bounded = |most: u32| json!({ "type": ["integer", "null"], "format": "uint8", "maximum": most });
