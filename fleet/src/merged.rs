@@ -43,8 +43,9 @@ pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOf
     Run { records, replicas: Some(Replicas { routed, each, series, hand_offs }), ..run }
 }
 
-/// Adds to a request's record what its prefill replica recorded: when it was first scheduled, how many tokens were
-/// cached, and how often the prompt was preempted. `sent_on`: was the request sent to a decode replica?
+/// Puts into request `i`'s record what its prefill replica recorded: the first scheduling and the cached tokens, which
+/// replace the decode replica's, and the preemptions, which are added. If the request was never sent on to a decode
+/// replica (`sent_on` is false), takes the prefill replica's whole record, as a request in flight without tokens.
 fn take_prompt(records: &mut RequestRecords, i: usize, prompt: &RequestRecords, sent_on: bool) {
     let preemptions = records.preemptions[i];
     if !sent_on {

@@ -1,4 +1,5 @@
-//! Finds a model by its name, which is a preset or a Hugging Face folder. The model has its own weights or random ones.
+//! Finds a model by its name, which is a preset or a Hugging Face folder. The caller chooses between the model's own
+//! weights and random ones; most presets have no weights.
 
 use foretoken_hardware::models::catalog;
 use foretoken_kernels::model::{LlamaShape, SHIPPED, preset, read_config};

@@ -98,8 +98,9 @@ fn logged(recording: &Recording) -> impl Iterator<Item = LoggedStep> {
     lines.flatten().filter_map(|line| LoggedStep::read(line).ok().flatten())
 }
 
-/// Index of the step whose tokens were read at `at`: the last step whose line was written by then, or up to 2 ms later.
-/// `None` before the first step.
+/// Index of the step that emitted the tokens which the client read at `at`: the last step whose log line was written by
+/// `at` + 2 ms, because a line may be written shortly after the client has read the tokens. `None` if no line was
+/// written by then.
 pub fn step_of(steps: &[PlacedStep], at: Time) -> Option<usize> {
     steps.partition_point(|s| s.end <= at + ON_ITS_WAY).checked_sub(1)
 }

@@ -59,7 +59,8 @@ pub struct Variant {
     pub(crate) picked: Picked,
     /// Which settings of the engine are derived from the hardware, because the file does not give them.
     pub derived: Derived,
-    /// Which keys a profile filled in, and warnings about the profile.
+    /// The keys that a profile filled in, and facts about the profile: what it measured, which draft lengths it can
+    /// predict, warnings.
     pub filled: Filled,
     /// A variant for each kind of replica that states an engine or hardware of its own, by index in `fleet.replicas`.
     pub kinds: BTreeMap<usize, Variant>,

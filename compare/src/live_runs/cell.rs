@@ -19,7 +19,8 @@ use serde::Serialize;
 pub struct Records {
     /// One record per request.
     pub requests: RequestRecords,
-    /// One record per step. The numbers of used KV blocks are missing, because executors do not see KV blocks.
+    /// One record per step. `used_blocks` is always 0, because a tape does not have the KV blocks: what runs the passes
+    /// does not see them.
     pub steps: Vec<StepRecord>,
 }
 

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 type Says = Box<dyn Fn(&Request, &AtomicBool) -> Reply + Send + Sync>;
 
-/// No wait in these tests ends without the signal before this time.
+/// Without Ctrl-C, each wait in these tests would last at least this long. A program that ends sooner has obeyed the
+/// signal.
 const NEVER: Duration = Duration::from_secs(30);
 
 /// Runs `foretoken observe` on a stub server. `says` answers the requests and sets the flag that it gets when the

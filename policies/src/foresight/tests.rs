@@ -183,7 +183,7 @@ fn depths_that_were_never_tried_follow_the_depth_before() {
 }
 
 /// A drafter makes all tokens in one pass. If its length is planned for the tokens that are left after trimming, it
-/// drafts the whole block. If its length is planned as if all drafts were verified, it drafts less.
+/// drafts most of the block. If its length is planned as if all drafts were verified, it drafts nothing.
 #[test]
 fn a_block_is_planned_for_what_is_left_after_trimming() {
     let mut context = CONTEXT;
@@ -205,7 +205,7 @@ fn a_block_is_planned_for_what_is_left_after_trimming() {
         run.step(&batch, confidence, &accepted).draft_len[0]
     };
     let (with, without) = (passes(true), passes(false));
-    assert!(with == 8 && without < with, "{with} {without}");
+    assert!(with >= 4 && without == 0, "{with} {without}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The value that a paper states for a claim: a number, a range that may be open, or names of policies.
+//! What a paper states for a claim: a number, a range that may be open at an end, names of policies, or only a figure.
 
 use serde::{Deserialize, Serialize};
 

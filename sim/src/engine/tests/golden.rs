@@ -238,7 +238,7 @@ fn a_v0_decode_step_is_of_all_running_requests_and_charges_no_drafts() {
     f.config.max_draft_len = 20;
     let run = fixed(&f, 20);
     assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 800));
-    // Drafts beyond the token budget free no tokens for prompts.
+    // v0 takes no tokens of the budget for drafts, so `trimmed` has none to give to prompts: the steps are the same.
     f.config.budget_charge = BudgetCharge::Trimmed;
     assert_eq!(fixed(&f, 20).steps, run.steps);
 }
