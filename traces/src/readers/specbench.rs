@@ -106,8 +106,8 @@ fn read_accept(path: &Path) -> Result<BTreeMap<(u64, u32), Recording>, TraceErro
 }
 
 /// Converts a turn's bits to a recording. Refuses bits that disagree with the turn's steps: step i emits `accepted[i]`
-/// right drafts, each with bit `1`, and then one token that the target chose. The bit of that token is `0` if a draft was
-/// wrong there, or `?` if all drafts were right, so that there was no draft to compare.
+/// right drafts, each with bit `1`, and then one token that the target chose. The bit of that token is `0` if a draft
+/// was wrong there, or `?` if all drafts were right, so that there was no draft to compare.
 fn recording(path: &Path, line: u64, turn: &Turn) -> Result<Recording, TraceError> {
     let bad = |key: &str, what: String| TraceError::row(path, line, Some(key), what, "the recording is damaged");
     let emitted: u64 = turn.accepted.iter().map(|&a| u64::from(a) + 1).sum();
