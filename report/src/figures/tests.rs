@@ -285,18 +285,18 @@ fn bytes_of_the_other_kinds_stay() {
     assert_eq!(
         others.map(digest).collect::<Vec<_>>(),
         [
-            "0906f8a3b4b9ede1 behind.workload.rate-scale.svg",
-            "fc37ab64a76f6c9a speedup.workload.rate-scale.svg",
-            "22fe1d8f7af3267e slo-attainment.workload.rate-scale.svg",
-            "4925e8ac957d8bb6 regret.svg",
-            "927f65a53fcfcb13 regret.workload.rate-scale.svg",
-            "cc1be0e86c6e3e60 change.svg",
-            "db86444af46f60e9 change.workload.rate-scale.svg",
-            "cfdc12da758304f8 mean-latency.workload.rate-scale.svg",
-            "f50f17b1b6ad116d tradeoff.workload.rate-scale.svg",
-            "dfd3a8fd891c2a11 calibration.svg",
-            "bd753c760b6f2cd9 kv-use.svg",
-            "1b1455da19e75b7b preemptions.svg",
+            "5cd29b980579123b behind.workload.rate-scale.svg",
+            "c00bd7d34e1ba65e speedup.workload.rate-scale.svg",
+            "087334e1ae47e7c3 slo-attainment.workload.rate-scale.svg",
+            "06479b23267271aa regret.svg",
+            "947c9e75a191c027 regret.workload.rate-scale.svg",
+            "f29d7bfbdc1c3ff7 change.svg",
+            "844819d286f56f83 change.workload.rate-scale.svg",
+            "63e7499397d1e193 mean-latency.workload.rate-scale.svg",
+            "0bd5b4f374353232 tradeoff.workload.rate-scale.svg",
+            "3ae7fb92e107cdc1 calibration.svg",
+            "8b449776bdaa1754 kv-use.svg",
+            "ff1d0d59e12b9bb3 preemptions.svg",
         ]
     );
 }
@@ -311,16 +311,16 @@ fn bytes_stay() {
     assert_eq!(
         figures[1..].iter().map(digest).collect::<Vec<_>>(),
         [
-            "5c25fd01d73c32a4 slo-attainment.svg",
-            "8a0085e9d31adf32 batch-size.svg",
-            "11e4095dabaaef37 draft-length.svg",
-            "06116188a648b4b9 e2e-latency.svg",
-            "0487ce200a46d75b ttft.svg",
-            "da68c0bafaa4a7ab tpot.svg",
-            "ec922eac2fb8e5df length-by-batch-size.svg",
-            "e8419c296609c0e3 acceptance-by-depth.svg",
-            "1adbc95ac0dbf850 goodput-map.svg",
-            "67f3f00334b85bd2 kv-use.svg"
+            "efcd7d57436ecfe0 slo-attainment.svg",
+            "39ca4a14f9565b34 batch-size.svg",
+            "9f5d1b77df28c110 draft-length.svg",
+            "4431d9a09b340edd e2e-latency.svg",
+            "aff7dc63ed9b679b ttft.svg",
+            "9e7e7324e745a017 tpot.svg",
+            "ea4e9c95315f06e1 length-by-batch-size.svg",
+            "e10070eb3812343c acceptance-by-depth.svg",
+            "e4e1ed500a45de93 goodput-map.svg",
+            "085a747ef9f2abd7 kv-use.svg"
         ]
     );
 }
