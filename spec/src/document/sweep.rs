@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(variants("a = { sweep = [] }\n").unwrap_err().pointed_at(), Some("[]"));
         assert_eq!(variants("a = { sweep = 3 }\n").unwrap_err().pointed_at(), Some("3"));
         assert!(variants("a = { sweep = [{ sweep = [1] }] }\n").unwrap_err().message().contains("inside a sweep"));
-        assert!(variants("a = { sweep = [1], b = 2 }\n").unwrap_err().message().contains("alone"));
+        assert!(variants("a = { sweep = [1], b = 2 }\n").unwrap_err().message().contains("nothing else"));
         assert!(variants("seeds = { sweep = [1] }\n").unwrap_err().message().contains("cannot be swept"));
         let huge = "b = 1\na = { sweep = [1, 99999999999999999999999999999999999999999999] }\n";
         let problem = Document::parse("x.toml", huge).unwrap().sweeps(&[]).unwrap_err();
