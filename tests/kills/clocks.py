@@ -21,10 +21,10 @@ JUMP_S = 3600
 
 
 class Jumping(Observation):
-    library = None
+    preloaded = None
 
     def spawn(self, args, **more):
-        env = {"LD_PRELOAD": str(self.library), "SHIM_JUMP_S": str(JUMP_S)}
+        env = {"LD_PRELOAD": str(self.preloaded), "SHIM_JUMP_S": str(JUMP_S)}
         if args[0] == "serve":
             args = [*args, "--step-log", "steps.log"]
         return super().spawn(args, env=env, **more)
@@ -50,7 +50,7 @@ def main():
     parser.add_argument("--program", type=Path, default=REPOSITORY / "target/release/foretoken")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="foretoken-clocks-") as place:
-        Jumping.library = shim(place)
+        Jumping.preloaded = shim(place)
         kind = Jumping(args.program.resolve(), Path(place) / "observation")
         try:
             code, said = kind.whole(kind.commands("out")[0])

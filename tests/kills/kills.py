@@ -54,7 +54,7 @@ def check(kind, out, expected):
 
 class Killer:
     def __init__(self, kind, library, rng):
-        self.kind, self.library, self.rng = kind, library, rng
+        self.kind, self.preloaded, self.rng = kind, library, rng
         kind.uninterrupted("whole")
         self.expected = kind.result("whole")
         begun = time.monotonic()
@@ -75,7 +75,7 @@ class Killer:
         env, moment = {}, self.rng.uniform(0.0, self.seconds)
         if at_operation:
             moment = self.rng.randint(1, self.operations)
-            env = {"LD_PRELOAD": str(self.library), "SHIM_KILL_AT": str(moment), "SHIM_ROOT": str(kind.place / out)}
+            env = {"LD_PRELOAD": str(self.preloaded), "SHIM_KILL_AT": str(moment), "SHIM_ROOT": str(kind.place / out)}
         processes = [kind.spawn(args, env=env) for args in kind.commands(out)]
         if not at_operation:
             time.sleep(moment)

@@ -96,7 +96,7 @@ fn a_server_with_hostile_names_gives_pages_that_run_nothing() {
 #[test]
 fn a_name_cannot_leave_the_folder() {
     let place = Place::new();
-    for name in ["../out", "a/b", "/tmp/x", "..", ".hidden", "a\\b", ""] {
+    for name in ["../out", "a/b", "/x", "..", ".hidden", "a\\b", ""] {
         let set = format!("name={}", toml_string(name));
         let said = place.fails(&["run", "x.toml", "--set", &set], 2);
         assert!(said.contains("cannot name a folder"), "{name}: {said}");
