@@ -100,8 +100,8 @@ impl<'a> Fleet<'a> {
     fn open(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         for id in 0..self.workload.len() as RequestId {
             let at = self.workload.arrival[id as usize];
-            while self.pool.needs.reports && self.pool.board.next() <= at {
-                self.advance(self.pool.board.next());
+            while self.pool.next_query() <= at {
+                self.advance(self.pool.next_query());
                 self.pool.ask(&self.replicas);
                 if self.first().is_none() {
                     // All replicas are idle, so their loads do not change before the request at `at`. Of the queries
@@ -138,7 +138,7 @@ impl<'a> Fleet<'a> {
             if sent == Time::MAX && first.is_none() {
                 return None;
             }
-            if self.pool.needs.reports && self.pool.board.next() <= sent.min(least) {
+            if self.pool.next_query() <= sent.min(least) {
                 self.pool.ask(&self.replicas);
             } else if sent <= least && sent < Time::MAX {
                 let next = senders.pop().expect("one is sent now");
@@ -149,11 +149,7 @@ impl<'a> Fleet<'a> {
                 let (replica, least) = first?;
                 let others = self.clocks().filter(|&(r, _)| r != replica).map(|(_, at)| at).min();
                 let until = others.unwrap_or(Time::MAX).min(sent).max(least + Time(1));
-                let until = if self.pool.needs.reports {
-                    until.min(self.pool.board.next().max(least + Time(1)))
-                } else {
-                    until
-                };
+                let until = until.min(self.pool.next_query().max(least + Time(1)));
                 self.replicas[replica].run_until(until, true);
                 self.collect(replica);
                 self.ended.iter().for_each(|&(id, at)| senders.ended(id, at));
