@@ -42,10 +42,7 @@ pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> R
 /// write into the folder while the returned lock lives.
 pub fn begin(folder: &Path, marker: &str) -> Result<Lock> {
     make(folder)?;
-    let Some(lock) = Lock::try_folder(folder, false) else {
-        return Err(Problem::bad_input(format!("another command is at work in {}", folder.display()))
-            .help("wait until it ends, or choose another folder with -o"));
-    };
+    let lock = Lock::take_folder(folder, false)?;
     put(folder, marker, UNFINISHED)?;
     Ok(lock)
 }

@@ -175,11 +175,7 @@ impl Folder {
     /// # Errors
     /// Another process has the lock.
     pub fn keep_others_out(&mut self, shared: bool) -> Result<()> {
-        let Some(lock) = Lock::try_folder(&self.path, shared) else {
-            return Err(Problem::bad_input(format!("another command is at work in {}", self.path.display()))
-                .help("wait until it ends, or choose another folder with -o"));
-        };
-        self._lock = Some(Arc::new(lock));
+        self._lock = Some(Arc::new(Lock::take_folder(&self.path, shared)?));
         Ok(())
     }
 

@@ -31,7 +31,7 @@ impl Lock {
     ///
     /// A folder that cannot be locked (as on Windows, or on some network file systems) gives no error, and the returned
     /// lock does not keep other processes out.
-    pub fn try_folder(path: &Path, shared: bool) -> Option<Lock> {
+    fn try_folder(path: &Path, shared: bool) -> Option<Lock> {
         let Ok(folder) = File::open(path) else { return Some(Lock(None)) };
         let taken = if shared { folder.try_lock_shared() } else { folder.try_lock() };
         match taken {
@@ -39,6 +39,17 @@ impl Lock {
             Err(TryLockError::Error(_)) => Some(Lock(None)),
             Ok(()) => Some(Lock(Some(folder))),
         }
+    }
+
+    /// As `try_folder`, but an error if another process holds a conflicting lock.
+    ///
+    /// # Errors
+    /// Another process holds a conflicting lock.
+    pub fn take_folder(path: &Path, shared: bool) -> Result<Lock> {
+        Lock::try_folder(path, shared).ok_or_else(|| {
+            Problem::bad_input(format!("another command is at work in {}", path.display()))
+                .help("wait until it ends, or choose another folder with -o")
+        })
     }
 
     /// Waits until no other process has the lock, then takes it.
