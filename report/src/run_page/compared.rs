@@ -76,9 +76,8 @@ impl Compared {
     /// A paragraph that says what changed between the two results, and whether the change is larger than the noise of
     /// the seeds.
     pub fn sentence(&self, report: &Report) -> String {
-        let compared = self;
         let view = View::new(report);
-        let settings = match compared.differs.as_slice() {
+        let settings = match self.differs.as_slice() {
             [] => "the settings are the same".to_owned(),
             [(path, was, is)] => format!("{path} is {is} here and was {was}"),
             all => format!(
@@ -90,12 +89,12 @@ impl Compared {
         let mut changes: Vec<(&str, &[Swept], Mean)> = Vec::new();
         for &combination in &view.combinations {
             for &(policy, _) in &view.policies {
-                let pairs = pairs_of(&view, compared, policy, combination);
+                let pairs = pairs_of(&view, self, policy, combination);
                 let each: Vec<f64> = pairs.iter().filter_map(|(a, b)| relative(a.e2e?.mean, b.e2e?.mean)).collect();
                 changes.extend(Scale::Change.mean(&each).map(|mean| (policy, combination, mean)));
             }
         }
-        let start = format!("Against {}, {settings}.", compared.name);
+        let start = format!("Against {}, {settings}.", self.name);
         let Some(largest) = changes.iter().max_by(|a, b| a.2.mean.abs().total_cmp(&b.2.mean.abs())) else {
             return start;
         };
