@@ -5,7 +5,7 @@ use super::{INDEX, keep};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The paths of pages in results folders, for runs and other commands.
 const PAGES: [&str; 7] = [
@@ -80,16 +80,10 @@ fn part(html: &str, tag: &str) -> Option<String> {
 
 /// Seconds since 1970 as a date and a time, such as `2026-01-31 09:05`.
 fn day(seconds: u64) -> String {
-    // Howard Hinnant's `civil_from_days`. Its years begin in March, so that a leap day is the last day of a year.
-    let days = seconds / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let (hour, minute) = (seconds / 3_600 % 24, seconds / 60 % 60);
-    format!("{:04}-{month:02}-{day:02} {hour:02}:{minute:02}", year + era * 400 + later)
+    // The last second of the year 9999: `humantime` writes no later time.
+    let time = UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799));
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    format!("{} {}", &text[..10], &text[11..16])
 }
 
 #[cfg(test)]
@@ -103,6 +97,7 @@ mod tests {
             (951_782_400, "2000-02-29 00:00"),
             (1_735_689_599, "2024-12-31 23:59"),
             (4_102_444_800, "2100-01-01 00:00"),
+            (u64::MAX, "9999-12-31 23:59"),
         ] {
             assert_eq!(day(seconds), date);
         }
