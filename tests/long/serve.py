@@ -3,8 +3,8 @@
 
     tests/long/serve.py --minutes 10 --clients 32
 
-The load: streamed completions, chats, answers that clients break off, and wrong requests. The memory at the end must not
-be above that after the first minute by more than a tenth.
+The load: streamed completions, chats, answers that clients break off, and wrong requests. The memory at the end must
+not be above that after the first minute by more than a tenth.
 """
 
 import argparse
