@@ -132,6 +132,19 @@ pub trait Device: Sized {
     /// Computes `silu(gate) · up`. The first half of a row of `gate_up` has the gates, the second half has `up`.
     fn swiglu(&mut self, gate_up: &Self::Buffer, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
+    /// Computes `x · weightsᵀ` and then [`Device::swiglu`] of the product. `gate_up` has room for the product; its
+    /// contents afterwards are unspecified, because a device may compute both steps at once.
+    fn gated(
+        &mut self,
+        x: &Self::Buffer,
+        weights: &Self::Matrix,
+        gate_up: &mut Self::Buffer,
+        out: &mut Self::Buffer,
+    ) -> Result<(), Self::Error> {
+        self.matmul(x, weights, gate_up)?;
+        self.swiglu(gate_up, out)
+    }
+
     /// Copies row `rows[i]` of `x` to row `i` of `out`, which has as many rows as `rows`.
     fn gather(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 

@@ -236,8 +236,7 @@ impl<D: Device> Llama<D> {
             device.attention(&a.qkv, batch, kv, i, &mut a.attended)?;
             device.matmul(&a.attended, &layer.attention_out, &mut a.delta)?;
             device.norm(&mut a.hidden, Some(&a.delta), &layer.mlp_norm, eps, &mut a.normed)?;
-            device.matmul(&a.normed, &layer.gate_up, &mut a.gate_up)?;
-            device.swiglu(&a.gate_up, &mut a.inner)?;
+            device.gated(&a.normed, &layer.gate_up, &mut a.gate_up, &mut a.inner)?;
             device.matmul(&a.inner, &layer.down, &mut a.delta)?;
         }
         device.gather(&a.hidden, &batch.logit_rows, &mut a.chosen)?;

@@ -235,9 +235,8 @@ kernels! {
     TOP_K = "top_k": TopKArgs,
     REJECT = "reject": RejectArgs,
     DIVERGENCE = "divergence": DivergenceArgs,
-    MATMUL_8 = "matmul_8": FewArgs,
-    MATMUL_16 = "matmul_16": FewArgs,
-    MATMUL_32 = "matmul_32": FewArgs,
+    MATMUL_FEW = "matmul_few": FewArgs,
+    GATED_FEW = "gated_few": FewArgs,
     ATTEND_SPLIT_64 = "attend_split_64": AttendArgs,
     ATTEND_SPLIT_128 = "attend_split_128": AttendArgs,
     ATTEND_TILE_64 = "attend_tile_64": AttendArgs,
@@ -261,6 +260,16 @@ pub fn source(platform: &str) -> String {
     add("attention.cu", include_str!("cu/attention.cu"));
     add("arguments.rs", &signatures());
     text
+}
+
+/// Bytes of dynamic shared memory of the products of few rows: for each of the 8 warps a ring with 8 places
+/// (`FEW_RING`), each with two times 16 bytes for each lane.
+pub(super) const FEW_MEMORY: u32 = 8 * 8 * 2 * 32 * 16;
+
+/// Bytes of dynamic shared memory of the split attention kernels. Each of the four warps has two places (`STAGES`) for a
+/// KV block: 16 keys and 16 values in bf16, in rows as in [`tile_memory`].
+pub(super) fn split_memory(dim: usize) -> u32 {
+    (4 * 2 * 16 * ((dim + 32) + (dim + 8)) * 2) as u32
 }
 
 /// Bytes of dynamic shared memory of the tiled attention kernels. The memory has two chunks of 64 keys and 64 values in

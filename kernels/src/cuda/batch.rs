@@ -12,11 +12,15 @@ const FEW: usize = 16;
 const MANY: usize = 64;
 
 /// Split attention divides a context into pieces ("stretches") of neighbouring tokens, which the GPU handles at the
-/// same time. Each stretch except the last has at least this number of tokens.
-pub(super) const STRETCH: usize = 256;
+/// same time. Each stretch except the last has at least this number of tokens: two KV blocks for each of a block's warps.
+pub(super) const STRETCH: usize = 128;
 
 /// Most stretches (parts that the GPU handles at the same time) into which one context is divided.
-const MOST_STRETCHES: usize = 32;
+const MOST_STRETCHES: usize = 64;
+
+/// A number of blocks of threads is good if the GPU's places for blocks are in use for at least this share of the time,
+/// with blocks that all take equally long.
+const GOOD_USE: f64 = 0.9;
 
 /// Most stretches in one launch, over all tiles; the device has memory for the results of this number. If a launch has
 /// more than half this number of tiles, its contexts are not divided, because the tiles alone keep the GPU busy.
@@ -69,6 +73,21 @@ pub(super) struct Tiles {
     pub(super) many_count: usize,
     /// Address of the bit masks of visible tokens and, after them, the block tables.
     pub(super) words: u64,
+}
+
+/// The number of stretches into which a launch of split attention divides each context. The longest context has
+/// `longest` tokens, and the GPU runs `at_once` blocks of threads at the same time. It is the smallest number with a
+/// [`GOOD_USE`] of the GPU, or else the number with the best use. The number changes only when `longest` passes a power
+/// of two, so that passes of a growing context are equal and replay one graph.
+fn stretches(longest: usize, tiles: usize, kv_heads: usize, at_once: usize) -> usize {
+    let room = STRETCHES / tiles.clamp(1, STRETCHES);
+    let most = longest.div_ceil(STRETCH).max(1).next_power_of_two().min(MOST_STRETCHES).min(room);
+    let usage = |stretches: usize| {
+        let blocks = stretches * tiles.max(1) * kv_heads;
+        blocks as f64 / (blocks.div_ceil(at_once) * at_once) as f64
+    };
+    let best = || (1..=most).max_by(|&a, &b| usage(a).total_cmp(&usage(b)).then(b.cmp(&a)));
+    (1..=most).find(|&n| usage(n) >= GOOD_USE).or_else(best).unwrap_or(1)
 }
 
 /// The size of a row's bit mask: (32-bit words, bits). The mask has a bit for each token after the row's prefix, up to
@@ -141,11 +160,7 @@ impl Sent {
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
         let (few_count, many_count) = (padded(few.len()), padded(many.len()));
         let longest = few.iter().map(|tile| tile[4] as usize).max().unwrap_or(0);
-        let room = if few_count > STRETCHES { 1 } else { STRETCHES / few_count.max(1) };
-        let wanted = longest.div_ceil(STRETCH).max(1).next_power_of_two();
-        // The number of stretches is the wanted power of two. If the results of that number do not fit into the memory
-        // for stretches, it is the largest power of two that fits.
-        let stretches = wanted.min(MOST_STRETCHES).min(1 << room.ilog2());
+        let stretches = stretches(longest, few_count, kv.kv_heads, tuning.split_blocks);
         let few = arena.push(few.into_iter().flatten(), 6 * few_count, 0);
         let many = arena.push(many.into_iter().flatten(), 6 * many_count, 0);
         let words = arena.next();
@@ -163,5 +178,26 @@ impl Sent {
         let tiles = Tiles { group, few, few_count, stretches, many, many_count, words };
         self.tiles = Some(tiles);
         tiles
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_are_divided_until_the_gpu_is_in_use() {
+        // One request of 32 heads: 12 stretches are 384 of 396 blocks. A short context has fewer stretches.
+        assert_eq!(stretches(16_384, 1, 32, 396), 12);
+        assert_eq!([1, 128, 129, 400, 600].map(|longest| stretches(longest, 1, 32, 396)), [1, 1, 2, 4, 8]);
+        // Eight requests have 256 blocks: 3 stretches use 768 of 792 places, 1 would use 256 of 396.
+        assert_eq!(stretches(16_384, 8, 32, 396), 3);
+        // Many requests are not divided, and results never exceed the memory for them.
+        assert_eq!(stretches(16_384, 300, 8, 396), 1);
+        for tiles in [1, 3, 16, 100, 256, 1000] {
+            assert!(stretches(100_000, tiles, 8, 396) * tiles.min(STRETCHES) <= STRETCHES);
+        }
+        // Contexts of 513 to 1024 tokens have one number of stretches.
+        assert!((513..=1024).all(|longest| stretches(longest, 4, 8, 396) == stretches(600, 4, 8, 396)));
     }
 }

@@ -1,6 +1,9 @@
 //! A GPU that carries out commands, one after the other on one stream.
 
-use super::arguments::{ATTEND_TILE_64, ATTEND_TILE_128, KERNELS, tile_memory};
+use super::arguments::{
+    ATTEND_SPLIT_64, ATTEND_SPLIT_128, ATTEND_TILE_64, ATTEND_TILE_128, FEW_MEMORY, GATED_FEW, KERNELS, MATMUL_FEW,
+    split_memory, tile_memory,
+};
 use super::backend::{Backend, DeviceMemory, Graph, Mark};
 use super::blas::{Blas, WORKSPACE};
 use super::compile;
@@ -127,7 +130,7 @@ impl Gpu {
             Command::Launch(launch) => self.launch(launch),
             Command::Matmul(product) => {
                 let mut blas = self.blas.lock().unwrap_or_else(PoisonError::into_inner);
-                blas.multiply(product, self.stream.cu_stream().cast())
+                blas.multiply(product, self.stream.cu_stream())
             }
         }
     }
@@ -151,10 +154,26 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
         })
         .collect();
     let functions = functions?;
-    for (kernel, dim) in [(ATTEND_TILE_64.index, 64), (ATTEND_TILE_128.index, 128)] {
+    let large = [
+        (MATMUL_FEW.index, FEW_MEMORY),
+        (GATED_FEW.index, FEW_MEMORY),
+        (ATTEND_SPLIT_64.index, split_memory(64)),
+        (ATTEND_SPLIT_128.index, split_memory(128)),
+        (ATTEND_TILE_64.index, tile_memory(64)),
+        (ATTEND_TILE_128.index, tile_memory(128)),
+    ];
+    // With equal carve-outs, kernels that follow each other run side by side on a multiprocessor. Otherwise it would have
+    // to be empty before it can divide its memory anew.
+    for &function in &functions {
+        let share = Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        // SAFETY: the function belongs to the module loaded above.
+        unsafe { result::function::set_function_attribute(function, share, 100) }
+            .map_err(failed("asking for shared memory"))?;
+    }
+    for (kernel, bytes) in large {
         let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function belongs to the module loaded above.
-        unsafe { result::function::set_function_attribute(functions[kernel], most, tile_memory(dim) as i32) }
+        unsafe { result::function::set_function_attribute(functions[kernel], most, bytes as i32) }
             .map_err(failed("asking for shared memory"))?;
     }
     Ok((module, functions))
@@ -175,7 +194,8 @@ fn allocate(bytes: u64) -> Result<u64, CudaError> {
     })
 }
 
-fn event(timed: bool) -> Result<sys::CUevent, CudaError> {
+/// Makes an event, which can be timed or not.
+pub(super) fn event(timed: bool) -> Result<sys::CUevent, CudaError> {
     let flags = if timed { sys::CUevent_flags::CU_EVENT_DEFAULT } else { sys::CUevent_flags::CU_EVENT_DISABLE_TIMING };
     result::event::create(flags).map_err(failed("making an event"))
 }

@@ -7,7 +7,28 @@ use super::device::Cuda;
 use super::error::CudaError;
 use super::memory::{Buffer, Kv, Matrix, stride};
 use super::program::{Matmul, MatmulShape};
+use crate::device::Device;
 use crate::paged::Batch;
+
+/// Most rows of a product that the kernels `matmul_few` and `gated_few` can compute.
+pub(super) const MOST_FEW_ROWS: usize = 8;
+
+/// The arguments of `matmul_few` and `gated_few` for the first `rows` rows of `x`.
+fn few_arguments(x: &Buffer, weights: &Matrix, out: &Buffer, rows: usize) -> FewArgs {
+    FewArgs {
+        x: In::at(x.narrow()),
+        weights: In::at(weights.memory.address),
+        out: Out::at(out.memory.address),
+        rows: rows as u32,
+        inputs: weights.inputs as u32,
+        outputs: out.width as u32,
+        x_stride: x.stride(),
+        weight_stride: stride(weights.inputs) as u32,
+        out_stride: out.stride(),
+        wide: out.wide.into(),
+        _even: 0,
+    }
+}
 
 impl Cuda {
     /// Computes `x · weightsᵀ`. Up to [`Tuning::few_rows`](super::Tuning) rows are computed by a kernel of this crate,
@@ -19,6 +40,11 @@ impl Cuda {
         if rows == 0 {
             return Ok(());
         }
+        if self.has_few_rows(rows) {
+            let arguments = few_arguments(x, weights, out, rows);
+            let grid = [out.width.div_ceil(16), 1, 1];
+            return self.now(|program| program.launch(&MATMUL_FEW, grid, [256, 1], FEW_MEMORY, &arguments));
+        }
         let shape = MatmulShape {
             rows: rows as u32,
             inputs: weights.inputs as u32,
@@ -28,30 +54,33 @@ impl Cuda {
             out_stride: out.stride(),
             wide: out.wide,
         };
-        if rows > self.tuning.few_rows.min(32) {
-            let product = Matmul { x: x.narrow(), weights: weights.memory.address, out: out.memory.address, shape };
-            return self.now(|program| program.matmul(&product));
+        let product = Matmul { x: x.narrow(), weights: weights.memory.address, out: out.memory.address, shape };
+        self.now(|program| program.matmul(&product))
+    }
+
+    /// Computes `silu(gate) · up`, where the first half of the outputs of `x · weightsᵀ` are the gates. Few rows are
+    /// computed by one kernel, which does not write `gate_up`.
+    pub(super) fn multiply_gated(
+        &mut self,
+        x: &Buffer,
+        weights: &Matrix,
+        gate_up: &mut Buffer,
+        out: &mut Buffer,
+    ) -> Result<(), CudaError> {
+        let rows = self.padded(x.rows);
+        if rows == 0 || !self.has_few_rows(rows) {
+            self.multiply(x, weights, gate_up)?;
+            return self.swiglu(gate_up, out);
         }
-        let arguments = FewArgs {
-            x: In::at(x.narrow()),
-            weights: In::at(weights.memory.address),
-            out: Out::at(out.memory.address),
-            rows: shape.rows,
-            inputs: shape.inputs,
-            outputs: shape.outputs,
-            x_stride: shape.x_stride,
-            weight_stride: shape.weight_stride,
-            out_stride: shape.out_stride,
-            wide: shape.wide.into(),
-            _even: 0,
-        };
-        let kernel = match rows {
-            ..=8 => &MATMUL_8,
-            9..=16 => &MATMUL_16,
-            _ => &MATMUL_32,
-        };
-        let grid = [weights.outputs.div_ceil(16), 1, 1];
-        self.now(|program| program.launch(kernel, grid, [256, 1], 0, &arguments))
+        assert_eq!((x.width, 2 * out.width), (weights.inputs, weights.outputs), "inputs and outputs of a product");
+        out.set_rows(x.rows);
+        let arguments = few_arguments(x, weights, out, rows);
+        let grid = [out.width.div_ceil(8), 1, 1];
+        self.now(|program| program.launch(&GATED_FEW, grid, [256, 1], FEW_MEMORY, &arguments))
+    }
+
+    fn has_few_rows(&self, rows: usize) -> bool {
+        rows <= self.tuning.few_rows.min(MOST_FEW_ROWS)
     }
 
     /// Rotates queries and keys by the rotary angles of their positions, and writes keys and values to their KV slots.
@@ -80,9 +109,9 @@ impl Cuda {
             _even: 0,
         };
         let half = kv.head_dim / 2;
-        let heads_at_once = (256 / half).max(1);
-        let grid = [(kv.heads + 2 * kv.kv_heads).div_ceil(heads_at_once), sent.padded, 1];
-        self.now(|program| program.launch(&ROPE_STORE, grid, [half, heads_at_once], 0, &arguments))
+        let threads_a_head = if half.is_multiple_of(8) { half / 8 } else { half };
+        let grid = [((kv.heads + 2 * kv.kv_heads) * threads_a_head).div_ceil(256), sent.padded, 1];
+        self.now(|program| program.launch(&ROPE_STORE, grid, [256, 1], 0, &arguments))
     }
 
     /// Computes attention. Requests with few queries use split attention, which divides their context among blocks of
@@ -130,7 +159,7 @@ impl Cuda {
         self.sent = Some(sent);
         self.now(|program| {
             let heads = kv.kv_heads;
-            program.launch(split, [tiles.few_count, heads, tiles.stretches], [128, 1], 0, &few);
+            program.launch(split, [tiles.few_count, heads, tiles.stretches], [128, 1], split_memory(kv.dim), &few);
             program.launch(tile, [tiles.many_count, heads, 1], [128, 1], tile_memory(kv.dim), &many);
         })
     }

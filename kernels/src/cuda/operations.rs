@@ -223,6 +223,10 @@ impl Device for Cuda {
         self.now(|program| program.launch(&SWIGLU, grid, [256, 1], 0, &arguments))
     }
 
+    fn gated(&mut self, x: &Buffer, weights: &Matrix, gate_up: &mut Buffer, out: &mut Buffer) -> Result<(), CudaError> {
+        self.multiply_gated(x, weights, gate_up, out)
+    }
+
     fn gather(&mut self, x: &Buffer, rows: &[u32], out: &mut Buffer) -> Result<(), CudaError> {
         assert_eq!((x.width, x.wide), (out.width, out.wide), "rows of one kind");
         assert!(rows.iter().all(|&row| (row as usize) < x.rows), "a row of {} that are not there", x.rows);

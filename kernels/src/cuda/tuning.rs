@@ -1,5 +1,7 @@
 //! Settings of how the GPU is used. They change the speed; they change results only by rounding.
 
+use super::layers::MOST_FEW_ROWS;
+
 /// Settings of how the GPU is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
@@ -8,9 +10,12 @@ pub struct Tuning {
     /// The sizes of CUDA graphs: numbers of rows to which passes are padded, in rising order. Passes with more rows are
     /// not padded.
     pub graph_sizes: Vec<usize>,
-    /// Matrix products with up to this number of rows (at most 32) use a kernel of this crate. Larger products use
+    /// Matrix products with up to this number of rows (at most 8) use a kernel of this crate. Larger products use
     /// cuBLASLt.
     pub few_rows: usize,
+    /// Number of blocks of threads of split attention that the GPU runs at the same time. It decides into how many parts
+    /// a context is divided.
+    pub split_blocks: usize,
     /// Whether a kernel may start before the previous kernel has ended (CUDA's programmatic dependent launch). It takes
     /// effect from compute capability 9.0 on.
     pub dependent_launches: bool,
@@ -18,10 +23,10 @@ pub struct Tuning {
 
 impl Default for Tuning {
     /// The default graph sizes are vLLM's sizes: 1, 2, 4, then multiples of 8 up to 256, then multiples of 16 up to
-    /// 512.
+    /// 512. H100 and H200 have 132 multiprocessors with three blocks of split attention each.
     fn default() -> Tuning {
         let graph_sizes = [1, 2, 4].into_iter().chain((8..256).step_by(8)).chain((256..=512).step_by(16)).collect();
-        Tuning { graphs: true, graph_sizes, few_rows: 32, dependent_launches: true }
+        Tuning { graphs: true, graph_sizes, few_rows: MOST_FEW_ROWS, split_blocks: 396, dependent_launches: true }
     }
 }
 
@@ -36,7 +41,7 @@ impl Tuning {
             graphs: number("FORETOKEN_CUDA_GRAPHS").map_or(default.graphs, |n| n > 0),
             dependent_launches: number("FORETOKEN_CUDA_DEPENDENT_LAUNCHES")
                 .map_or(default.dependent_launches, |n| n > 0),
-            few_rows: number("FORETOKEN_CUDA_FEW_ROWS").unwrap_or(default.few_rows).min(32),
+            few_rows: number("FORETOKEN_CUDA_FEW_ROWS").unwrap_or(default.few_rows).min(MOST_FEW_ROWS),
             ..default
         }
     }

@@ -15,9 +15,11 @@
 #define DEVICE static inline
 #define KERNEL extern "C" void
 #define THREADS(n)
+#define THREADS_OF_BLOCKS(n, blocks)
 #define SHARED static __attribute__((section("foretoken_shared")))
 #define DYNAMIC_SHARED(name) unsigned char* name = dynamic_memory
 #define UNROLL
+#define UNROLL_BY(n)
 
 struct Index {
     u32 x, y, z;
@@ -93,6 +95,7 @@ static float __shfl_xor_sync(u32, float x, int step) {
     memcpy(&x, &bits, 4);
     return x;
 }
+static void __syncwarp() { shuffle_bits(0, 1); }
 static bool __any_sync(u32, bool x) {
     u32 any = x;
     for (int step = 16; step > 0; step /= 2) any |= shuffle_bits(any, step);
@@ -124,6 +127,7 @@ static u32 atomicAdd(u32* at, u32 more) {
 static void __threadfence() {}
 static void wait_for_inputs() {}
 static void let_next_start() {}
+static float power_of_2(float x) { return exp2f(x); }
 
 static u32 round_to_bf16(float x) {
     u32 bits;
@@ -132,7 +136,6 @@ static u32 round_to_bf16(float x) {
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 static u32 narrow2(float low, float high) { return round_to_bf16(low) | round_to_bf16(high) << 16; }
-static Quad load_once(const void* from) { return *(const Quad*)from; }
 static float load_shared_result(const float* from) { return *from; }
 
 // On a GPU, a copy arrives at any time between being issued and being waited for. Here it arrives at once in every

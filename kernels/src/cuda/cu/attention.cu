@@ -12,6 +12,10 @@
 #define WARPS 4
 #define LOG2_E 1.4426950408889634f
 
+// Distances between rows in shared memory, in numbers, with which the lanes' reads hit different banks.
+#define KEY_STRIDE(dim) (dim + 32)
+#define VALUE_STRIDE(dim) (dim + 8)
+
 // The tokens that a query attends to. A lane has two queries, g and g + 8 of the tile.
 struct Sight {
     u32 prefix;
@@ -73,53 +77,43 @@ DEVICE bool sees(const Sight& s, const u32* bits, u32 token) {
     return bit < s.bits && (bits[s.bits_at + bit / 32] >> (bit % 32) & 1);
 }
 
-// Adds the 16 tokens from `token` on to the queries' running attention: computes their scores and adds their weighted
-// values. `keys` and `values` point to the rows of the first token, in global or shared memory.
-template <int DIM>
-DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token, const bf16* keys, u32 key_stride,
-                    const bf16* values, u32 value_stride, u32 g, u32 c) {
-    Quad k[2][DIM / 32];
-    UNROLL for (int t = 0; t < 2; t++) {
-        UNROLL for (int j = 0; j < DIM / 32; j++) k[t][j] = load(keys + (8 * t + g) * key_stride + 32 * j + 8 * c);
-    }
-    // The values of tokens 2c, 2c + 1, 2c + 8, 2c + 9.
-    Quad v[DIM / 64][4];
-    UNROLL for (int h = 0; h < DIM / 64; h++) {
-        UNROLL for (int i = 0; i < 4; i++) {
-            v[h][i] = load(values + (2 * c + i % 2 + 8 * (i / 2)) * value_stride + 64 * h + 8 * g);
-        }
-    }
-    float scores[2][4] = {};
+// Adds the `8 * T` tokens from `token` on to the queries' running attention: computes their scores and adds their
+// weighted values. `keys` and `values` point to the rows of the first token in shared memory.
+template <int DIM, int T>
+DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token, const bf16* keys, const bf16* values,
+                    u32 g, u32 c) {
+    float scores[T][4] = {};
     UNROLL for (int j = 0; j < DIM / 32; j++) {
         const u32(&p)[8] = q.pairs[j];
         const u32 first[4] = {p[0], p[4], p[1], p[5]}, second[4] = {p[2], p[6], p[3], p[7]};
-        UNROLL for (int t = 0; t < 2; t++) {
-            mma(scores[t], first, k[t][j].x, k[t][j].y);
-            mma(scores[t], second, k[t][j].z, k[t][j].w);
-        }
+        Quad k[T];
+        UNROLL for (int t = 0; t < T; t++) k[t] = load(keys + (8 * t + g) * KEY_STRIDE(DIM) + 32 * j + 8 * c);
+        UNROLL for (int t = 0; t < T; t++) mma(scores[t], first, k[t].x, k[t].y);
+        UNROLL for (int t = 0; t < T; t++) mma(scores[t], second, k[t].z, k[t].w);
     }
-    if (token + 16 > all_see) {
-        UNROLL for (int t = 0; t < 2; t++) {
+    if (token + 8 * T > all_see) {
+        UNROLL for (int t = 0; t < T; t++) {
             UNROLL for (int i = 0; i < 4; i++) {
                 if (!sees(q.sight[i / 2], a.words, token + 8 * t + 2 * c + i % 2)) scores[t][i] = MINUS_INFINITY;
             }
         }
     }
-    // Four neighbouring lanes hold the 16 scores of a query.
+    // Four neighbouring lanes hold the scores of a query.
     float scale[2];
     UNROLL for (int w = 0; w < 2; w++) {
-        float most = fmaxf(fmaxf(scores[0][2 * w], scores[0][2 * w + 1]), fmaxf(scores[1][2 * w], scores[1][2 * w + 1]));
+        float most = fmaxf(scores[0][2 * w], scores[0][2 * w + 1]);
+        UNROLL for (int t = 1; t < T; t++) most = fmaxf(most, fmaxf(scores[t][2 * w], scores[t][2 * w + 1]));
         most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, 1));
         most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, 2));
         most = fmaxf(most, q.largest[w]);
         // A query without a visible token so far has no largest score. Its shift is 0, and all its exponentials are 0.
         float shift = most == MINUS_INFINITY ? 0.0f : most * a.scale;
-        scale[w] = exp2f(q.largest[w] * a.scale - shift);
+        scale[w] = power_of_2(q.largest[w] * a.scale - shift);
         q.largest[w] = most;
         float sum = 0.0f;
-        UNROLL for (int t = 0; t < 2; t++) {
+        UNROLL for (int t = 0; t < T; t++) {
             UNROLL for (int e = 0; e < 2; e++) {
-                float x = exp2f(scores[t][2 * w + e] * a.scale - shift);
+                float x = power_of_2(scores[t][2 * w + e] * a.scale - shift);
                 scores[t][2 * w + e] = x;
                 sum += x;
             }
@@ -135,18 +129,24 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
             }
         }
     }
-    const u32 weights[4] = {narrow2(scores[0][0], scores[0][1]), narrow2(scores[0][2], scores[0][3]),
-                            narrow2(scores[1][0], scores[1][1]), narrow2(scores[1][2], scores[1][3])};
-    UNROLL for (int h = 0; h < DIM / 64; h++) {
-        const u32 words[4][4] = {{v[h][0].x, v[h][0].y, v[h][0].z, v[h][0].w},
-                                 {v[h][1].x, v[h][1].y, v[h][1].z, v[h][1].w},
-                                 {v[h][2].x, v[h][2].y, v[h][2].z, v[h][2].w},
-                                 {v[h][3].x, v[h][3].y, v[h][3].z, v[h][3].w}};
-        UNROLL for (int u = 0; u < 8; u++) {
-            const u32 pick = u % 2 ? 0x7632 : 0x5410;
-            u32 b0 = __byte_perm(words[0][u / 2], words[1][u / 2], pick);
-            u32 b1 = __byte_perm(words[2][u / 2], words[3][u / 2], pick);
-            mma(q.out[h][u], weights, b0, b1);
+    UNROLL for (int b = 0; b < T / 2; b++) {
+        const float(&even)[4] = scores[2 * b], (&odd)[4] = scores[2 * b + 1];
+        const u32 weights[4] = {narrow2(even[0], even[1]), narrow2(even[2], even[3]), narrow2(odd[0], odd[1]),
+                                narrow2(odd[2], odd[3])};
+        UNROLL for (int h = 0; h < DIM / 64; h++) {
+            // The values of tokens 2c, 2c + 1, 2c + 8, 2c + 9 of the 16.
+            u32 words[4][4];
+            UNROLL for (int i = 0; i < 4; i++) {
+                u32 row = 16 * b + 2 * c + i % 2 + 8 * (i / 2);
+                Quad v = load(values + row * VALUE_STRIDE(DIM) + 64 * h + 8 * g);
+                words[i][0] = v.x, words[i][1] = v.y, words[i][2] = v.z, words[i][3] = v.w;
+            }
+            UNROLL for (int u = 0; u < 8; u++) {
+                const u32 pick = u % 2 ? 0x7632 : 0x5410;
+                u32 b0 = __byte_perm(words[0][u / 2], words[1][u / 2], pick);
+                u32 b1 = __byte_perm(words[2][u / 2], words[3][u / 2], pick);
+                mma(q.out[h][u], weights, b0, b1);
+            }
         }
     }
 }
@@ -165,12 +165,16 @@ DEVICE bf16* out_of(const AttendArgs& a, const Tile& tile, u32 query, u32 kv_hea
     return a.out + (u64)row * a.out_stride + (u64)(kv_head * a.group + query % a.group) * a.head_dim;
 }
 
+#define STAGES 2
+
 // Split attention, for few queries and a long context: block of threads = tile (x), key-value head (y), stretch of the
-// context (z). The warps take the stretch's KV blocks in turn. The block of threads that ends last adds the results of
-// all stretches of the tile, in the order of the context.
+// context (z). The warps take the stretch's KV blocks in turn. Each warp has `STAGES` places for a KV block in shared
+// memory: it copies the next KV block while it computes with this one. The block of threads that ends last adds the
+// results of all stretches of the tile, in the order of the context.
 template <int DIM> DEVICE void split(const AttendArgs& a) {
-    wait_for_inputs();
     let_next_start();
+    wait_for_inputs();
+    DYNAMIC_SHARED(memory);
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, c = lane % 4;
     Tile tile = tile_of(a, blockIdx.x);
     u32 kv_head = blockIdx.y;
@@ -181,60 +185,81 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
     // Padding tiles have no queries.
     if (tile.queries == 0 || blockIdx.z >= stretches) return;
     u32 begins = blockIdx.z * length, ends = begins + length < tile.end ? begins + length : tile.end;
+    const u32 values_at = 16 * KEY_STRIDE(DIM), place_size = values_at + 16 * VALUE_STRIDE(DIM);
+    bf16* places = (bf16*)memory + warp * STAGES * place_size;
+    const u32* table = a.words + tile.table;
+    // The number of the KV block that `fetch` copies next is read one turn before it is needed.
+    u32 fetched = begins + 16 * warp, turn = 0;
+    u32 kv_block = fetched < ends ? table[fetched / 16] : 0;
+    auto fetch = [&]() {
+        if (fetched < ends) {
+            u64 from = ((u64)kv_block * a.kv_heads + kv_head) * (16 * DIM);
+            bf16* to = places + turn % STAGES * place_size;
+            UNROLL for (int i = 0; i < DIM / 16; i++) {
+                u32 part = lane + WARP * i, row = part / (DIM / 8), column = 8 * (part % (DIM / 8));
+                copy_async(to + row * KEY_STRIDE(DIM) + column, a.keys + from + 8 * part);
+                copy_async(to + values_at + row * VALUE_STRIDE(DIM) + column, a.values + from + 8 * part);
+            }
+            fetched += 16 * WARPS;
+            if (fetched < ends) kv_block = table[fetched / 16];
+        }
+        turn++;
+        copies_issued();
+    };
+    UNROLL for (int i = 0; i < STAGES - 1; i++) fetch();
     Queries<DIM> q;
     begin(q, a, tile, 0, kv_head, g, c);
+    u32 here = 0;
     for (u32 token = begins + 16 * warp; token < ends; token += 16 * WARPS) {
-        u64 at = ((u64)a.words[tile.table + token / 16] * a.kv_heads + kv_head) * (16 * DIM);
-        take_in<DIM>(q, a, tile.all_see, token, a.keys + at, DIM, a.values + at, DIM, g, c);
+        copies_arrived<STAGES - 2>();
+        // All lanes' copies have arrived, and all lanes are done with the place that `fetch` overwrites.
+        __syncwarp();
+        fetch();
+        const bf16* keys = places + here % STAGES * place_size;
+        take_in<DIM, 2>(q, a, tile.all_see, token, keys, keys + values_at, g, c);
+        here++;
     }
     add_up(q);
-    // Adds the warps' results in the order of the warps.
+    // The warps' outputs take the memory of the KV blocks, which no warp reads after this barrier.
+    __syncthreads();
     SHARED float largest[WARPS][TILE], sums[WARPS][TILE];
-    SHARED float out[TILE][DIM + 4];
     SHARED bool last;
-    if (c == 0) {
-        UNROLL for (int w = 0; w < 2; w++) {
-            largest[warp][g + 8 * w] = q.largest[w];
-            sums[warp][g + 8 * w] = q.sum[w];
+    float(*out)[TILE][DIM] = (float(*)[TILE][DIM])memory;
+    UNROLL for (int w = 0; w < 2; w++) {
+        u32 i = g + 8 * w;
+        if (i >= tile.queries) continue;
+        if (c == 0) {
+            largest[warp][i] = q.largest[w];
+            sums[warp][i] = q.sum[w];
+        }
+        UNROLL for (int h = 0; h < DIM / 64; h++) {
+            UNROLL for (int e = 0; e < 2; e++) {
+                UNROLL for (int u = 0; u < 8; u++) out[warp][i][64 * h + 16 * c + 8 * e + u] = q.out[h][u][2 * w + e];
+            }
         }
     }
     __syncthreads();
-    for (u32 turn = 0; turn < WARPS; turn++) {
-        if (turn == warp) {
-            UNROLL for (int w = 0; w < 2; w++) {
-                u32 i = g + 8 * w;
-                float most = largest[0][i];
-                for (u32 o = 1; o < WARPS; o++) most = fmaxf(most, largest[o][i]);
-                float scale = most == MINUS_INFINITY ? 0.0f : exp2f((q.largest[w] - most) * a.scale);
-                UNROLL for (int h = 0; h < DIM / 64; h++) {
-                    UNROLL for (int u = 0; u < 8; u++) {
-                        UNROLL for (int e = 0; e < 2; e++) {
-                            float* to = &out[i][64 * h + 16 * c + 8 * e + u];
-                            float x = q.out[h][u][2 * w + e] * scale;
-                            *to = turn == 0 ? x : *to + x;
-                        }
-                    }
-                }
-            }
-        }
-        __syncthreads();
-    }
+    // Adds the warps' results in the order of the warps.
     u32 place = (blockIdx.x * a.kv_heads + kv_head) * gridDim.z;
     for (u32 i = threadIdx.x; i < tile.queries * DIM; i += blockDim.x) {
         u32 query = i / DIM, d = i % DIM;
-        float most = largest[0][query], sum = 0.0f;
+        float most = largest[0][query], sum = 0.0f, total = 0.0f;
         for (u32 w = 1; w < WARPS; w++) most = fmaxf(most, largest[w][query]);
         if (most != MINUS_INFINITY) {
-            for (u32 w = 0; w < WARPS; w++) sum += sums[w][query] * exp2f((largest[w][query] - most) * a.scale);
+            for (u32 w = 0; w < WARPS; w++) {
+                float scale = power_of_2((largest[w][query] - most) * a.scale);
+                sum += sums[w][query] * scale;
+                total += out[w][query][d] * scale;
+            }
         }
         if (stretches == 1) {
-            if (d < a.head_dim) out_of(a, tile, query, kv_head)[d] = narrow(out[query][d] / sum);
+            if (d < a.head_dim) out_of(a, tile, query, kv_head)[d] = narrow(total / sum);
         } else {
-            u64 part = (u64)(place + blockIdx.z) * TILE + query;
-            a.parts[part * (DIM + 2) + d] = out[query][d];
+            float* part = a.parts + ((u64)(place + blockIdx.z) * TILE + query) * (DIM + 2);
+            part[d] = total;
             if (d == 0) {
-                a.parts[part * (DIM + 2) + DIM] = most;
-                a.parts[part * (DIM + 2) + DIM + 1] = sum;
+                part[DIM] = most;
+                part[DIM + 1] = sum;
             }
         }
     }
@@ -250,16 +275,27 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
     __syncthreads();
     if (!last) return;
     __threadfence();
+    // Adds the stretches' results. All threads together first read the largest scores and the sums: [query][stretch].
+    float* stretch_largest = (float*)memory;
+    float* stretch_sums = stretch_largest + tile.queries * stretches;
+    const float* parts = a.parts + (u64)place * TILE * (DIM + 2);
+    const u32 step = TILE * (DIM + 2);
+    for (u32 i = threadIdx.x; i < tile.queries * stretches; i += blockDim.x) {
+        const float* part = parts + i % stretches * step + i / stretches * (DIM + 2);
+        stretch_largest[i] = load_shared_result(part + DIM);
+        stretch_sums[i] = load_shared_result(part + DIM + 1);
+    }
+    __syncthreads();
     for (u32 i = threadIdx.x; i < tile.queries * a.head_dim; i += blockDim.x) {
         u32 query = i / a.head_dim, d = i % a.head_dim;
-        const float* part = a.parts + ((u64)place * TILE + query) * (DIM + 2);
-        const u32 step = TILE * (DIM + 2);
+        const float* largest_of = stretch_largest + query * stretches;
+        const float* sum_of = stretch_sums + query * stretches;
         float most = MINUS_INFINITY, sum = 0.0f, total = 0.0f;
-        for (u32 s = 0; s < stretches; s++) most = fmaxf(most, load_shared_result(part + s * step + DIM));
-        for (u32 s = 0; s < stretches; s++) {
-            float scale = exp2f((load_shared_result(part + s * step + DIM) - most) * a.scale);
-            sum += load_shared_result(part + s * step + DIM + 1) * scale;
-            total += load_shared_result(part + s * step + d) * scale;
+        for (u32 s = 0; s < stretches; s++) most = fmaxf(most, largest_of[s]);
+        UNROLL_BY(8) for (u32 s = 0; s < stretches; s++) {
+            float scale = power_of_2((largest_of[s] - most) * a.scale);
+            sum += sum_of[s] * scale;
+            total += load_shared_result(parts + s * step + query * (DIM + 2) + d) * scale;
         }
         out_of(a, tile, query, kv_head)[d] = narrow(total / sum);
     }
@@ -267,16 +303,12 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
 
 #define CHUNK 64
 
-// Distances between rows in shared memory, in numbers, with which the lanes' reads hit different banks.
-#define KEY_STRIDE(dim) (dim + 32)
-#define VALUE_STRIDE(dim) (dim + 8)
-
 // Tiled attention, for many queries: block of threads = tile of 64 queries (x), key-value head (y). Each warp has 16
 // queries. All warps read the same keys and values from shared memory, 64 tokens at a time, while the next 64 tokens
 // are being copied.
 template <int DIM> DEVICE void tile(const AttendArgs& a) {
-    wait_for_inputs();
     let_next_start();
+    wait_for_inputs();
     DYNAMIC_SHARED(memory);
     bf16* keys = (bf16*)memory;
     bf16* values = keys + 2 * CHUNK * KEY_STRIDE(DIM);
@@ -296,20 +328,32 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
         u32 other = __shfl_xor_sync(EVERY_LANE, end, step);
         end = end < other ? other : end;
     }
+    const u32* table = a.words + tile.table;
+    // The numbers of the KV blocks that `fetch` copies next are read one chunk before they are needed.
+    u32 kv_blocks[CHUNK / 16];
+    auto read_table = [&](u32 chunk) {
+        UNROLL for (int b = 0; b < CHUNK / 16; b++) {
+            u32 token = CHUNK * chunk + 16 * b;
+            kv_blocks[b] = token < tile.end ? table[token / 16] : 0;
+        }
+    };
     auto fetch = [&](u32 chunk) {
-        const u32 parts = DIM / 8;
-        for (u32 i = threadIdx.x; i < CHUNK * parts; i += blockDim.x) {
-            u32 t = i / parts, part = i % parts, token = CHUNK * chunk + t;
+        const u32 parts = DIM / 8, rows = 32 * WARPS / parts;
+        u32 t = threadIdx.x / parts, column = 8 * (threadIdx.x % parts);
+        UNROLL for (int n = 0; n < CHUNK / rows; n++) {
+            u32 row = rows * n + t, block = rows * n / 16;
             // Copies only KV blocks with a token that the tile may attend to, but these completely.
-            if (token / 16 * 16 >= tile.end) break;
-            u64 from = (((u64)a.words[tile.table + token / 16] * a.kv_heads + kv_head) * 16 + token % 16) * DIM + 8 * part;
-            u32 place = chunk % 2 * CHUNK + t;
-            copy_async(keys + place * KEY_STRIDE(DIM) + 8 * part, a.keys + from);
-            copy_async(values + place * VALUE_STRIDE(DIM) + 8 * part, a.values + from);
+            if (CHUNK * chunk + 16 * block >= tile.end) break;
+            u64 from = (((u64)kv_blocks[block] * a.kv_heads + kv_head) * 16 + row % 16) * DIM + column;
+            u32 place = chunk % 2 * CHUNK + row;
+            copy_async(keys + place * KEY_STRIDE(DIM) + column, a.keys + from);
+            copy_async(values + place * VALUE_STRIDE(DIM) + column, a.values + from);
         }
         copies_issued();
+        read_table(chunk + 1);
     };
     u32 chunks = (tile.end + CHUNK - 1) / CHUNK;
+    read_table(0);
     fetch(0);
     for (u32 chunk = 0; chunk < chunks; chunk++) {
         if (chunk + 1 < chunks) {
@@ -319,12 +363,15 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
             copies_arrived<0>();
         }
         __syncthreads();
-        for (u32 block = 0; block < CHUNK / 16; block++) {
-            u32 token = CHUNK * chunk + 16 * block;
-            if (token >= end) break;
-            u32 place = chunk % 2 * CHUNK + 16 * block;
-            take_in<DIM>(q, a, tile.all_see, token, keys + place * KEY_STRIDE(DIM), KEY_STRIDE(DIM),
-                         values + place * VALUE_STRIDE(DIM), VALUE_STRIDE(DIM), g, c);
+        for (u32 token = CHUNK * chunk; token < CHUNK * (chunk + 1) && token < end; token += 32) {
+            u32 place = token % (2 * CHUNK);
+            const bf16 *k = keys + place * KEY_STRIDE(DIM), *v = values + place * VALUE_STRIDE(DIM);
+            // The second KV block of the 32 tokens may not have been copied.
+            if (token + 16 < end) {
+                take_in<DIM, 4>(q, a, tile.all_see, token, k, v, g, c);
+            } else {
+                take_in<DIM, 2>(q, a, tile.all_see, token, k, v, g, c);
+            }
         }
         // All warps must be done with this chunk: the copy of the chunk after the next one overwrites it.
         __syncthreads();
@@ -349,6 +396,6 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
 }
 
 KERNEL THREADS(128) attend_split_64(const AttendArgs a) { split<64>(a); }
-KERNEL THREADS(128) attend_split_128(const AttendArgs a) { split<128>(a); }
+KERNEL THREADS_OF_BLOCKS(128, ATTENTION_BLOCKS) attend_split_128(const AttendArgs a) { split<128>(a); }
 KERNEL THREADS(128) attend_tile_64(const AttendArgs a) { tile<64>(a); }
-KERNEL THREADS(128) attend_tile_128(const AttendArgs a) { tile<128>(a); }
+KERNEL THREADS_OF_BLOCKS(128, ATTENTION_BLOCKS) attend_tile_128(const AttendArgs a) { tile<128>(a); }

@@ -16,6 +16,7 @@ template <class F> DEVICE void each(const float* row, u32 width, F f) {
 
 // out = softmax(logits / temperature).
 KERNEL THREADS(1024) softmax(const SoftmaxArgs a) {
+    let_next_start();
     wait_for_inputs();
     SHARED float scratch[MOST_WARPS];
     SHARED Best bests[MOST_WARPS];
@@ -37,6 +38,7 @@ KERNEL THREADS(1024) softmax(const SoftmaxArgs a) {
 
 // The k most likely tokens, in falling order, and their probabilities.
 KERNEL THREADS(1024) top_k(const TopKArgs a) {
+    let_next_start();
     wait_for_inputs();
     SHARED float scratch[MOST_WARPS];
     SHARED Best bests[MOST_WARPS];
@@ -79,6 +81,7 @@ DEVICE double weight(const float* p, const float* q, u32 t) {
 // unused one and one for the token after the last. Results: the number of accepted tokens, the next token, and the
 // target's probability of the next token.
 KERNEL THREADS(512) reject(const RejectArgs a) {
+    let_next_start();
     wait_for_inputs();
     SHARED u32 kept;
     SHARED double sums[512];
@@ -140,6 +143,7 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
 // For pairs of rows p of the target and q of the draft: the sum of p·ln(p / q) over the vocabulary; without a draft, of
 // −p·ln(p). One block per pair.
 KERNEL THREADS(512) divergence(const DivergenceArgs a) {
+    let_next_start();
     wait_for_inputs();
     SHARED double sums[512];
     const float* p = a.target + (u64)a.pairs[2 * blockIdx.x] * a.target_stride;

@@ -3,6 +3,7 @@
 
 // Writes the embeddings of tokens as f32.
 KERNEL THREADS(256) embed(const EmbedArgs a) {
+    let_next_start();
     wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= a.width) return;
@@ -12,8 +13,8 @@ KERNEL THREADS(256) embed(const EmbedArgs a) {
 
 // RMSNorm of rows of `x`; `delta`, if given, is first added to `x` in place. One block per row.
 KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
-    wait_for_inputs();
     let_next_start();
+    wait_for_inputs();
     SHARED float scratch[MOST_WARPS];
     u64 row = blockIdx.x;
     float* x = a.x + row * a.x_stride;
@@ -49,8 +50,8 @@ KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
 
 // RMSNorm of single heads of queries and keys, in place. One warp per head; block = row (y), heads (x).
 KERNEL THREADS(128) norm_heads(const NormHeadsArgs a) {
-    wait_for_inputs();
     let_next_start();
+    wait_for_inputs();
     u32 head = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     u32 lane = threadIdx.x % WARP;
     if (head >= a.heads + a.kv_heads) return;
@@ -66,13 +67,11 @@ KERNEL THREADS(128) norm_heads(const NormHeadsArgs a) {
     for (u32 i = lane; i < a.head_dim; i += WARP) x[i] = narrow(widen(x[i]) * scale * gains[i]);
 }
 
-DEVICE float silu_times(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
-
 // silu(gate) · up; a row of `gate_up` has all gates first. A thread makes eight numbers if the width is a multiple of
 // 8, otherwise one.
 KERNEL THREADS(256) swiglu(const SwigluArgs a) {
-    wait_for_inputs();
     let_next_start();
+    wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     const bf16* gate = a.gate_up + (u64)blockIdx.y * a.in_stride;
     const bf16* up = gate + a.width;
@@ -93,8 +92,8 @@ KERNEL THREADS(256) swiglu(const SwigluArgs a) {
 
 // Copies row `rows[i]` of the input to row i of the output, padding included, in units of 16 bytes.
 KERNEL THREADS(256) gather(const GatherArgs a) {
-    wait_for_inputs();
     let_next_start();
+    wait_for_inputs();
     const Quad* from = a.input + (u64)a.rows[blockIdx.x] * a.quads;
     Quad* to = a.out + (u64)blockIdx.x * a.quads;
     for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
@@ -102,6 +101,7 @@ KERNEL THREADS(256) gather(const GatherArgs a) {
 
 // Copies row i of the input to row `rows[i]` of the output.
 KERNEL THREADS(256) scatter(const GatherArgs a) {
+    let_next_start();
     wait_for_inputs();
     const Quad* from = a.input + (u64)blockIdx.x * a.quads;
     Quad* to = a.out + (u64)a.rows[blockIdx.x] * a.quads;
@@ -110,6 +110,7 @@ KERNEL THREADS(256) scatter(const GatherArgs a) {
 
 // Writes rows of f32 or bf16 as f32 without padding, for a download to the host.
 KERNEL THREADS(256) unpack(const UnpackArgs a) {
+    let_next_start();
     wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= a.width) return;
@@ -119,6 +120,7 @@ KERNEL THREADS(256) unpack(const UnpackArgs a) {
 
 // Writes rows given as f32 without padding to padded rows of f32 or bf16.
 KERNEL THREADS(256) pack(const PackArgs a) {
+    let_next_start();
     wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= a.width) return;
@@ -139,6 +141,7 @@ DEVICE u64 mixed(u64 z) {
 
 // Draws random weights, with the hash of (base, position) and the roundings of the host (`Luck::unit` of crate sim).
 KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
+    let_next_start();
     wait_for_inputs();
     u64 count = (u64)a.rows * a.width;
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
@@ -148,46 +151,64 @@ KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
     }
 }
 
+#define MOST_HALF 64
+
+// Turns two pairs (first, second) of bf16, the lower and the upper halves of the words, by their angles.
+DEVICE void turn(u32& first, u32& second, const float* sine, const float* cosine) {
+    float a = low(first), b = low(second), c = high(first), d = high(second);
+    first = narrow2(a * cosine[0] - b * sine[0], c * cosine[1] - d * sine[1]);
+    second = narrow2(b * cosine[0] + a * sine[0], d * cosine[1] + c * sine[1]);
+}
+
 // Rotates queries and keys to their positions, and writes keys and values to their KV slots. A slot has a row of `dim`
 // numbers per key-value head; numbers beyond the head's width are zero. Dimension i is paired with dimension i +
-// head_dim / 2, as in Hugging Face. Thread = pair of dimensions (x), head (y; all heads of queries, then of keys, then
-// of values); block = group of heads (x), row (y).
+// head_dim / 2, as in Hugging Face. A thread has 8 neighbouring pairs of a head, or one if half a head is no multiple of
+// 8; block = part of the heads (x; all heads of queries, then of keys, then of values), row (y).
 KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
-    wait_for_inputs();
     let_next_start();
-    u32 head = blockIdx.x * blockDim.y + threadIdx.y;
-    u32 half = a.head_dim / 2;
-    u32 i = threadIdx.x;
-    if (head >= a.heads + 2 * a.kv_heads) return;
+    wait_for_inputs();
+    u32 half = a.head_dim / 2, each = half % 8 ? 1 : 8, per_head = half / each;
     u64 row = blockIdx.y;
+    SHARED float sines[MOST_HALF], cosines[MOST_HALF];
+    if (threadIdx.x < half) {
+        sincosf((float)a.positions[row] * a.frequencies[threadIdx.x], &sines[threadIdx.x], &cosines[threadIdx.x]);
+    }
+    __syncthreads();
+    u32 item = blockIdx.x * blockDim.x + threadIdx.x;
+    u32 head = item / per_head, i = item % per_head * each;
+    if (head >= a.heads + 2 * a.kv_heads) return;
     bf16* x = a.qkv + row * a.stride + (u64)head * a.head_dim;
-    float first = 0.0f, second = 0.0f;
-    bf16* to = nullptr;
+    bf16* out = x;
     if (head >= a.heads) {
         u32 kv_head = (head - a.heads) % a.kv_heads;
         u32 slot = a.slots[row];
         bf16* pool = head < a.heads + a.kv_heads ? a.keys : a.values;
-        to = pool + (((u64)(slot / 16) * a.kv_heads + kv_head) * 16 + slot % 16) * a.dim;
-        for (u32 z = a.head_dim + i; z < a.dim; z += blockDim.x) to[z] = 0;
+        out = pool + (((u64)(slot / 16) * a.kv_heads + kv_head) * 16 + slot % 16) * a.dim;
+        for (u32 z = a.head_dim + item % per_head; z < a.dim; z += per_head) out[z] = 0;
     }
-    if (i >= half) return;
-    first = widen(x[i]);
-    second = widen(x[i + half]);
-    if (head < a.heads + a.kv_heads) {
-        float sine, cosine;
-        sincosf((float)a.positions[row] * a.frequencies[i], &sine, &cosine);
-        float turned = first * cosine - second * sine;
-        second = second * cosine + first * sine;
-        first = turned;
+    bool turns = head < a.heads + a.kv_heads;
+    if (each == 8) {
+        Quad first = load(x + i), second = load(x + i + half);
+        if (turns) {
+            turn(first.x, second.x, sines + i, cosines + i);
+            turn(first.y, second.y, sines + i + 2, cosines + i + 2);
+            turn(first.z, second.z, sines + i + 4, cosines + i + 4);
+            turn(first.w, second.w, sines + i + 6, cosines + i + 6);
+        }
+        *(Quad*)(out + i) = first;
+        *(Quad*)(out + i + half) = second;
+    } else {
+        float first = widen(x[i]), second = widen(x[i + half]), sine = turns ? sines[i] : 0.0f;
+        float cosine = turns ? cosines[i] : 1.0f;
+        out[i] = narrow(first * cosine - second * sine);
+        out[i + half] = narrow(second * cosine + first * sine);
     }
-    bf16* out = to ? to : x;
-    out[i] = narrow(first);
-    out[i + half] = narrow(second);
 }
 
 // Copies keys and values from slot to slot for each pair (from, to). Each thread copies the same 16 bytes of all pairs
 // one after the other, so the copies are made in the order of the pairs.
 KERNEL THREADS(256) move_kv(const MoveKvArgs a) {
+    let_next_start();
     wait_for_inputs();
     u32 per_token = a.kv_heads * (a.dim / 8);
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
