@@ -12,6 +12,20 @@ use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
+/// Rows that are normed before a product reads them; the arguments of [`Device::norm`].
+pub struct Normed<'a, D: Device + ?Sized> {
+    /// The rows, f32. `delta` is first added to them in place.
+    pub x: &'a mut D::Buffer,
+    /// A product that is not yet in `x`.
+    pub delta: Option<&'a D::Buffer>,
+    /// The gains of the norm.
+    pub gains: &'a D::Vector,
+    /// The norm's ε.
+    pub eps: f32,
+    /// Room for the normed rows; its contents afterwards are unspecified.
+    pub out: &'a mut D::Buffer,
+}
+
 /// The operations of a device. A buffer has a fixed width and a number of rows in use. The operation that writes to a
 /// buffer sets this number. Unless an operation says otherwise, its output has as many rows as its input, and row `i`
 /// of the output depends only on row `i` of the input, on weights and on KV.
@@ -132,17 +146,48 @@ pub trait Device: Sized {
     /// Computes `silu(gate) · up`. The first half of a row of `gate_up` has the gates, the second half has `up`.
     fn swiglu(&mut self, gate_up: &Self::Buffer, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Computes `x · weightsᵀ` and then [`Device::swiglu`] of the product. `gate_up` has room for the product; its
-    /// contents afterwards are unspecified, because a device may compute both steps at once.
+    /// The queries, keys and values of a layer: [`Device::norm`] of the input, the product with `weights`, and
+    /// [`Device::rope_and_store`]. A device may compute some of these steps at once.
+    fn queries_keys_values(
+        &mut self,
+        input: Normed<'_, Self>,
+        weights: &Self::Matrix,
+        qkv: &mut Self::Buffer,
+        batch: &Batch,
+        kv: &mut Self::Kv,
+        layer: usize,
+    ) -> Result<(), Self::Error> {
+        self.norm(input.x, input.delta, input.gains, input.eps, input.out)?;
+        self.matmul(input.out, weights, qkv)?;
+        self.rope_and_store(qkv, batch, kv, layer)
+    }
+
+    /// The first half of an MLP: [`Device::norm`] of the input, the product with `weights`, and [`Device::swiglu`].
+    /// `gate_up` has room for the product; its contents afterwards are unspecified. A device may compute some of these
+    /// steps at once.
     fn gated(
         &mut self,
-        x: &Self::Buffer,
+        input: Normed<'_, Self>,
         weights: &Self::Matrix,
         gate_up: &mut Self::Buffer,
         out: &mut Self::Buffer,
     ) -> Result<(), Self::Error> {
-        self.matmul(x, weights, gate_up)?;
+        self.norm(input.x, input.delta, input.gains, input.eps, input.out)?;
+        self.matmul(input.out, weights, gate_up)?;
         self.swiglu(gate_up, out)
+    }
+
+    /// Computes `x · weightsᵀ`. Returns true if the device has added the product to `sum`. Otherwise the product is in
+    /// `delta`, and the caller gives `delta` to the next norm, which adds it.
+    fn matmul_and_add(
+        &mut self,
+        x: &Self::Buffer,
+        weights: &Self::Matrix,
+        delta: &mut Self::Buffer,
+        _sum: &mut Self::Buffer,
+    ) -> Result<bool, Self::Error> {
+        self.matmul(x, weights, delta)?;
+        Ok(false)
     }
 
     /// Copies row `rows[i]` of `x` to row `i` of `out`, which has as many rows as `rows`.

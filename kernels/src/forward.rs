@@ -1,7 +1,7 @@
 //! A Llama model on a device, and its forward pass. The same pass handles prompts, prefill chunks, decodes and
 //! verification: they differ only in the batch.
 
-use crate::device::Device;
+use crate::device::{Device, Normed};
 use crate::model::{LlamaShape, MemoryNeeded, TooLittleMemory};
 use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData, Weights, tensors};
@@ -225,23 +225,36 @@ impl<D: Device> Llama<D> {
         let Llama { shape, embedding, layers, norm, head, kv, activations: a, .. } = self;
         let eps = shape.rms_norm_eps;
         device.embed(embedding, batch, &mut a.hidden)?;
+        // True while `a.delta` has a product that is not yet in `a.hidden`.
+        let mut pending = false;
         for (i, layer) in layers.iter().enumerate() {
-            let before = (i > 0).then_some(&a.delta);
-            device.norm(&mut a.hidden, before, &layer.attention_norm, eps, &mut a.normed)?;
-            device.matmul(&a.normed, &layer.qkv, &mut a.qkv)?;
-            if let Some([queries, keys]) = &layer.qk_norm {
-                device.norm_heads(&mut a.qkv, kv, queries, keys, eps)?;
+            let delta = pending.then_some(&a.delta);
+            let gains = &layer.attention_norm;
+            match &layer.qk_norm {
+                None => {
+                    let input = Normed { x: &mut a.hidden, delta, gains, eps, out: &mut a.normed };
+                    device.queries_keys_values(input, &layer.qkv, &mut a.qkv, batch, kv, i)?;
+                }
+                Some([queries, keys]) => {
+                    device.norm(&mut a.hidden, delta, gains, eps, &mut a.normed)?;
+                    device.matmul(&a.normed, &layer.qkv, &mut a.qkv)?;
+                    device.norm_heads(&mut a.qkv, kv, queries, keys, eps)?;
+                    device.rope_and_store(&mut a.qkv, batch, kv, i)?;
+                }
             }
-            device.rope_and_store(&mut a.qkv, batch, kv, i)?;
             device.attention(&a.qkv, batch, kv, i, &mut a.attended)?;
-            device.matmul(&a.attended, &layer.attention_out, &mut a.delta)?;
-            device.norm(&mut a.hidden, Some(&a.delta), &layer.mlp_norm, eps, &mut a.normed)?;
-            device.gated(&a.normed, &layer.gate_up, &mut a.gate_up, &mut a.inner)?;
-            device.matmul(&a.inner, &layer.down, &mut a.delta)?;
+            pending = !device.matmul_and_add(&a.attended, &layer.attention_out, &mut a.delta, &mut a.hidden)?;
+            let delta = pending.then_some(&a.delta);
+            let input = Normed { x: &mut a.hidden, delta, gains: &layer.mlp_norm, eps, out: &mut a.normed };
+            device.gated(input, &layer.gate_up, &mut a.gate_up, &mut a.inner)?;
+            pending = !device.matmul_and_add(&a.inner, &layer.down, &mut a.delta, &mut a.hidden)?;
         }
         device.gather(&a.hidden, &batch.logit_rows, &mut a.chosen)?;
-        device.gather(&a.delta, &batch.logit_rows, &mut a.chosen_delta)?;
-        device.norm(&mut a.chosen, Some(&a.chosen_delta), norm, eps, &mut a.chosen_normed)?;
+        if pending {
+            device.gather(&a.delta, &batch.logit_rows, &mut a.chosen_delta)?;
+        }
+        let delta = pending.then_some(&a.chosen_delta);
+        device.norm(&mut a.chosen, delta, norm, eps, &mut a.chosen_normed)?;
         device.matmul(&a.chosen_normed, head.as_ref().unwrap_or(embedding), &mut a.logits)
     }
 }

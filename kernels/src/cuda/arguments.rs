@@ -176,14 +176,24 @@ arguments! {
         width: u32, target_stride: u32, draft_stride: u32, _even: u32,
     }
     FewArgs {
-        x: In<Bf16>, weights: In<Bf16>, out: Out<Any>,
-        rows: u32, inputs: u32, outputs: u32, x_stride: u32, weight_stride: u32, out_stride: u32, wide: u32, _even: u32,
+        x: In<Any>, weights: In<Bf16>, gains: In<Float>, out: Out<Any>,
+        rows: u32, inputs: u32, outputs: u32, x_stride: u32, weight_stride: u32, out_stride: u32, form: u32, eps: f32,
+    }
+    QkvArgs {
+        few: FewArgs, keys: Out<Bf16>, values: Out<Bf16>, slots: In<Word>, positions: In<Word>, frequencies: In<Float>,
+        heads: u32, kv_heads: u32, head_dim: u32, _even: u32,
     }
     AttendArgs {
         qkv: In<Bf16>, keys: In<Bf16>, values: In<Bf16>, out: Out<Bf16>,
         tiles: In<Word>, prefixes: In<Word>, bits_at: In<Word>, bits: In<Word>, words: In<Word>,
         parts: Out<Float>, done: Out<Word>,
         qkv_stride: u32, out_stride: u32, kv_heads: u32, group: u32, head_dim: u32, stretch: u32, scale: f32, _even: u32,
+    }
+}
+
+impl Field for FewArgs {
+    fn name() -> String {
+        "FewArgs".into()
     }
 }
 
@@ -237,6 +247,9 @@ kernels! {
     DIVERGENCE = "divergence": DivergenceArgs,
     MATMUL_FEW = "matmul_few": FewArgs,
     GATED_FEW = "gated_few": FewArgs,
+    GATED_ONE = "gated_one": FewArgs,
+    QKV_FEW = "qkv_few": QkvArgs,
+    QKV_ONE = "qkv_one": QkvArgs,
     ATTEND_SPLIT_64 = "attend_split_64": AttendArgs,
     ATTEND_SPLIT_128 = "attend_split_128": AttendArgs,
     ATTEND_TILE_64 = "attend_tile_64": AttendArgs,
@@ -262,9 +275,20 @@ pub fn source(platform: &str) -> String {
     text
 }
 
-/// Bytes of dynamic shared memory of the products of few rows: for each of the 8 warps a ring with 8 places
-/// (`FEW_RING`), each with two times 16 bytes for each lane.
-pub(super) const FEW_MEMORY: u32 = 8 * 8 * 2 * 32 * 16;
+/// The values of `FewArgs::form`: the kernel writes bf16, writes f32, or adds to f32.
+pub(super) mod form {
+    pub(in super::super) const NARROW: u32 = 0;
+    pub(in super::super) const WIDE: u32 = 1;
+    pub(in super::super) const ADD: u32 = 2;
+}
+
+/// Bytes of dynamic shared memory of the products of few rows. Each of the 8 warps has a ring with 8 places
+/// (`FEW_RING`), and each place has two times 16 bytes for each lane. `normed` is the width of a row that the kernel
+/// norms itself; 0: none. After the product, the warps' sums (4 KiB) take the memory of this row.
+pub(super) const fn few_memory(normed: usize) -> u32 {
+    let row = 2 * normed.next_multiple_of(8);
+    8 * 8 * 2 * 32 * 16 + if row > 4096 { row as u32 } else { 4096 }
+}
 
 /// Bytes of dynamic shared memory of the split attention kernels. Each of the four warps has two places (`STAGES`) for a
 /// KV block: 16 keys and 16 values in bf16, in rows as in [`tile_memory`].

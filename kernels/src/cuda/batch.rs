@@ -12,8 +12,9 @@ const FEW: usize = 16;
 const MANY: usize = 64;
 
 /// Split attention divides a context into pieces ("stretches") of neighbouring tokens, which the GPU handles at the
-/// same time. Each stretch except the last has at least this number of tokens: two KV blocks for each of a block's warps.
-pub(super) const STRETCH: usize = 128;
+/// same time. Each stretch except the last has at least this number of tokens: four KV blocks for each of a block's warps.
+/// Shorter ones would take less time than adding their results does.
+pub(super) const STRETCH: usize = 256;
 
 /// Most stretches (parts that the GPU handles at the same time) into which one context is divided.
 const MOST_STRETCHES: usize = 64;
@@ -189,7 +190,7 @@ mod tests {
     fn contexts_are_divided_until_the_gpu_is_in_use() {
         // One request of 32 heads: 12 stretches are 384 of 396 blocks. A short context has fewer stretches.
         assert_eq!(stretches(16_384, 1, 32, 396), 12);
-        assert_eq!([1, 128, 129, 400, 600].map(|longest| stretches(longest, 1, 32, 396)), [1, 1, 2, 4, 8]);
+        assert_eq!([1, 256, 257, 800, 1200].map(|longest| stretches(longest, 1, 32, 396)), [1, 1, 2, 4, 8]);
         // Eight requests have 256 blocks: 3 stretches use 768 of 792 places, 1 would use 256 of 396.
         assert_eq!(stretches(16_384, 8, 32, 396), 3);
         // Many requests are not divided, and results never exceed the memory for them.
@@ -197,7 +198,7 @@ mod tests {
         for tiles in [1, 3, 16, 100, 256, 1000] {
             assert!(stretches(100_000, tiles, 8, 396) * tiles.min(STRETCHES) <= STRETCHES);
         }
-        // Contexts of 513 to 1024 tokens have one number of stretches.
-        assert!((513..=1024).all(|longest| stretches(longest, 4, 8, 396) == stretches(600, 4, 8, 396)));
+        // Contexts of 1,025 to 2,048 tokens have one number of stretches.
+        assert!((1025..=2048).all(|longest| stretches(longest, 4, 8, 396) == stretches(1200, 4, 8, 396)));
     }
 }

@@ -1,14 +1,12 @@
 //! A GPU that carries out commands, one after the other on one stream.
 
-use super::arguments::{
-    ATTEND_SPLIT_64, ATTEND_SPLIT_128, ATTEND_TILE_64, ATTEND_TILE_128, FEW_MEMORY, GATED_FEW, KERNELS, MATMUL_FEW,
-    split_memory, tile_memory,
-};
+use super::arguments::*;
 use super::backend::{Backend, DeviceMemory, Graph, Mark};
 use super::blas::{Blas, WORKSPACE};
 use super::compile;
 use super::driver;
 use super::error::CudaError;
+use super::few::MOST_NORMED_WIDTH;
 use super::program::{Command, Launch, Program};
 use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, result};
@@ -155,8 +153,11 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
         .collect();
     let functions = functions?;
     let large = [
-        (MATMUL_FEW.index, FEW_MEMORY),
-        (GATED_FEW.index, FEW_MEMORY),
+        (MATMUL_FEW.index, few_memory(0)),
+        (GATED_FEW.index, few_memory(0)),
+        (QKV_FEW.index, few_memory(0)),
+        (GATED_ONE.index, few_memory(MOST_NORMED_WIDTH)),
+        (QKV_ONE.index, few_memory(MOST_NORMED_WIDTH)),
         (ATTEND_SPLIT_64.index, split_memory(64)),
         (ATTEND_SPLIT_128.index, split_memory(128)),
         (ATTEND_TILE_64.index, tile_memory(64)),

@@ -7,28 +7,7 @@ use super::device::Cuda;
 use super::error::CudaError;
 use super::memory::{Buffer, Kv, Matrix, stride};
 use super::program::{Matmul, MatmulShape};
-use crate::device::Device;
 use crate::paged::Batch;
-
-/// Most rows of a product that the kernels `matmul_few` and `gated_few` can compute.
-pub(super) const MOST_FEW_ROWS: usize = 8;
-
-/// The arguments of `matmul_few` and `gated_few` for the first `rows` rows of `x`.
-fn few_arguments(x: &Buffer, weights: &Matrix, out: &Buffer, rows: usize) -> FewArgs {
-    FewArgs {
-        x: In::at(x.narrow()),
-        weights: In::at(weights.memory.address),
-        out: Out::at(out.memory.address),
-        rows: rows as u32,
-        inputs: weights.inputs as u32,
-        outputs: out.width as u32,
-        x_stride: x.stride(),
-        weight_stride: stride(weights.inputs) as u32,
-        out_stride: out.stride(),
-        wide: out.wide.into(),
-        _even: 0,
-    }
-}
 
 impl Cuda {
     /// Computes `x · weightsᵀ`. Up to [`Tuning::few_rows`](super::Tuning) rows are computed by a kernel of this crate,
@@ -41,9 +20,7 @@ impl Cuda {
             return Ok(());
         }
         if self.has_few_rows(rows) {
-            let arguments = few_arguments(x, weights, out, rows);
-            let grid = [out.width.div_ceil(16), 1, 1];
-            return self.now(|program| program.launch(&MATMUL_FEW, grid, [256, 1], FEW_MEMORY, &arguments));
+            return self.multiply_few(x, weights, out, if out.wide { form::WIDE } else { form::NARROW });
         }
         let shape = MatmulShape {
             rows: rows as u32,
@@ -56,31 +33,6 @@ impl Cuda {
         };
         let product = Matmul { x: x.narrow(), weights: weights.memory.address, out: out.memory.address, shape };
         self.now(|program| program.matmul(&product))
-    }
-
-    /// Computes `silu(gate) · up`, where the first half of the outputs of `x · weightsᵀ` are the gates. Few rows are
-    /// computed by one kernel, which does not write `gate_up`.
-    pub(super) fn multiply_gated(
-        &mut self,
-        x: &Buffer,
-        weights: &Matrix,
-        gate_up: &mut Buffer,
-        out: &mut Buffer,
-    ) -> Result<(), CudaError> {
-        let rows = self.padded(x.rows);
-        if rows == 0 || !self.has_few_rows(rows) {
-            self.multiply(x, weights, gate_up)?;
-            return self.swiglu(gate_up, out);
-        }
-        assert_eq!((x.width, 2 * out.width), (weights.inputs, weights.outputs), "inputs and outputs of a product");
-        out.set_rows(x.rows);
-        let arguments = few_arguments(x, weights, out, rows);
-        let grid = [out.width.div_ceil(8), 1, 1];
-        self.now(|program| program.launch(&GATED_FEW, grid, [256, 1], FEW_MEMORY, &arguments))
-    }
-
-    fn has_few_rows(&self, rows: usize) -> bool {
-        rows <= self.tuning.few_rows.min(MOST_FEW_ROWS)
     }
 
     /// Rotates queries and keys by the rotary angles of their positions, and writes keys and values to their KV slots.

@@ -17,6 +17,7 @@ pub mod compile;
 mod device;
 mod driver;
 mod error;
+mod few;
 mod gpu;
 mod layers;
 mod memory;

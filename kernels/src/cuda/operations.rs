@@ -9,7 +9,7 @@ use super::memory::{Buffer, Kv, Matrix, Memory, SPARE_BLOCKS, Vector, stride};
 use super::passes;
 use crate::accept::{self, Accepted, Chain, Choice, Tree};
 use crate::cpu::{frequencies, number};
-use crate::device::Device;
+use crate::device::{Device, Normed};
 use crate::model::LlamaShape;
 use crate::paged::{BLOCK_SIZE, Batch};
 use crate::weights::{Dtype, TensorData};
@@ -223,8 +223,54 @@ impl Device for Cuda {
         self.now(|program| program.launch(&SWIGLU, grid, [256, 1], 0, &arguments))
     }
 
-    fn gated(&mut self, x: &Buffer, weights: &Matrix, gate_up: &mut Buffer, out: &mut Buffer) -> Result<(), CudaError> {
-        self.multiply_gated(x, weights, gate_up, out)
+    fn queries_keys_values(
+        &mut self,
+        input: Normed<'_, Cuda>,
+        weights: &Matrix,
+        qkv: &mut Buffer,
+        batch: &Batch,
+        kv: &mut Kv,
+        layer: usize,
+    ) -> Result<(), CudaError> {
+        if self.has_few_rows(self.padded(input.x.rows)) && kv.head_dim == kv.dim {
+            return self.qkv_few(input, weights, qkv, batch, (kv, layer));
+        }
+        self.norm(input.x, input.delta, input.gains, input.eps, input.out)?;
+        self.multiply(input.out, weights, qkv)?;
+        self.rotate(qkv, batch, kv, layer)
+    }
+
+    fn gated(
+        &mut self,
+        input: Normed<'_, Cuda>,
+        weights: &Matrix,
+        gate_up: &mut Buffer,
+        out: &mut Buffer,
+    ) -> Result<(), CudaError> {
+        if self.has_few_rows(self.padded(input.x.rows)) {
+            return self.gated_few(input, weights, out);
+        }
+        self.norm(input.x, input.delta, input.gains, input.eps, input.out)?;
+        self.multiply(input.out, weights, gate_up)?;
+        self.swiglu(gate_up, out)
+    }
+
+    fn matmul_and_add(
+        &mut self,
+        x: &Buffer,
+        weights: &Matrix,
+        delta: &mut Buffer,
+        sum: &mut Buffer,
+    ) -> Result<bool, CudaError> {
+        let few = self.has_few_rows(self.padded(x.rows));
+        if few {
+            assert_eq!((x.width, sum.width), (weights.inputs, weights.outputs), "inputs and outputs of a product");
+            assert!(sum.wide && sum.rows == x.rows, "a sum of blocks of one size");
+            self.multiply_few(x, weights, sum, form::ADD)?;
+        } else {
+            self.multiply(x, weights, delta)?;
+        }
+        Ok(few)
     }
 
     fn gather(&mut self, x: &Buffer, rows: &[u32], out: &mut Buffer) -> Result<(), CudaError> {

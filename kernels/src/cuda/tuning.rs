@@ -1,6 +1,6 @@
 //! Settings of how the GPU is used. They change the speed; they change results only by rounding.
 
-use super::layers::MOST_FEW_ROWS;
+use super::few::MOST_FEW_ROWS;
 
 /// Settings of how the GPU is used.
 #[derive(Clone, Debug, PartialEq, Eq)]

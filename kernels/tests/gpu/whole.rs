@@ -34,8 +34,10 @@ fn shapes(scale: Scale) -> Vec<LlamaShape> {
         ..plain.clone()
     };
     let qwen = LlamaShape { heads: 3, kv_heads: 1, head_dim: 64, tied: true, qk_norm: true, ..small.clone() };
+    // Heads of 64 are as wide as rows of KV, so the product of queries, keys and values also rotates and stores them.
+    let heads_of_64 = LlamaShape { qk_norm: false, ..qwen.clone() };
     let wide = LlamaShape { layers: 4, vocab: 5000, ..plain };
-    scale.sizes(&[small, qwen], &[wide])
+    scale.sizes(&[small, qwen, heads_of_64], &[wide])
 }
 
 fn weights() -> RandomWeights {

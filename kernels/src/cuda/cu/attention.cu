@@ -398,4 +398,4 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
 KERNEL THREADS(128) attend_split_64(const AttendArgs a) { split<64>(a); }
 KERNEL THREADS_OF_BLOCKS(128, ATTENTION_BLOCKS) attend_split_128(const AttendArgs a) { split<128>(a); }
 KERNEL THREADS(128) attend_tile_64(const AttendArgs a) { tile<64>(a); }
-KERNEL THREADS_OF_BLOCKS(128, ATTENTION_BLOCKS) attend_tile_128(const AttendArgs a) { tile<128>(a); }
+KERNEL THREADS_OF_BLOCKS(128, 2) attend_tile_128(const AttendArgs a) { tile<128>(a); }

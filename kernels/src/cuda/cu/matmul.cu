@@ -9,21 +9,45 @@
 // Stretches of a warp that are being copied at the same time. The host knows the size (`few_memory`).
 #define FEW_RING 8
 
+// The warps' sums: [warp][row of activations][row of weights].
+typedef float Parts[FEW_WARPS][8][16];
+
+// RMSNorm of the single row of `x`, as f32. Writes it as bf16 to shared memory, with zeros up to a multiple of 8.
+DEVICE void norm_one(const FewArgs& a, bf16* out, float* scratch) {
+    const float* x = (const float*)a.x;
+    u32 quads = a.inputs / 4, padded = (a.inputs + 7) / 8 * 8;
+    float squares = 0.0f;
+    for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
+        Floats v = ((const Floats*)x)[q];
+        squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    u32 rest = 4 * quads + threadIdx.x;
+    if (rest < a.inputs) squares += x[rest] * x[rest];
+    float scale = 1.0f / sqrtf(block_sum(squares, scratch) / (float)a.inputs + a.eps);
+    for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
+        Floats v = ((const Floats*)x)[q], g = ((const Floats*)a.gains)[q];
+        ((Pairs*)out)[q] =
+            Pairs{narrow2(v.x * scale * g.x, v.y * scale * g.y), narrow2(v.z * scale * g.z, v.w * scale * g.w)};
+    }
+    if (rest < padded) out[rest] = rest < a.inputs ? narrow(x[rest] * scale * a.gains[rest]) : 0;
+    __syncthreads();
+}
+
 // Computes the products of the rows with the block's 16 rows of weights. Lane 4 * g + c has weight rows `upper` and
-// `lower` as rows g and g + 8. Returns in `parts` the warps' sums: [warp][row of activations][row of weights].
+// `lower` as rows g and g + 8. Returns the warps' sums. If `NORM`, `x` is a single row that is normed first.
 //
 // Each lane copies its weights into a ring in shared memory and reads no other lane's weights, so the lanes need not
 // wait for each other. The ring holds more bytes in flight than registers could.
-DEVICE void few(const FewArgs& a, u32 upper, u32 lower, float (&parts)[FEW_WARPS][8][16]) {
+template <bool NORM> DEVICE Parts& few(const FewArgs& a, u32 upper, u32 lower) {
     let_next_start();
     DYNAMIC_SHARED(memory);
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, c = lane % 4;
     // [place in the ring][upper, lower][lane]
     Quad(*ring)[2][WARP] = (Quad(*)[2][WARP])memory + warp * FEW_RING;
+    bf16* normed = (bf16*)((Quad(*)[2][WARP])memory + FEW_WARPS * FEW_RING);
     const bf16* upper_row = a.weights + (u64)upper * a.weight_stride + 8 * c;
     const bf16* lower_row = a.weights + (u64)lower * a.weight_stride + 8 * c;
     bool there = g < a.rows;
-    const bf16* x_row = a.x + (u64)(there ? g : 0) * a.x_stride + 8 * c;
     u32 stretches = (a.inputs + 31) / 32;
     // Rows are padded with zeros to a multiple of 8 inputs, not of 32, so some lanes have no inputs in the last
     // stretch.
@@ -38,6 +62,9 @@ DEVICE void few(const FewArgs& a, u32 upper, u32 lower, float (&parts)[FEW_WARPS
     // The first weights are fetched before `wait_for_inputs`, because they do not depend on other kernels' results.
     UNROLL for (int i = 0; i < FEW_RING; i++) fetch(warp + i * FEW_WARPS, i);
     wait_for_inputs();
+    SHARED float scratch[MOST_WARPS];
+    if (NORM) norm_one(a, normed, scratch);
+    const bf16* x_row = (NORM ? normed : (const bf16*)a.x + (u64)(there ? g : 0) * a.x_stride) + 8 * c;
     float sums[4] = {};
     for (u32 s = warp; s < stretches; s += FEW_RING * FEW_WARPS) {
         Quad x[FEW_RING];
@@ -59,15 +86,19 @@ DEVICE void few(const FewArgs& a, u32 upper, u32 lower, float (&parts)[FEW_WARPS
             mma(sums, second, x[i].z, x[i].w);
         }
     }
+    // The sums take the memory of the normed row, which no warp reads after this barrier.
+    Parts& parts = *(Parts*)normed;
+    if (NORM) __syncthreads();
     parts[warp][2 * c][g] = sums[0];
     parts[warp][2 * c + 1][g] = sums[1];
     parts[warp][2 * c][g + 8] = sums[2];
     parts[warp][2 * c + 1][g + 8] = sums[3];
     __syncthreads();
+    return parts;
 }
 
 // Adds the warps' sums in the order of the warps.
-DEVICE float all_warps(const float (&parts)[FEW_WARPS][8][16], u32 row, u32 weight_row) {
+DEVICE float all_warps(const Parts& parts, u32 row, u32 weight_row) {
     float total = 0.0f;
     UNROLL for (int p = 0; p < FEW_WARPS; p++) total += parts[p][row][weight_row];
     return total;
@@ -75,14 +106,15 @@ DEVICE float all_warps(const float (&parts)[FEW_WARPS][8][16], u32 row, u32 weig
 
 // A block makes 16 outputs. Outputs beyond the last one are computed from the last output's weights and not written.
 KERNEL THREADS(256) matmul_few(const FewArgs a) {
-    SHARED float parts[FEW_WARPS][8][16];
     u32 first = blockIdx.x * 16, g = threadIdx.x % WARP / 4, last = a.outputs - 1;
-    few(a, first + g < last ? first + g : last, first + g + 8 < last ? first + g + 8 : last, parts);
+    const Parts& parts = few<false>(a, first + g < last ? first + g : last, first + g + 8 < last ? first + g + 8 : last);
     u32 row = threadIdx.x / 16, output = threadIdx.x % 16;
     if (row >= a.rows || first + output >= a.outputs) return;
     float total = all_warps(parts, row, output);
     u64 to = (u64)row * a.out_stride + first + output;
-    if (a.wide) {
+    if (a.form == 2) {
+        ((float*)a.out)[to] += total;
+    } else if (a.form == 1) {
         ((float*)a.out)[to] = total;
     } else {
         ((bf16*)a.out)[to] = narrow(total);
@@ -91,13 +123,44 @@ KERNEL THREADS(256) matmul_few(const FewArgs a) {
 
 // silu(gate) * up for weights whose first `outputs` rows give the gates and whose next `outputs` rows give the ups. A
 // block makes 8 outputs.
-KERNEL THREADS(256) gated_few(const FewArgs a) {
-    SHARED float parts[FEW_WARPS][8][16];
+template <bool NORM> DEVICE void gated(const FewArgs& a) {
     u32 first = blockIdx.x * 8, g = threadIdx.x % WARP / 4, last = a.outputs - 1;
     u32 gate = first + g < last ? first + g : last;
-    few(a, gate, a.outputs + gate, parts);
+    const Parts& parts = few<NORM>(a, gate, a.outputs + gate);
     u32 row = threadIdx.x / 8, output = threadIdx.x % 8;
     if (row >= a.rows || first + output >= a.outputs) return;
     float made = silu_times(all_warps(parts, row, output), all_warps(parts, row, 8 + output));
     ((bf16*)a.out)[(u64)row * a.out_stride + first + output] = narrow(made);
 }
+
+KERNEL THREADS(256) gated_few(const FewArgs a) { gated<false>(a); }
+KERNEL THREADS(256) gated_one(const FewArgs a) { gated<true>(a); }
+
+// Queries, keys and values: what `rope_store` makes of the product. A block makes 8 pairs of dimensions, i and i + half,
+// of one head. Only for heads whose width is that of a row of KV.
+template <bool NORM> DEVICE void qkv(const QkvArgs& a) {
+    u32 half = a.head_dim / 2, head = blockIdx.x / (half / 8), first = blockIdx.x % (half / 8) * 8;
+    u32 upper = head * a.head_dim + first + threadIdx.x % WARP / 4;
+    const Parts& parts = few<NORM>(a.few, upper, upper + half);
+    u32 row = threadIdx.x / 8, pair = threadIdx.x % 8, i = first + pair;
+    if (row >= a.few.rows) return;
+    float x = all_warps(parts, row, pair), y = all_warps(parts, row, 8 + pair);
+    if (head < a.heads + a.kv_heads) {
+        float sine, cosine;
+        sincosf((float)a.positions[row] * a.frequencies[i], &sine, &cosine);
+        float turned = x * cosine - y * sine;
+        y = y * cosine + x * sine;
+        x = turned;
+    }
+    bf16* out = (bf16*)a.few.out + (u64)row * a.few.out_stride + (u64)head * a.head_dim;
+    if (head >= a.heads) {
+        u32 kv_head = (head - a.heads) % a.kv_heads, slot = a.slots[row];
+        bf16* pool = head < a.heads + a.kv_heads ? a.keys : a.values;
+        out = pool + (((u64)(slot / 16) * a.kv_heads + kv_head) * 16 + slot % 16) * a.head_dim;
+    }
+    out[i] = narrow(x);
+    out[i + half] = narrow(y);
+}
+
+KERNEL THREADS(256) qkv_few(const QkvArgs a) { qkv<false>(a); }
+KERNEL THREADS(256) qkv_one(const QkvArgs a) { qkv<true>(a); }
