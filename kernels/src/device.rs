@@ -93,6 +93,11 @@ pub trait Device: Sized {
     fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Self::Error> + Send)
     -> Result<R, Self::Error>;
 
+    /// Number of equal passes after which further equal passes take equally long.
+    fn warm_up_passes(&self) -> u32 {
+        1
+    }
+
     /// Writes the embedding of each token of the batch to a row of `out`. The embedding of token `t` is row `t` of
     /// `table`.
     fn embed(&mut self, table: &Self::Matrix, batch: &Batch, out: &mut Self::Buffer) -> Result<(), Self::Error>;

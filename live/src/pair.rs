@@ -259,6 +259,10 @@ impl<D: Device> PairPasses<'_, D> {
 impl<D: Device> Passes for PairPasses<'_, D> {
     type Error = D::Error;
 
+    fn warm_up_passes(&self) -> u32 {
+        self.device.warm_up_passes()
+    }
+
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
         let drafts = role == Role::Draft || shape.kind != Kind::Decode;
         if drafts && self.timer.alternates[role.other() as usize] {

@@ -1,6 +1,6 @@
 //! Measures every shape in several visits, in a shuffled order, until the time budget is spent.
 //!
-//! A visit is one warm-up pass and then a few timed passes of one shape. Visits of the same shape are far apart in
+//! A visit is one or two warm-up passes and then a few timed passes of one shape. Visits of the same shape are far apart in
 //! time. A change of the machine then shows as a difference between visits, and not as an effect of the shape. An
 //! anchor is a shape that is visited often; anchors show such changes too. The seed fixes the order of all visits, so
 //! an interrupted measurement can continue with the next visit.
@@ -23,6 +23,11 @@ pub trait Passes {
     /// # Errors
     /// The device fails.
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, Self::Error>;
+
+    /// Number of passes of a shape after which further passes take equally long. A visit does not time them.
+    fn warm_up_passes(&self) -> u32 {
+        1
+    }
 }
 
 /// A planned visit: a few passes in a row of one shape of one model.
@@ -189,9 +194,11 @@ pub fn measure<P: Passes + ?Sized, K>(
 }
 
 fn visit<P: Passes + ?Sized>(passes: &mut P, stop: &Stop, effort: Effort) -> Result<Vec<f64>, P::Error> {
-    // The first pass is not timed, because the caches still have the data of the shape before, and a GPU may capture a
-    // graph.
-    passes.time(stop.role, &stop.shape)?;
+    // The first pass is not timed, because the caches still have the data of the shape before. On a GPU the second pass
+    // is not timed either, because it records a CUDA graph.
+    for _ in 0..passes.warm_up_passes() {
+        passes.time(stop.role, &stop.shape)?;
+    }
     let mut seconds = Vec::new();
     let mut spent = Duration::ZERO;
     while seconds.len() < effort.least as usize || (seconds.len() < effort.most as usize && spent < effort.visit) {

@@ -176,8 +176,8 @@ arguments! {
         width: u32, target_stride: u32, draft_stride: u32, _even: u32,
     }
     FewArgs {
-        x: In<Any>, weights: In<Bf16>, gains: In<Float>, out: Out<Any>,
-        rows: u32, inputs: u32, outputs: u32, x_stride: u32, weight_stride: u32, out_stride: u32, form: u32, eps: f32,
+        x: In<Bf16>, weights: In<Bf16>, out: Out<Any>,
+        rows: u32, inputs: u32, outputs: u32, x_stride: u32, weight_stride: u32, out_stride: u32, form: u32, _even: u32,
     }
     QkvArgs {
         few: FewArgs, keys: Out<Bf16>, values: Out<Bf16>, slots: In<Word>, positions: In<Word>, frequencies: In<Float>,
@@ -247,9 +247,7 @@ kernels! {
     DIVERGENCE = "divergence": DivergenceArgs,
     MATMUL_FEW = "matmul_few": FewArgs,
     GATED_FEW = "gated_few": FewArgs,
-    GATED_ONE = "gated_one": FewArgs,
     QKV_FEW = "qkv_few": QkvArgs,
-    QKV_ONE = "qkv_one": QkvArgs,
     ATTEND_SPLIT_64 = "attend_split_64": AttendArgs,
     ATTEND_SPLIT_128 = "attend_split_128": AttendArgs,
     ATTEND_TILE_64 = "attend_tile_64": AttendArgs,
@@ -283,12 +281,8 @@ pub(super) mod form {
 }
 
 /// Bytes of dynamic shared memory of the products of few rows. Each of the 8 warps has a ring with 8 places
-/// (`FEW_RING`), and each place has two times 16 bytes for each lane. `normed` is the width of a row that the kernel
-/// norms itself; 0: none. After the product, the warps' sums (4 KiB) take the memory of this row.
-pub(super) const fn few_memory(normed: usize) -> u32 {
-    let row = 2 * normed.next_multiple_of(8);
-    8 * 8 * 2 * 32 * 16 + if row > 4096 { row as u32 } else { 4096 }
-}
+/// (`FEW_RING`), and each place has two times 16 bytes for each lane. The warps' sums follow.
+pub(super) const FEW_MEMORY: u32 = 8 * 8 * 2 * 32 * 16 + 8 * 8 * 16 * 4;
 
 /// Bytes of dynamic shared memory of the split attention kernels. Each of the four warps has two places (`STAGES`) for a
 /// KV block: 16 keys and 16 values in bf16, in rows as in [`tile_memory`].

@@ -206,8 +206,10 @@ impl Cuda {
         Ok(self.results.address)
     }
 
-    /// Downloads `bytes` bytes of results into `self.host`.
+    /// Waits for the device, and downloads `bytes` bytes of results into `self.host`.
     pub(super) fn fetch(&mut self, bytes: usize) -> Result<(), CudaError> {
+        // A download of no bytes would not wait.
+        self.backend.synchronize()?;
         self.host.resize(bytes, 0);
         self.backend.download(self.results.address, &mut self.host)
     }

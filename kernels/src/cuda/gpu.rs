@@ -6,7 +6,6 @@ use super::blas::{Blas, WORKSPACE};
 use super::compile;
 use super::driver;
 use super::error::CudaError;
-use super::few::MOST_NORMED_WIDTH;
 use super::program::{Command, Launch, Program};
 use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, result};
@@ -153,11 +152,9 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
         .collect();
     let functions = functions?;
     let large = [
-        (MATMUL_FEW.index, few_memory(0)),
-        (GATED_FEW.index, few_memory(0)),
-        (QKV_FEW.index, few_memory(0)),
-        (GATED_ONE.index, few_memory(MOST_NORMED_WIDTH)),
-        (QKV_ONE.index, few_memory(MOST_NORMED_WIDTH)),
+        (MATMUL_FEW.index, FEW_MEMORY),
+        (GATED_FEW.index, FEW_MEMORY),
+        (QKV_FEW.index, FEW_MEMORY),
         (ATTEND_SPLIT_64.index, split_memory(64)),
         (ATTEND_SPLIT_128.index, split_memory(128)),
         (ATTEND_TILE_64.index, tile_memory(64)),

@@ -119,6 +119,11 @@ impl Device for Cuda {
         Ok(result)
     }
 
+    /// The first pass of a shape loads kernels and times cuBLASLt's algorithms, the second records a CUDA graph.
+    fn warm_up_passes(&self) -> u32 {
+        if self.tuning.graphs { 2 } else { 1 }
+    }
+
     fn embed(&mut self, table: &Matrix, batch: &Batch, out: &mut Buffer) -> Result<(), CudaError> {
         let sent = self.send(batch);
         out.set_rows(sent.rows);

@@ -149,6 +149,7 @@ static void copy_async(void* to, const void* from) {
     if (fibres[current].copies.empty()) fibres[current].copies.emplace_back();
     fibres[current].copies.back().push_back(Copy{to, from});
 }
+static void copy_weights(void* to, const void* from) { copy_async(to, from); }
 static void copies_issued() { fibres[current].copies.emplace_back(); }
 // The last group is not yet issued: further copies are added to it.
 template <int left> static void copies_arrived() {

@@ -101,6 +101,10 @@ struct WithTextErrors<'a, D: Device>(PairPasses<'a, D>);
 impl<D: Device> Passes for WithTextErrors<'_, D> {
     type Error = Failed;
 
+    fn warm_up_passes(&self) -> u32 {
+        self.0.warm_up_passes()
+    }
+
     fn time(&mut self, role: Role, shape: &Shape) -> std::result::Result<Duration, Failed> {
         self.0.time(role, shape).map_err(|e| Failed(e.to_string()))
     }

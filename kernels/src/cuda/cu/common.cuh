@@ -74,6 +74,11 @@ DEVICE void copy_async(void* to, const void* from) {
     u32 at = (u32)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
 }
+// The same; the L2 cache also fetches the rest of the 256 bytes around it.
+DEVICE void copy_weights(void* to, const void* from) {
+    u32 at = (u32)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
 DEVICE void copies_issued() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until all but the last `left` groups of this thread's copies have arrived.
 template <int left> DEVICE void copies_arrived() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }

@@ -6,45 +6,24 @@
 // Sums over inputs may be made in any order, as long as weights and activations use the same order.
 
 #define FEW_WARPS 8
-// Stretches of a warp that are being copied at the same time. The host knows the size (`few_memory`).
+// Stretches of a warp that are being copied at the same time. The host knows the size (`FEW_MEMORY`).
 #define FEW_RING 8
 
 // The warps' sums: [warp][row of activations][row of weights].
 typedef float Parts[FEW_WARPS][8][16];
 
-// RMSNorm of the single row of `x`, as f32. Writes it as bf16 to shared memory, with zeros up to a multiple of 8.
-DEVICE void norm_one(const FewArgs& a, bf16* out, float* scratch) {
-    const float* x = (const float*)a.x;
-    u32 quads = a.inputs / 4, padded = (a.inputs + 7) / 8 * 8;
-    float squares = 0.0f;
-    for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
-        Floats v = ((const Floats*)x)[q];
-        squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-    }
-    u32 rest = 4 * quads + threadIdx.x;
-    if (rest < a.inputs) squares += x[rest] * x[rest];
-    float scale = 1.0f / sqrtf(block_sum(squares, scratch) / (float)a.inputs + a.eps);
-    for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
-        Floats v = ((const Floats*)x)[q], g = ((const Floats*)a.gains)[q];
-        ((Pairs*)out)[q] =
-            Pairs{narrow2(v.x * scale * g.x, v.y * scale * g.y), narrow2(v.z * scale * g.z, v.w * scale * g.w)};
-    }
-    if (rest < padded) out[rest] = rest < a.inputs ? narrow(x[rest] * scale * a.gains[rest]) : 0;
-    __syncthreads();
-}
-
 // Computes the products of the rows with the block's 16 rows of weights. Lane 4 * g + c has weight rows `upper` and
-// `lower` as rows g and g + 8. Returns the warps' sums. If `NORM`, `x` is a single row that is normed first.
+// `lower` as rows g and g + 8. Returns the warps' sums.
 //
 // Each lane copies its weights into a ring in shared memory and reads no other lane's weights, so the lanes need not
 // wait for each other. The ring holds more bytes in flight than registers could.
-template <bool NORM> DEVICE Parts& few(const FewArgs& a, u32 upper, u32 lower) {
+DEVICE Parts& few(const FewArgs& a, u32 upper, u32 lower) {
     let_next_start();
     DYNAMIC_SHARED(memory);
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, c = lane % 4;
     // [place in the ring][upper, lower][lane]
     Quad(*ring)[2][WARP] = (Quad(*)[2][WARP])memory + warp * FEW_RING;
-    bf16* normed = (bf16*)((Quad(*)[2][WARP])memory + FEW_WARPS * FEW_RING);
+    Parts& parts = *(Parts*)((Quad(*)[2][WARP])memory + FEW_WARPS * FEW_RING);
     const bf16* upper_row = a.weights + (u64)upper * a.weight_stride + 8 * c;
     const bf16* lower_row = a.weights + (u64)lower * a.weight_stride + 8 * c;
     bool there = g < a.rows;
@@ -54,17 +33,15 @@ template <bool NORM> DEVICE Parts& few(const FewArgs& a, u32 upper, u32 lower) {
     auto inside = [&](u32 stretch) { return 32 * stretch + 8 * c < a.inputs; };
     auto fetch = [&](u32 stretch, u32 place) {
         if (inside(stretch)) {
-            copy_async(&ring[place][0][lane], upper_row + 32 * stretch);
-            copy_async(&ring[place][1][lane], lower_row + 32 * stretch);
+            copy_weights(&ring[place][0][lane], upper_row + 32 * stretch);
+            copy_weights(&ring[place][1][lane], lower_row + 32 * stretch);
         }
         copies_issued();
     };
     // The first weights are fetched before `wait_for_inputs`, because they do not depend on other kernels' results.
     UNROLL for (int i = 0; i < FEW_RING; i++) fetch(warp + i * FEW_WARPS, i);
     wait_for_inputs();
-    SHARED float scratch[MOST_WARPS];
-    if (NORM) norm_one(a, normed, scratch);
-    const bf16* x_row = (NORM ? normed : (const bf16*)a.x + (u64)(there ? g : 0) * a.x_stride) + 8 * c;
+    const bf16* x_row = a.x + (u64)(there ? g : 0) * a.x_stride + 8 * c;
     float sums[4] = {};
     for (u32 s = warp; s < stretches; s += FEW_RING * FEW_WARPS) {
         Quad x[FEW_RING];
@@ -86,9 +63,6 @@ template <bool NORM> DEVICE Parts& few(const FewArgs& a, u32 upper, u32 lower) {
             mma(sums, second, x[i].z, x[i].w);
         }
     }
-    // The sums take the memory of the normed row, which no warp reads after this barrier.
-    Parts& parts = *(Parts*)normed;
-    if (NORM) __syncthreads();
     parts[warp][2 * c][g] = sums[0];
     parts[warp][2 * c + 1][g] = sums[1];
     parts[warp][2 * c][g + 8] = sums[2];
@@ -107,11 +81,12 @@ DEVICE float all_warps(const Parts& parts, u32 row, u32 weight_row) {
 // A block makes 16 outputs. Outputs beyond the last one are computed from the last output's weights and not written.
 KERNEL THREADS(256) matmul_few(const FewArgs a) {
     u32 first = blockIdx.x * 16, g = threadIdx.x % WARP / 4, last = a.outputs - 1;
-    const Parts& parts = few<false>(a, first + g < last ? first + g : last, first + g + 8 < last ? first + g + 8 : last);
+    const Parts& parts = few(a, first + g < last ? first + g : last, first + g + 8 < last ? first + g + 8 : last);
     u32 row = threadIdx.x / 16, output = threadIdx.x % 16;
     if (row >= a.rows || first + output >= a.outputs) return;
     float total = all_warps(parts, row, output);
     u64 to = (u64)row * a.out_stride + first + output;
+    // The forms are those of the host's module `form`: 0 is bf16, 1 is f32, 2 adds to f32.
     if (a.form == 2) {
         ((float*)a.out)[to] += total;
     } else if (a.form == 1) {
@@ -123,25 +98,22 @@ KERNEL THREADS(256) matmul_few(const FewArgs a) {
 
 // silu(gate) * up for weights whose first `outputs` rows give the gates and whose next `outputs` rows give the ups. A
 // block makes 8 outputs.
-template <bool NORM> DEVICE void gated(const FewArgs& a) {
+KERNEL THREADS(256) gated_few(const FewArgs a) {
     u32 first = blockIdx.x * 8, g = threadIdx.x % WARP / 4, last = a.outputs - 1;
     u32 gate = first + g < last ? first + g : last;
-    const Parts& parts = few<NORM>(a, gate, a.outputs + gate);
+    const Parts& parts = few(a, gate, a.outputs + gate);
     u32 row = threadIdx.x / 8, output = threadIdx.x % 8;
     if (row >= a.rows || first + output >= a.outputs) return;
     float made = silu_times(all_warps(parts, row, output), all_warps(parts, row, 8 + output));
     ((bf16*)a.out)[(u64)row * a.out_stride + first + output] = narrow(made);
 }
 
-KERNEL THREADS(256) gated_few(const FewArgs a) { gated<false>(a); }
-KERNEL THREADS(256) gated_one(const FewArgs a) { gated<true>(a); }
-
 // Queries, keys and values: what `rope_store` makes of the product. A block makes 8 pairs of dimensions, i and i + half,
 // of one head. Only for heads whose width is that of a row of KV.
-template <bool NORM> DEVICE void qkv(const QkvArgs& a) {
+KERNEL THREADS(256) qkv_few(const QkvArgs a) {
     u32 half = a.head_dim / 2, head = blockIdx.x / (half / 8), first = blockIdx.x % (half / 8) * 8;
     u32 upper = head * a.head_dim + first + threadIdx.x % WARP / 4;
-    const Parts& parts = few<NORM>(a.few, upper, upper + half);
+    const Parts& parts = few(a.few, upper, upper + half);
     u32 row = threadIdx.x / 8, pair = threadIdx.x % 8, i = first + pair;
     if (row >= a.few.rows) return;
     float x = all_warps(parts, row, pair), y = all_warps(parts, row, 8 + pair);
@@ -161,6 +133,3 @@ template <bool NORM> DEVICE void qkv(const QkvArgs& a) {
     out[i] = narrow(x);
     out[i + half] = narrow(y);
 }
-
-KERNEL THREADS(256) qkv_few(const QkvArgs a) { qkv<false>(a); }
-KERNEL THREADS(256) qkv_one(const QkvArgs a) { qkv<true>(a); }
