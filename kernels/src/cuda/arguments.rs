@@ -284,8 +284,8 @@ pub(super) mod form {
 /// (`FEW_RING`), and each place has two times 16 bytes for each lane. The warps' sums follow.
 pub(super) const FEW_MEMORY: u32 = 8 * 8 * 2 * 32 * 16 + 8 * 8 * 16 * 4;
 
-/// Bytes of dynamic shared memory of the split attention kernels. Each of the four warps has two places (`STAGES`) for a
-/// KV block: 16 keys and 16 values in bf16, in rows as in [`tile_memory`].
+/// Bytes of dynamic shared memory of the split attention kernels. Each of the four warps has two places (`STAGES`) for
+/// a KV block: 16 keys and 16 values in bf16, in rows as in [`tile_memory`].
 pub(super) fn split_memory(dim: usize) -> u32 {
     (4 * 2 * 16 * ((dim + 32) + (dim + 8)) * 2) as u32
 }

@@ -12,8 +12,8 @@ const FEW: usize = 16;
 const MANY: usize = 64;
 
 /// Split attention divides a context into pieces ("stretches") of neighbouring tokens, which the GPU handles at the
-/// same time. Each stretch except the last has at least this number of tokens: four KV blocks for each of a block's warps.
-/// Shorter ones would take less time than adding their results does.
+/// same time. Each stretch except the last has at least this number of tokens: four KV blocks for each of a block of
+/// threads' warps. A shorter stretch would save less time than adding its results takes.
 pub(super) const STRETCH: usize = 256;
 
 /// Most stretches (parts that the GPU handles at the same time) into which one context is divided.

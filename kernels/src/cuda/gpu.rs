@@ -160,8 +160,8 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
         (ATTEND_TILE_64.index, tile_memory(64)),
         (ATTEND_TILE_128.index, tile_memory(128)),
     ];
-    // With equal carve-outs, kernels that follow each other run side by side on a multiprocessor. Otherwise it would have
-    // to be empty before it can divide its memory anew.
+    // With equal carve-outs, kernels that follow each other run side by side on a multiprocessor. Otherwise it would
+    // have to be empty before it can divide its memory anew.
     for &function in &functions {
         let share = Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         // SAFETY: the function belongs to the module loaded above.

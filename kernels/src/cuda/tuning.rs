@@ -13,8 +13,8 @@ pub struct Tuning {
     /// Matrix products with up to this number of rows (at most 8) use a kernel of this crate. Larger products use
     /// cuBLASLt.
     pub few_rows: usize,
-    /// Number of blocks of threads of split attention that the GPU runs at the same time. It decides into how many parts
-    /// a context is divided.
+    /// Number of blocks of threads of split attention that the GPU runs at the same time. It decides into how many
+    /// parts a context is divided.
     pub split_blocks: usize,
     /// Whether a kernel may start before the previous kernel has ended (CUDA's programmatic dependent launch). It takes
     /// effect from compute capability 9.0 on.

@@ -162,8 +162,8 @@ DEVICE void turn(u32& first, u32& second, const float* sine, const float* cosine
 
 // Rotates queries and keys to their positions, and writes keys and values to their KV slots. A slot has a row of `dim`
 // numbers per key-value head; numbers beyond the head's width are zero. Dimension i is paired with dimension i +
-// head_dim / 2, as in Hugging Face. A thread has 8 neighbouring pairs of a head, or one if half a head is no multiple of
-// 8; block = part of the heads (x; all heads of queries, then of keys, then of values), row (y).
+// head_dim / 2, as in Hugging Face. A thread has 8 neighbouring pairs of a head, or one if half a head is no
+// multiple of 8; block = part of the heads (x; all heads of queries, then of keys, then of values), row (y).
 KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
     let_next_start();
     wait_for_inputs();
