@@ -1,9 +1,9 @@
 //! Measures every shape in several visits, in a shuffled order, until the time budget is spent.
 //!
-//! A visit is one or two warm-up passes and then a few timed passes of one shape. Visits of the same shape are far apart
-//! in time. A change of the machine then shows as a difference between visits, and not as an effect of the shape. An
-//! anchor is a shape that is visited often; anchors show such changes too. The seed fixes the order of all visits, so
-//! an interrupted measurement can continue with the next visit.
+//! A visit is one or two warm-up passes and then a few timed passes of one shape. Visits of the same shape are far
+//! apart in time. A change of the machine then shows as a difference between visits, and not as an effect of the shape.
+//! An anchor is a shape that is visited often; anchors show such changes too. The seed fixes the order of all visits,
+//! so an interrupted measurement can continue with the next visit.
 
 use crate::assess::Timed;
 use crate::shapes::{Kind, Role, Shape};

@@ -108,8 +108,8 @@ KERNEL THREADS(256) gated_few(const FewArgs a) {
     ((bf16*)a.out)[(u64)row * a.out_stride + first + output] = narrow(made);
 }
 
-// Queries, keys and values: what `rope_store` makes of the product. A block makes 8 pairs of dimensions (i and i + half)
-// of one head. Only for heads that are as wide as a row of KV.
+// Queries, keys and values: what `rope_store` makes of the product. A block makes 8 pairs of dimensions (i and i +
+// half) of one head. Only for heads that are as wide as a row of KV.
 KERNEL THREADS(256) qkv_few(const QkvArgs a) {
     u32 half = a.head_dim / 2, head = blockIdx.x / (half / 8), first = blockIdx.x % (half / 8) * 8;
     u32 upper = head * a.head_dim + first + threadIdx.x % WARP / 4;
