@@ -1,8 +1,11 @@
 //! Measures what one decision of each policy costs: `cargo bench -p foretoken-policies --bench decisions`.
 //!
-//! A decision is one step of a batch of 32 requests: `max_batch`, `propose`, `keep_drafting` after every draft pass,
-//! `select` and `observe`. Confidences, entropies and divergences are prepared in advance. They change from step to
-//! step, as do contexts, draft gaps and numbers of accepted drafts, so that policies keep learning.
+//! A decision is one step of a batch: `max_batch`, `propose`, `keep_drafting` after every draft pass, `select` and
+//! `observe`. The batch has 32 requests in the group `decision-at-32` and 256 in `decision-at-256`. Confidences,
+//! entropies and divergences are prepared in advance. They change from step to step, as do contexts, draft gaps and
+//! numbers of accepted drafts, so that policies keep learning.
+//!
+//! The two policies of the target "at most twice `tetris`" alone: `-- 'decision-at-(32|256)/(foresight|tetris)$'`.
 //!
 //! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
 //! policy that always drafts the same length (`the loop`). Policies that draft trees run on a scripted executor, and a
@@ -21,7 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const REQUESTS: usize = 32;
+/// Numbers of requests of a batch.
+const BATCHES: [usize; 2] = [32, 256];
 const LONGEST: u32 = 8;
 /// Number of prepared steps; the bench cycles through them.
 const STEPS: usize = 64;
@@ -48,15 +52,16 @@ struct Step {
 }
 
 impl Step {
-    /// Builds all columns for step number `step`, and the draft's outputs for every request and depth.
-    fn new(step: usize) -> Step {
+    /// Builds all columns of a batch of `n` requests for step number `step`, and the draft's outputs for every request
+    /// and depth.
+    fn new(n: usize, step: usize) -> Step {
         let ranks = RankLaw::default();
         let luck = Luck::new(step as u64, Stream::Confidence, 0);
-        let context: Vec<u32> = (0..REQUESTS).map(|i| (300 + 97 * i + 3 * step) as u32).collect();
+        let context: Vec<u32> = (0..n).map(|i| (300 + 97 * i + 3 * step) as u32).collect();
         let mut said = Drafts::default();
-        said.reset(REQUESTS, LONGEST);
+        said.reset(n, LONGEST);
         said.want(Wants { confidence: true, entropy: true, divergence: true, ..Wants::default() });
-        let run: Vec<u32> = (0..REQUESTS).map(|i| luck.half(1 << 32 | i as u64) % (LONGEST + 1)).collect();
+        let run: Vec<u32> = (0..n).map(|i| luck.half(1 << 32 | i as u64) % (LONGEST + 1)).collect();
         for (i, &right) in run.iter().enumerate() {
             for j in 0..LONGEST as usize {
                 let confidence = 1.0 - 0.9 * luck.unit((i * LONGEST as usize + j) as u64).powi(2);
@@ -66,11 +71,11 @@ impl Step {
             }
         }
         Step {
-            ids: (0..REQUESTS as RequestId).collect(),
+            ids: (0..n as RequestId).collect(),
             emitted: context.iter().map(|c| c / 3).collect(),
-            limit: vec![LONGEST; REQUESTS],
+            limit: vec![LONGEST; n],
             gap: run.iter().map(|&r| u32::from(r == LONGEST)).collect(),
-            slo_tpot_s: vec![f64::INFINITY; REQUESTS],
+            slo_tpot_s: vec![f64::INFINITY; n],
             context_sum: context.iter().map(|&c| u64::from(c)).sum(),
             context,
             run,
@@ -93,7 +98,7 @@ impl Step {
             prefill: ChunkTotals::default(),
             draft_prefill: ChunkTotals::default(),
             always_extend: false,
-            num_running: REQUESTS as u32,
+            num_running: self.ids.len() as u32,
             num_waiting: 0,
         }
     }
@@ -122,8 +127,8 @@ struct Loop {
 }
 
 impl Loop {
-    fn new() -> Loop {
-        let steps: Vec<Step> = (0..STEPS).map(Step::new).collect();
+    fn new(n: usize) -> Loop {
+        let steps: Vec<Step> = (0..STEPS).map(|step| Step::new(n, step)).collect();
         Loop {
             drafts: steps.iter().map(|s| s.said.clone()).collect(),
             steps,
@@ -137,20 +142,21 @@ impl Loop {
     fn step(&mut self, policy: &mut dyn SpecPolicy) -> usize {
         let at = self.at % STEPS;
         let (step, drafts) = (&self.steps[at], &mut self.drafts[at]);
+        let n = step.ids.len();
         let view = step.view(self.at as u64);
         self.at += 1;
         self.plan.shape = DraftShape::Chain;
         self.plan.draft_len.clear();
-        self.plan.draft_len.resize(REQUESTS, 0);
+        self.plan.draft_len.resize(n, 0);
         // `reset` clears only the lengths of the drafts. The prepared confidences stay.
-        drafts.reset(REQUESTS, LONGEST);
+        drafts.reset(n, LONGEST);
         drafts.wants = policy.wants();
         black_box(policy.max_batch(&view));
         policy.propose(&view, &mut self.plan);
         let depth = self.plan.draft_len.iter().copied().max().unwrap_or(0).min(LONGEST);
         for pass in 1..=depth {
             drafts.passes = pass;
-            for i in 0..REQUESTS {
+            for i in 0..n {
                 drafts.draft_len[i] += u32::from(self.plan.draft_len[i] >= pass && !drafts.is_stopped(i));
             }
             if policy.keep_drafting(&view, drafts) == Continue::Stop {
@@ -181,7 +187,7 @@ impl Loop {
         let view = step.view(self.at as u64);
         self.at += 1;
         self.plan.draft_len.clear();
-        self.plan.draft_len.resize(REQUESTS, 0);
+        self.plan.draft_len.resize(step.ids.len(), 0);
         let (context_reads, drafting) = (BELIEF.context_reads, BELIEF.drafting);
         let truth = Truth {
             run: &step.run,
@@ -259,15 +265,15 @@ struct Trees {
 }
 
 impl Trees {
-    fn new(policy: Box<dyn SpecPolicy>) -> Trees {
+    fn new(n: usize, policy: Box<dyn SpecPolicy>) -> Trees {
         let idle = Watch::default();
         (0..100_000).for_each(|_| idle.time(|| black_box(())));
         let clock_ns = idle.nanos.into_inner() as f64 / 100_000.0;
-        let mut steps: Vec<Step> = (0..STEPS).map(Step::new).collect();
+        let mut steps: Vec<Step> = (0..STEPS).map(|step| Step::new(n, step)).collect();
         steps.iter_mut().for_each(|step| step.limit.fill(policy.limits().tree_tokens));
         let script = |step: &Step| {
             let row = |i| (0..LONGEST as usize).map(|j| step.said.confidence(i, j)).collect();
-            let confidence = (0..REQUESTS).map(row).collect();
+            let confidence = (0..n).map(row).collect();
             Scripted { confidence, run: step.run.clone(), ..Scripted::default() }
         };
         let watch = Arc::new(Watch::default());
@@ -309,10 +315,10 @@ impl Trees {
 }
 
 /// For 0 to `LONGEST` draft passes, the nanoseconds of one step of the loop without a policy's work: the least of 30
-/// means over 10,000 steps each.
-fn loop_ns() -> Vec<f64> {
+/// means over 10,000 steps each. The batch has `n` requests.
+fn loop_ns(n: usize) -> Vec<f64> {
     let cost = |passes: u32| {
-        let (mut bench, mut nothing) = (Loop::new(), Nothing(passes));
+        let (mut bench, mut nothing) = (Loop::new(n), Nothing(passes));
         let run = |_| {
             let start = Instant::now();
             (0..10_000).for_each(|_| {
@@ -326,12 +332,16 @@ fn loop_ns() -> Vec<f64> {
 }
 
 fn decisions(c: &mut Criterion) {
+    BATCHES.iter().for_each(|&n| decisions_at(c, n));
+}
+
+fn decisions_at(c: &mut Criterion, n: usize) {
     let context = PolicyContext {
         belief: BELIEF,
         profile: &BELIEF,
         max_draft_len: LONGEST,
-        max_num_seqs: 64,
-        max_num_batched_tokens: 2048,
+        max_num_seqs: 2 * n as u32,
+        max_num_batched_tokens: 64 * n as u32,
         seed: 1,
         staleness_steps: 0,
         draft_at: foretoken_sim::DraftAt::StepStart,
@@ -340,9 +350,9 @@ fn decisions(c: &mut Criterion) {
         truths: None,
         own_rates: None,
     };
-    let loop_ns = loop_ns();
-    println!("the loop, by draft passes (ns, taken off): {:.0?}", loop_ns);
-    let mut group = c.benchmark_group("decision-at-32");
+    let loop_ns = loop_ns(n);
+    println!("the loop at {n}, by draft passes (ns, taken off): {loop_ns:.0?}");
+    let mut group = c.benchmark_group(format!("decision-at-{n}"));
     let (draft, target) = (Linear::new(BELIEF.draft), Linear::new(BELIEF.target));
     for preset in PolicySpec::all() {
         // Only a simulation knows the true probabilities of acceptance. So the bench skips the bounds that need them.
@@ -352,11 +362,11 @@ fn decisions(c: &mut Criterion) {
         match preset.build(&context) {
             Speculation::Off => {}
             Speculation::Policy(policy) if policy.limits().tree_tokens > 0 => {
-                let mut trees = Trees::new(policy);
+                let mut trees = Trees::new(n, policy);
                 group.bench_function(preset.name(), |b| b.iter_custom(|steps| trees.run(steps)));
             }
             Speculation::Policy(mut policy) => {
-                let mut bench = Loop::new();
+                let mut bench = Loop::new(n);
                 let mut run = |steps: u64| {
                     let start = Instant::now();
                     let mut own = 0.0;
@@ -368,7 +378,7 @@ fn decisions(c: &mut Criterion) {
                 group.bench_function(preset.name(), |b| b.iter_custom(&mut run));
             }
             Speculation::Oracle(mut oracle) => {
-                let mut bench = Loop::new();
+                let mut bench = Loop::new(n);
                 group.bench_function(preset.name(), |b| b.iter(|| bench.propose(oracle.as_mut(), &draft, &target)));
             }
         }
