@@ -142,6 +142,7 @@ mod bandits {
 mod foresight {
     pub(crate) mod asking;
     pub(crate) mod cost;
+    pub(crate) mod memo;
     pub(crate) mod odds;
     pub(crate) mod policy;
     pub(crate) mod price;

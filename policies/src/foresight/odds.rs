@@ -1,6 +1,7 @@
 //! The chance that a draft token is accepted if all tokens before it are. It comes from the token's confidence by a
 //! curve that is learnt while serving, or from the depth alone.
 
+use crate::foresight::memo::Memo;
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
 use foretoken_sim::{Drafts, StepOutcome};
 
@@ -22,6 +23,8 @@ pub(crate) struct Odds {
     calibrate: bool,
     confidences: bool,
     curve: AcceptanceEstimator,
+    /// Estimates of the curve for the tokens of the last steps.
+    memo: Memo,
     /// By depth from 1: weighted sum of the chances of drafted tokens, and sum of their weights. Without confidences:
     /// number of accepted tokens, and number of tokens whose outcome was seen.
     by_depth: Vec<(f64, f64)>,
@@ -40,18 +43,29 @@ impl Odds {
             calibrate,
             confidences,
             curve: AcceptanceEstimator::new(longest, REFIT_INTERVAL),
+            memo: Memo::new(longest),
             by_depth: vec![(0.0, 0.0); longest as usize + 1],
             expected: vec![START; longest as usize + 1],
             gains: vec![(0.0, 0.0, 1.0); longest as usize + 1],
         }
     }
 
-    /// The chance of the token of request `i` at `depth` (from 1).
-    pub fn chance(&self, drafts: &Drafts, i: usize, depth: u32) -> f64 {
+    /// Begins a step of `n` requests.
+    pub fn begin(&mut self, n: usize) {
+        self.memo.begin(n);
+    }
+
+    /// The chance of the token of request `i` at `depth` (from 1), in the step that began last.
+    pub fn chance(&mut self, drafts: &Drafts, i: usize, depth: u32) -> f64 {
         let at = depth as usize - 1;
         match (self.confidences, self.calibrate) {
             (false, _) => self.at_depth(depth),
-            (true, true) => self.curve.predict(drafts.confidence(i, at), at),
+            (true, true) => {
+                let q = drafts.confidence(i, at);
+                let estimate = self.curve.estimate(q, at);
+                self.memo.note(i, at, q, estimate);
+                estimate.chance()
+            }
             (true, false) => drafts.confidence(i, at),
         }
     }
@@ -84,6 +98,7 @@ impl Odds {
             return;
         }
         self.by_depth.iter_mut().for_each(|(sum, n)| (*sum, *n) = (*sum * KEEP, *n * KEEP));
+        let drafts = outcome.drafts;
         for i in 0..outcome.ids.len() {
             if self.confidences {
                 // All drafted tokens count, verified or not, because the verified ones were selected for a high chance.
@@ -91,7 +106,12 @@ impl Odds {
                 // token say nothing.
                 let mut reach = 1.0;
                 for depth in 1..=outcome.drafted[i] {
-                    let chance = self.chance(outcome.drafts, i, depth);
+                    let at = depth as usize - 1;
+                    let q = drafts.confidence(i, at);
+                    let chance = match self.calibrate {
+                        true => self.memo.find(i, at, q).unwrap_or_else(|| self.curve.estimate(q, at)).chance(),
+                        false => q,
+                    };
                     let (sum, n) = &mut self.by_depth[depth as usize];
                     (*sum, *n) = (*sum + reach * chance, *n + reach);
                     reach *= chance;
@@ -110,7 +130,11 @@ impl Odds {
             self.expected[depth] = (sum + START_WEIGHT * before) / (n + START_WEIGHT);
         }
         if self.confidences && self.calibrate {
-            self.curve.observe(outcome);
+            let before = self.curve.refits();
+            self.curve.observe_known(outcome, |i, at| self.memo.find(i, at, drafts.confidence(i, at)));
+            if self.curve.refits() > before {
+                self.memo.forget();
+            }
         }
     }
 }

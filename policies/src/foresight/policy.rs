@@ -146,6 +146,7 @@ impl Running {
     /// token budget allows.
     fn begin(&mut self, batch: &BatchView) {
         self.costs.begin(batch);
+        self.odds.begin(batch.len());
         self.draft_s = 0.0;
         self.passes = 0;
         self.ranked.clear();

@@ -9,13 +9,13 @@ pub(crate) struct Ranked {
     count: [u32; BUCKETS],
     sum: [f64; BUCKETS],
     len: u64,
-    /// The highest bucket that has a token.
-    top: usize,
+    /// Which buckets have a token: bit b of word w stands for the bucket 64 w + b.
+    filled: [u64; BUCKETS / 64],
 }
 
 impl Default for Ranked {
     fn default() -> Ranked {
-        Ranked { count: [0; BUCKETS], sum: [0.0; BUCKETS], len: 0, top: 0 }
+        Ranked { count: [0; BUCKETS], sum: [0.0; BUCKETS], len: 0, filled: [0; BUCKETS / 64] }
     }
 }
 
@@ -27,10 +27,10 @@ impl Ranked {
     /// Removes all tokens, for a new step.
     pub fn clear(&mut self) {
         if self.len > 0 {
-            self.count[..=self.top].fill(0);
-            self.sum[..=self.top].fill(0.0);
+            self.count.fill(0);
+            self.sum.fill(0.0);
         }
-        (self.len, self.top) = (0, 0);
+        (self.len, self.filled) = (0, [0; BUCKETS / 64]);
     }
 
     /// Adds a token with this survival.
@@ -39,7 +39,7 @@ impl Ranked {
         self.count[at] += 1;
         self.sum[at] += survival;
         self.len += 1;
-        self.top = self.top.max(at);
+        self.filled[at / 64] |= 1 << (at % 64);
     }
 
     /// Number of tokens in all buckets.
@@ -52,10 +52,16 @@ impl Ranked {
     pub fn prefixes(&self, mut visit: impl FnMut(u64, f64, f64)) {
         let (mut count, mut sum) = (0, 0.0);
         visit(0, 0.0, 1.0);
-        for at in (0..=self.top).rev().filter(|&at| self.count[at] > 0) {
-            count += u64::from(self.count[at]);
-            sum += self.sum[at];
-            visit(count, sum, at as f64 / BUCKETS as f64);
+        for (word, &filled) in self.filled.iter().enumerate().rev() {
+            let mut left = filled;
+            while left > 0 {
+                let bit = 63 - left.leading_zeros() as usize;
+                left ^= 1 << bit;
+                let at = 64 * word + bit;
+                count += u64::from(self.count[at]);
+                sum += self.sum[at];
+                visit(count, sum, at as f64 / BUCKETS as f64);
+            }
         }
     }
 

@@ -28,6 +28,22 @@ fn feature(q: f64) -> f32 {
     (-others.ln()).clamp(-MAX_FEATURE, MAX_FEATURE)
 }
 
+/// What the estimator makes of a token: the feature of its confidence, and the probability that it is accepted if all
+/// tokens before it are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Estimate {
+    feature: f32,
+    chance: f32,
+}
+
+impl Estimate {
+    /// Probability that the token is accepted if all tokens before it are.
+    #[inline]
+    pub(crate) fn chance(self) -> f64 {
+        f64::from(self.chance)
+    }
+}
+
 /// Sums over the observations of one draft position since the last refit. x is the feature, c the predicted acceptance
 /// probability, w = c(1 − c), and the label 1 if the token was accepted, else 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -117,7 +133,15 @@ impl AcceptanceEstimator {
     /// probability `q`.
     #[inline]
     pub(crate) fn predict(&self, q: f64, position: usize) -> f64 {
-        f64::from(self.sigmoid(feature(q), position))
+        self.estimate(q, position).chance()
+    }
+
+    /// The estimate of the token at `position` (from 0); the draft gave it probability `q`. It changes only when the
+    /// estimator refits.
+    #[inline]
+    pub(crate) fn estimate(&self, q: f64, position: usize) -> Estimate {
+        let feature = feature(q);
+        Estimate { feature, chance: self.sigmoid(feature, position) }
     }
 
     #[inline]
@@ -128,10 +152,18 @@ impl AcceptanceEstimator {
     /// Adds the outcome of a step, also of a step without drafts. A position is observed if it was verified and all
     /// drafts before it were accepted. Refits after every `refit_interval` steps.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
+        self.observe_known(outcome, |_, _| None);
+    }
+
+    /// [`observe`](AcceptanceEstimator::observe) if some estimates are known already. `known(i, j)` gives the
+    /// [`estimate`](AcceptanceEstimator::estimate) of token j (from 0) of request i; `None` if it is not known.
+    pub(crate) fn observe_known(&mut self, outcome: &StepOutcome, known: impl Fn(usize, usize) -> Option<Estimate>) {
         self.step.fill(Sums::default());
         for (i, (&accepted, &verified)) in outcome.accepted.iter().zip(outcome.verified).enumerate() {
             for j in 0..verified.min(accepted + 1) {
-                self.add(i % 8, outcome.drafts.confidence(i, j as usize), j as usize, j < accepted);
+                let at = j as usize;
+                let estimate = known(i, at).unwrap_or_else(|| self.estimate(outcome.drafts.confidence(i, at), at));
+                self.add(i % 8, estimate, at, j < accepted);
             }
         }
         self.at.iter_mut().zip(&self.step).for_each(|(at, step)| at.add(step));
@@ -141,9 +173,8 @@ impl AcceptanceEstimator {
         }
     }
 
-    fn add(&mut self, lane: usize, q: f64, position: usize, accepted: bool) {
-        let x = feature(q);
-        let c = self.sigmoid(x, position);
+    fn add(&mut self, lane: usize, estimate: Estimate, position: usize, accepted: bool) {
+        let Estimate { feature: x, chance: c } = estimate;
         let (w, residual) = (c * (1.0 - c), f32::from(u8::from(accepted)) - c);
         let step = &mut self.step[position];
         step.square[lane] += w * x * x;
