@@ -157,6 +157,7 @@ mod bounds {
     pub(crate) mod knows;
     pub(crate) mod oracle_goodput;
     pub(crate) mod oracle_length;
+    pub(crate) mod oracle_tree;
     pub(crate) mod posterior;
     pub(crate) mod price;
     pub(crate) mod random;
@@ -281,6 +282,7 @@ policies! {
 
     // Bounds.
     bounds::oracle_goodput::OracleGoodput { OracleGoodput = "oracle-goodput" in SKY_BLUE LongDash Circle; }
+    bounds::oracle_tree::OracleTree { OracleTree = "oracle-tree" in SKY_BLUE Solid Square; }
     bounds::knows::Knows {
         KnowsRates = "knows-rates" in SKY_BLUE Dotted Square, with Knows::with(Knowledge::Rates);
         KnowsConfidences = "knows-confidences" in SKY_BLUE Dashed Diamond;

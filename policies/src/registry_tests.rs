@@ -79,8 +79,15 @@ fn names_and_defaults_are_one_table() {
     let names: Vec<&str> = PolicySpec::all().iter().map(PolicySpec::name).collect();
     assert_eq!(names, PolicySpec::all_names());
     let seers: Vec<&str> = PolicySpec::all().iter().filter(|p| p.sees_hidden_truth()).map(PolicySpec::name).collect();
-    let bounds =
-        ["oracle-goodput", "knows-rates", "knows-confidences", "knows-lengths", "oracle-length", "clairvoyant-static"];
+    let bounds = [
+        "oracle-goodput",
+        "oracle-tree",
+        "knows-rates",
+        "knows-confidences",
+        "knows-lengths",
+        "oracle-length",
+        "clairvoyant-static",
+    ];
     let wrappers = ["true-cost", "true-calibration", "true-rates"];
     assert_eq!(seers, [&bounds[..], &wrappers].concat());
     for policy in PolicySpec::all() {

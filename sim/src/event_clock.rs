@@ -116,6 +116,12 @@ impl<'a> EventClock<'a> {
         self.noted |= longer > Time::ZERO;
     }
 
+    /// Counts a position as right if the target's token is among the draft's best `guesses` guesses there. Call it
+    /// before the run.
+    pub(crate) fn count_guesses(&mut self, guesses: u32) {
+        self.truths.count_guesses(guesses);
+    }
+
     /// The hidden truth of a batch, for oracles only.
     pub(crate) fn truth(&mut self, batch: &BatchView) -> Truth<'_> {
         self.runs.clear();

@@ -30,7 +30,8 @@ use crate::workload::RequestId;
 
 /// The data that only an oracle sees: how many drafts would be accepted, and the true latency of passes.
 pub struct Truth<'a> {
-    /// For each decode request: how many of the next drafts in a row would be accepted, at most the request's limit.
+    /// For each decode request: how many of the next drafts in a row would be accepted, at most the request's limit. At
+    /// each position the best of the oracle's [guesses](OraclePolicy::guesses) is drafted.
     pub run: &'a [u32],
     /// The true cost of a draft pass.
     pub draft: &'a dyn LatencyModel,
@@ -53,6 +54,14 @@ pub struct Truth<'a> {
 pub trait OraclePolicy: Send {
     /// The most tokens that the oracle may draft for a request in the next step.
     fn limit(&self) -> u32;
+
+    /// How many of the draft's best guesses at each position the oracle may choose from, at least 1. With 1 it drafts
+    /// chains of first guesses. With more it drafts trees: the best tree has no wrong token, because a wrong token only
+    /// takes time. So it is a path of right guesses, whatever their ranks, and costs what a chain of the same length
+    /// costs. Asked once, before the run.
+    fn guesses(&self) -> u32 {
+        1
+    }
 
     /// Chooses the draft length of each decode request. All drafts are verified.
     fn propose(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan);

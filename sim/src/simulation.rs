@@ -217,6 +217,7 @@ impl<'a> Simulation<'a> {
             queues: rules.order != Order::StepStart,
         };
         let mut clock = EventClock::new(world, self.workload.len());
+        clock.count_guesses(drafter.guesses());
         if self.config.draft_device == DraftDevice::Own && rules.drafter {
             clock.draft_on_own_device(self.config.outcomes_guessed);
         }

@@ -73,17 +73,12 @@ impl Definition for OracleGoodput {
     }
 
     fn build(&self, context: &PolicyContext) -> Speculation {
-        Speculation::Oracle(Box::new(Running {
-            settings: *self,
-            longest: context.max_draft_len,
-            frontier: Frontier::default(),
-            request_rate: RequestRate::default(),
-        }))
+        Speculation::Oracle(Box::new(Running::new(*self, context)))
     }
 }
 
 /// The running oracle.
-struct Running {
+pub(crate) struct Running {
     settings: OracleGoodput,
     longest: u32,
     frontier: Frontier,
@@ -91,6 +86,15 @@ struct Running {
 }
 
 impl Running {
+    pub fn new(settings: OracleGoodput, context: &PolicyContext) -> Running {
+        Running {
+            settings,
+            longest: context.max_draft_len,
+            frontier: Frontier::default(),
+            request_rate: RequestRate::default(),
+        }
+    }
+
     fn best_vector(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan) {
         // Only drafts that will be accepted are candidates, and each is worth one token.
         let values = || (|i: usize| truth.run[i].min(self.longest), |_: usize, _: u32| 1.0);

@@ -7,10 +7,11 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 
 /// The oracles that may be the reference of a scenario, written as in an experiment. The reference is the oracle with
-/// the least mean E2E in the scenario. The first oracle maximises the goodput of each step alone, which does not give
-/// the least E2E where prefill takes much of the time. The oracles with a `price` maximise tokens − price × seconds of
-/// each step. A new oracle is added here and nowhere else.
-pub const REFERENCES: [&str; 9] = [
+/// the least mean E2E in the scenario: of the oracles of chains for policies that draft chains, and of the oracles of
+/// trees for policies that draft trees. The first oracle of each kind maximises the goodput of each step alone, which
+/// does not give the least E2E where prefill takes much of the time. The oracles with a `price` maximise tokens −
+/// price × seconds of each step. A new oracle is added here and nowhere else.
+pub const REFERENCES: [&str; 18] = [
     "{ oracle-goodput = {} }",
     "{ oracle-goodput = { price = { decode = 1.0 } } }",
     "{ oracle-goodput = { price = { decode = 1.5 } } }",
@@ -20,6 +21,15 @@ pub const REFERENCES: [&str; 9] = [
     "{ oracle-goodput = { price = { system = 1.5 } } }",
     "{ oracle-goodput = { price = { system = 2.0 } } }",
     "{ oracle-goodput = { price = { system = 3.0 } } }",
+    "{ oracle-tree = {} }",
+    "{ oracle-tree = { price = { decode = 1.0 } } }",
+    "{ oracle-tree = { price = { decode = 1.5 } } }",
+    "{ oracle-tree = { price = { decode = 2.0 } } }",
+    "{ oracle-tree = { price = { decode = 3.0 } } }",
+    "{ oracle-tree = { price = { system = 1.0 } } }",
+    "{ oracle-tree = { price = { system = 1.5 } } }",
+    "{ oracle-tree = { price = { system = 2.0 } } }",
+    "{ oracle-tree = { price = { system = 3.0 } } }",
 ];
 
 /// Reads a policy that is written as in an experiment; `None` if `text` is not a policy.

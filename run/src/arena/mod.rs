@@ -12,4 +12,4 @@ pub use page::page;
 pub use rank::{CAP, Rank};
 pub use render::{render, render_csv, render_json, render_markdown};
 pub use scenario::{Numbers, Part, Ran, Scenario, check};
-pub use standings::{Column, Field, Means, Standing, Standings};
+pub use standings::{Column, Field, Means, Standing, Standings, TreeReference};

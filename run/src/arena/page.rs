@@ -124,7 +124,9 @@ fn scenarios(s: &Standings) -> Table {
         ("best fixed length", ""),
         ("L", "its loss"),
         ("plain L", "the loss of plain decoding"),
-        ("reference", "the oracle with the least mean E2E"),
+        ("reference", "the oracle of chains with the least mean E2E"),
+        ("tree reference", "the oracle of trees with the least mean E2E"),
+        ("L", "of the tree reference against the reference"),
     ];
     let mut table = Table::new("Scenarios", &columns);
     for (i, c) in s.scenarios.iter().enumerate() {
@@ -144,6 +146,10 @@ fn scenarios(s: &Standings) -> Table {
             loss(&c.best_fixed),
             loss("autoregressive"),
             Value::text(&c.reference),
+            c.tree_reference.as_ref().map_or_else(Value::none, |t| Value::text(&t.policy)),
+            c.tree_reference.as_ref().map_or_else(Value::none, |t| {
+                Value::number(t.to_chains.mean, format!("{:.1}", 100.0 * t.to_chains.mean))
+            }),
         ]));
     }
     table

@@ -15,7 +15,7 @@ type Grid = Vec<Vec<String>>;
 /// scenarios.
 pub fn render(s: &Standings) -> String {
     let mut text =
-        format!("{}\n\n{}\n{}\n", heading(s), plain(policies(s), &[1]), plain(scenarios(s), &[0, 1, 3, 5, 7]));
+        format!("{}\n\n{}\n{}\n", heading(s), plain(policies(s), &[1]), plain(scenarios(s), &[0, 1, 3, 5, 7, 8]));
     legend(s).iter().for_each(|line| text += &format!("{line}\n"));
     for (name, why) in &s.skipped {
         text += &format!("skipped: {name}: {why}\n");
@@ -150,9 +150,21 @@ fn policies(s: &Standings) -> Grid {
 
 fn scenarios(s: &Standings) -> Grid {
     let mut grid = vec![
-        ["scenario", "set", "requests", "best policy", "L", "best fixed", "L", "reference", "plain L"]
-            .map(str::to_owned)
-            .to_vec(),
+        [
+            "scenario",
+            "set",
+            "requests",
+            "best policy",
+            "L",
+            "best fixed",
+            "L",
+            "reference",
+            "tree reference",
+            "L",
+            "plain L",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
     ];
     for (i, c) in s.scenarios.iter().enumerate() {
         let loss = |policy: &str| {
@@ -168,6 +180,8 @@ fn scenarios(s: &Standings) -> Grid {
             c.best_fixed.clone(),
             loss(&c.best_fixed),
             c.reference.clone(),
+            c.tree_reference.as_ref().map_or("-".to_owned(), |t| t.policy.clone()),
+            c.tree_reference.as_ref().map_or("-".to_owned(), |t| with_interval(t.to_chains)),
             loss("autoregressive"),
         ]);
     }
@@ -188,7 +202,12 @@ pub fn legend(s: &Standings) -> Vec<String> {
         );
     }
     if s.rows.iter().any(|row| row.trees) {
-        lines.push("^: drafts trees; the reference drafts chains, so L may be below 0".to_owned());
+        lines.push(match s.scenarios.iter().all(|c| c.tree_reference.is_some()) {
+            true => {
+                "^: drafts trees, and so does its reference; L of a tree reference: against the reference".to_owned()
+            }
+            false => "^: drafts trees; without a tree reference L is against chains, and may be below 0".to_owned(),
+        });
     }
     if s.rows.iter().any(|row| row.fields.iter().any(Option::is_none)) {
         lines.push(

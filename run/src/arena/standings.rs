@@ -43,12 +43,24 @@ pub struct Column {
     pub requests: u64,
     /// Label of the reference for policies that draft chains: the oracle of chains with the least mean E2E.
     pub reference: String,
+    /// The reference for policies that draft trees; absent if no oracle of trees ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree_reference: Option<TreeReference>,
     /// Is the reference overloaded in most seeds? Then ranks use tokens per second, not latencies.
     pub overload: bool,
     /// Label of the policy with the least mean E2E that a server can run, fixed lengths included.
     pub best: String,
     /// Label of the fixed length with the least mean E2E; plain decoding counts as length 0.
     pub best_fixed: String,
+}
+
+/// The oracle of trees with the least mean E2E in a scenario.
+#[derive(Clone, Debug, Serialize)]
+pub struct TreeReference {
+    /// The oracle's label.
+    pub policy: String,
+    /// ln(E2E / E2E of the reference for chains): mean over seeds and 95 % interval. Usually below 0.
+    pub to_chains: Interval,
 }
 
 /// A policy's row in the table.
@@ -181,6 +193,13 @@ impl Scenario {
         2 * runs.iter().filter(|n| n.behind).count() > runs.len()
     }
 
+    /// The reference for policies that draft trees; `None` if no oracle of trees ran.
+    fn tree_reference(&self) -> Option<TreeReference> {
+        let best = Some(self.reference(true)).filter(|r| r.trees)?;
+        let to_chains = log_ratio(best, self.reference(false), |n| n.e2e_s);
+        Some(TreeReference { policy: best.policy.clone(), to_chains })
+    }
+
     fn column(&self, name: &str) -> Column {
         let free = |r: &Ran| matches!(r.part, Part::Fixed | Part::Contender);
         Column {
@@ -190,6 +209,7 @@ impl Scenario {
             seeds: self.seeds.len(),
             requests: self.requests,
             reference: self.reference(false).policy.clone(),
+            tree_reference: self.tree_reference(),
             overload: self.overloaded(),
             best: self.least(free).expect("a comparison has the plain engine").policy.clone(),
             best_fixed: self.best_fixed().policy.clone(),

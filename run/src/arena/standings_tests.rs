@@ -61,6 +61,22 @@ fn the_loss_is_paired_and_against_the_least_oracle() {
     assert!((row(&standings, "tree-c").mean - 0.9_f64.ln()).abs() < 1e-12, "below the oracle of chains");
 }
 
+/// With an oracle of trees, policies that draft trees are compared with it, and all others with the oracle of chains.
+#[test]
+fn trees_and_chains_have_references_of_their_own() {
+    let mut scenarios = two();
+    scenarios[0].1.entrants.push(ran("tree-oracle", Part::Reference, [0.8, 1.6], 120.0, false));
+    let standings = Standings::of(&scenarios, Vec::new(), None);
+    let trees = standings.scenarios[0].tree_reference.as_ref().unwrap();
+    assert_eq!((standings.scenarios[0].reference.as_str(), trees.policy.as_str()), ("oracle", "tree-oracle"));
+    assert!((trees.to_chains.mean - 0.8_f64.ln()).abs() < 1e-12);
+    assert!((row(&standings, "tree-c").mean - (0.9_f64 / 0.8).ln()).abs() < 1e-12);
+    assert!((row(&standings, "a").fields[0].as_ref().unwrap().loss.mean - 1.1_f64.ln()).abs() < 1e-12);
+    assert!(standings.scenarios[1].tree_reference.is_none(), "no oracle of trees ran there");
+    let text = super::super::render(&Standings::of(&scenarios[..1], Vec::new(), None));
+    assert!(text.contains("tree-oracle -22.3 +- 0.0") && text.contains("^: drafts trees, and so does"), "{text}");
+}
+
 #[test]
 fn a_scenario_adds_at_most_the_cap_to_the_score() {
     let standings = Standings::of(&two(), Vec::new(), None);

@@ -218,7 +218,7 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
 /// Parts of paths of leaves that are not checked, because the test cannot guess another valid value: names and paths in
 /// files, lists and thresholds that must ascend, parameters that depend on each other, and values that some experiments
 /// refuse.
-const NOT_GUESSED: [&str; 26] = [
+const NOT_GUESSED: [&str; 27] = [
     ".trace.format",
     ".trace.log_type",
     ".trace.model",
@@ -243,6 +243,7 @@ const NOT_GUESSED: [&str; 26] = [
     ".cascade-like.lengths",
     // A price is the word `step` or a table. The numbers in the table are leaves of their own, which are tried.
     ".oracle-goodput.price",
+    ".oracle-tree.price",
     ".knows-rates.price",
     ".knows-confidences.price",
     ".knows-lengths.price",

@@ -85,7 +85,13 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
         policies.push(runs);
     }
     let bounds = [priced(BOUNDS[0], &mut specs)?, priced(BOUNDS[1], &mut specs)?, priced(BOUNDS[2], &mut specs)?];
-    let oracles = REFERENCES.iter().map(|text| listed(text, &mut specs)).collect::<Result<_>>()?;
+    let mut oracles = Vec::new();
+    for text in REFERENCES {
+        // The bounds of the other rungs draft chains, and so must the oracles of the last rung.
+        if !read(text)?.definition().drafts_trees() {
+            oracles.push(listed(text, &mut specs)?);
+        }
+    }
     let texts: Vec<String> = specs.iter().map(written).collect::<Result<_>>()?;
     ["arena", "paper", "question"].iter().for_each(|key| document.remove(&Path::of(key)));
     document.replace(&Path::of("policies"), "the policies of the ladder", &format!("[{}]", texts.join(", ")))?;

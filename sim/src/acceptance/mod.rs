@@ -159,6 +159,15 @@ impl TruthRow {
         word < self.words_per_depth && self.words[row + word] >> (n % 64) & 1 == 1
     }
 
+    /// Marks position `n` as right at every depth at which its bit is known.
+    fn set_known(&mut self, n: u32) {
+        for depth in 0..self.depths {
+            if self.is_known(n, depth as u32) {
+                self.set(depth, n as usize);
+            }
+        }
+    }
+
     /// Number of right drafts in a row among the next `len` (≤ 64) drafts from output position `n`.
     #[inline]
     pub fn run(&self, n: u32, len: u32) -> u32 {

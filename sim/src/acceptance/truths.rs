@@ -15,6 +15,8 @@ const NO_ROW: u32 = u32::MAX;
 pub struct Truths<'a> {
     acceptance: &'a dyn AcceptanceSource,
     max_draft_len: u32,
+    /// How many of the draft's guesses at a position count: 1 for the first guess alone.
+    guesses: u32,
     rows: Vec<TruthRow>,
     requests: Vec<RequestTruth>,
     free_rows: Vec<u32>,
@@ -31,12 +33,20 @@ impl<'a> Truths<'a> {
         Truths {
             acceptance,
             max_draft_len,
+            guesses: 1,
             rows: Vec::new(),
             requests: Vec::new(),
             free_rows: Vec::new(),
             row_of: vec![NO_ROW; requests],
             plain: (max_draft_len > 0).then(|| PlainRows::new(requests)),
         }
+    }
+
+    /// Counts a position as right if the target's token is among the draft's best `guesses` guesses there, not only if it
+    /// is the first. Call it before the first request starts. The bits then are those of the best path in a tree, and
+    /// say nothing about chains.
+    pub(crate) fn count_guesses(&mut self, guesses: u32) {
+        self.guesses = guesses;
     }
 
     /// Fills in the bits of a request that starts. Without drafts only the request itself is stored, because bounds
@@ -60,6 +70,11 @@ impl<'a> Truths<'a> {
         let truth = &mut self.rows[row as usize];
         self.acceptance.start(request, self.max_draft_len, truth);
         let positions = request.output_len as usize + self.max_draft_len as usize;
+        if self.guesses > 1 {
+            for n in (0..positions as u32).filter(|&n| self.acceptance.rank_if_wrong(request, n) <= self.guesses) {
+                truth.set_known(n);
+            }
+        }
         match &mut self.plain {
             Some(plain) if truth.is_plain() => plain.set(row, request.id, truth.words(), positions),
             _ => self.plain = None,
@@ -260,4 +275,38 @@ impl<'a> Truths<'a> {
 /// The key of a path in the draft tree: the path from the root on which the guesses have these ranks.
 fn target_path(ranks: impl Iterator<Item = u32>) -> u64 {
     ranks.enumerate().fold(0, |path, (depth, rank)| path_below(path, depth as u32, rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acceptance::AcceptanceSpec;
+    use crate::tree::DraftTree;
+    use crate::workload::Workload;
+
+    /// If the best three guesses count, a run is as long as what verification accepts of a tree with three children of
+    /// each node.
+    #[test]
+    fn counted_guesses_are_what_a_tree_accepts() {
+        let (guesses, depth, requests) = (3, 4, 20);
+        let source = AcceptanceSpec::default().build(7, &Workload::default()).unwrap();
+        let (mut first, mut best) = (Truths::new(&*source, depth, requests), Truths::new(&*source, depth, requests));
+        best.count_guesses(guesses);
+        let mut whole = DraftTree::default();
+        (0..depth).for_each(|_| whole.grow(&Growth::Expansion([guesses].into()), |_, _| (0.5, 0)));
+        let (mut longer, mut rounds) = (0, 0);
+        for id in 0..requests as RequestId {
+            let request = RequestTruth { id, prompt_len: 3, output_len: 60, category: 0, recording: None };
+            first.start(request);
+            best.start(request);
+            let row = first.row_of[id as usize] as usize;
+            for start in 1..60 {
+                let accepted = whole.accepted(|d| first.rank(row, start, d - 1));
+                assert_eq!(best.row(id).run(start, depth), accepted);
+                longer += u32::from(accepted > first.row(id).run(start, depth));
+                rounds += 1;
+            }
+        }
+        assert!(longer * 5 > rounds, "only {longer} of {rounds} runs grew");
+    }
 }

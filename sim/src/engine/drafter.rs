@@ -23,6 +23,11 @@ pub trait Drafter<E: Executor>: Hooks<E> {
     /// What the scheduler must know about the drafter. Chains have at most `max_draft_len` tokens.
     fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig;
 
+    /// How many of the draft's best guesses at each position count as right drafts; see [`OraclePolicy::guesses`].
+    fn guesses(&self) -> u32 {
+        1
+    }
+
     /// Whether to draft for the next request that starts. Called once for each request, if the draft model processes
     /// prompts.
     fn drafts_for_next(&mut self) -> bool {
@@ -244,6 +249,10 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
 
     fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         SpeculativeConfig::of_oracle(&*self.0, max_draft_len, parallel_drafting)
+    }
+
+    fn guesses(&self) -> u32 {
+        self.0.guesses()
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {

@@ -18,8 +18,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// Policies that no device can run, with the reason. All other policies must run.
-const NOT_LIVE: [(&str, &str); 5] = [
+const NOT_LIVE: [(&str, &str); 6] = [
     ("oracle-goodput", "sees a truth that only the event clock has"),
+    ("oracle-tree", "sees a truth that only the event clock has"),
     ("knows-rates", "knows the law of acceptance, which a device has not"),
     ("knows-confidences", "knows the law of acceptance, which a device has not"),
     ("knows-lengths", "knows the law of acceptance, which a device has not"),
