@@ -1,14 +1,17 @@
 //! The event loop of a fleet.
 //!
-//! There are two kinds of events: a request arrives, and the router queries the replicas' loads. Between two events the
+//! There are two kinds of events: a request arrives, and the router queries the replicas' loads. A fleet that grows has
+//! a third kind: a replica has booted, a scaling rule's signals are due, or the rule decides. Between two events the
 //! replicas run independently. In a closed loop and in sessions a request arrives only after another request has ended.
 //! There the loop always runs the replica whose next step is earliest, until one of its requests ends or another
 //! replica's next step is earlier.
 
-use crate::merged::{NOWHERE, merged};
+use crate::merged::{NOWHERE, merged, merged_scaled};
 use crate::pool::{Pool, Replicas, asked};
 use crate::report_board::Signals;
 use crate::router::{Needs, Router};
+use crate::scaling::scaler::Scaler;
+use crate::scaling::Growing;
 use crate::senders::Senders;
 use foretoken_sim::{Arrivals, Ending, Given, Outcome, Patience, Replica, RequestId, Run, Time, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +26,8 @@ pub struct Fleet<'a> {
     /// Buffer for the requests that ended on a replica; `collect` fills it. The fleet owns it to save allocations.
     ended: Vec<(RequestId, Time)>,
     patience: Option<Patience>,
+    /// Lets replicas boot and drain; `None` for a fleet of a fixed size.
+    scaler: Option<Scaler<'a>>,
 }
 
 /// The results of a fleet's run.
@@ -65,7 +70,13 @@ impl<'a> Fleet<'a> {
             slo_tpot_s,
             ended: Vec::new(),
             patience: None,
+            scaler: None,
         }
+    }
+
+    /// Lets the number of replicas follow the load. The replicas so far serve from the start.
+    pub fn grow(&mut self, growing: Growing<'a>) {
+        self.scaler = Some(Scaler::new(growing, self.replicas.len()));
     }
 
     /// Lets the run end early: as soon as `patience`'s verdict on the SLOs can no longer change.
@@ -87,8 +98,16 @@ impl<'a> Fleet<'a> {
             false => Ending::OutOfTime,
         });
         let never_heard = self.pool.never_heard();
-        let runs: Vec<Run> = self.replicas.into_iter().map(|replica| replica.finish(ending)).collect();
-        let mut run = merged(runs, self.pool.routed, Vec::new(), self.workload);
+        let mut run = match self.scaler {
+            None => {
+                let runs = self.replicas.into_iter().map(|replica| replica.finish(ending)).collect();
+                merged(runs, self.pool.routed, Vec::new(), self.workload)
+            }
+            Some(scaler) => {
+                let (parts, scaled) = scaler.finish(self.replicas, ending);
+                Run { ending, ..merged_scaled(parts, self.pool.routed, scaled, self.workload) }
+            }
+        };
         if never_heard {
             run.warnings.push(NEVER_HEARD.to_owned());
         }
@@ -100,13 +119,14 @@ impl<'a> Fleet<'a> {
     fn open(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         for id in 0..self.workload.len() as RequestId {
             let at = self.workload.arrival[id as usize];
-            while self.pool.next_query() <= at {
-                self.advance(self.pool.next_query());
-                self.pool.ask(&self.replicas);
-                if self.first().is_none() {
+            while self.next_event() <= at {
+                let query = self.pool.next_query();
+                self.advance(self.next_event());
+                self.handle_event();
+                if query < self.pool.next_query() && self.first().is_none() {
                     // All replicas are idle, so their loads do not change before the request at `at`. Of the queries
-                    // until then only the last one is made.
-                    self.pool.board.skip_to(at);
+                    // until then only the last one is made. A fleet that grows may get a replica before.
+                    self.pool.board.skip_to(at.min(self.next_scaling()));
                 }
             }
             if self.follows() {
@@ -138,8 +158,8 @@ impl<'a> Fleet<'a> {
             if sent == Time::MAX && first.is_none() {
                 return None;
             }
-            if self.pool.next_query() <= sent.min(least) {
-                self.pool.ask(&self.replicas);
+            if self.next_event() <= sent.min(least) {
+                self.handle_event();
             } else if sent <= least && sent < Time::MAX {
                 let next = senders.pop().expect("one is sent now");
                 let to = self.send(next, sent);
@@ -149,7 +169,7 @@ impl<'a> Fleet<'a> {
                 let (replica, least) = first?;
                 let others = self.clocks().filter(|&(r, _)| r != replica).map(|(_, at)| at).min();
                 let until = others.unwrap_or(Time::MAX).min(sent).max(least + Time(1));
-                let until = until.min(self.pool.next_query().max(least + Time(1)));
+                let until = until.min(self.next_event().max(least + Time(1)));
                 self.replicas[replica].run_until(until, true);
                 self.collect(replica);
                 self.ended.iter().for_each(|&(id, at)| senders.ended(id, at));
@@ -167,19 +187,65 @@ impl<'a> Fleet<'a> {
     fn drain(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         let stride = Time::from_s(if self.patience.is_some() { STRIDE_S } else { LONG_STRIDE_S });
         while let Some((_, least)) = self.first() {
-            self.advance(least + stride);
-            self.tell_ends(Time::MAX);
+            let scaling = self.next_scaling();
+            if scaling <= least {
+                self.handle_scaling(scaling);
+                continue;
+            }
+            self.advance((least + stride).min(scaling));
+            // A scaling rule may not know of an end that is later than its decision.
+            self.tell_ends(if scaling < Time::MAX { scaling.min(least + stride) } else { Time::MAX });
             if let Some(ending) = self.stops(interrupt) {
                 return Some(ending);
             }
         }
+        self.tell_ends(Time::MAX);
         None
     }
 
-    /// Does the run use the times at which requests end? True if the router needs ends or first tokens, or if the run
-    /// has an SLO verdict.
+    /// When replicas boot, report to the scaling rule or are decided on next; `Time::MAX` for a fleet of a fixed size.
+    fn next_scaling(&self) -> Time {
+        self.scaler.as_ref().map_or(Time::MAX, Scaler::next)
+    }
+
+    /// When the next event that is no request comes.
+    fn next_event(&self) -> Time {
+        self.pool.next_query().min(self.next_scaling())
+    }
+
+    /// Handles the next event that is no request. The replicas must have run up to it. At one time a replica that has
+    /// booted comes first, then the router's query, then the scaling rule.
+    fn handle_event(&mut self) {
+        let now = self.next_event();
+        if let Some(scaler) = &mut self.scaler {
+            scaler.serve_booted(now, &mut self.pool, &mut self.replicas);
+        }
+        if self.pool.next_query() <= now {
+            self.pool.ask(&self.replicas);
+        }
+        if self.next_scaling() <= now {
+            self.handle_scaling(now);
+        }
+    }
+
+    /// Handles what a scaling rule does at `now`. The replicas must have run up to `now`.
+    fn handle_scaling(&mut self, now: Time) {
+        self.pool.tell_first_tokens(now, &self.replicas);
+        self.tell_ends(now);
+        let Fleet { pool, replicas, scaler, .. } = self;
+        if let Some(scaler) = scaler {
+            scaler.serve_booted(now, pool, replicas);
+            scaler.ask(now, pool, replicas);
+            scaler.decide(now, pool, replicas);
+            scaler.end_drained(pool, replicas);
+        }
+    }
+
+    /// Does the run use the times at which requests end? True if the router needs ends or first tokens, if the run
+    /// has an SLO verdict, or if the fleet grows.
     fn follows(&self) -> bool {
-        self.pool.needs.ends || self.pool.needs.first_tokens || self.patience.is_some()
+        let grows = self.scaler.as_ref().is_some_and(Scaler::acts);
+        self.pool.needs.ends || self.pool.needs.first_tokens || self.patience.is_some() || grows
     }
 
     fn stops(&self, interrupt: &AtomicBool) -> Option<Ending> {
@@ -235,16 +301,23 @@ impl<'a> Fleet<'a> {
             self.pool.tell_first_tokens(now, &self.replicas);
             self.tell_ends(now);
         }
+        if let Some(scaler) = &mut self.scaler {
+            scaler.note_sent(self.workload, id);
+        }
         self.pool.route(&asked(self.workload, id, now, self.slo_tpot_s))
     }
 
     /// Reports the requests that ended up to `now` to the router and to the SLO verdict, the earliest end first. The
     /// replicas' counts of requests in flight fall accordingly.
     fn tell_ends(&mut self, now: Time) {
-        let Fleet { pool, replicas, patience, .. } = self;
-        pool.tell_ends(now, replicas, |records, id| {
+        let Fleet { pool, replicas, patience, scaler, workload, .. } = self;
+        pool.tell_ends(now, replicas, |records, id, replica| {
             if let Some(patience) = patience {
                 patience.ended(records, id);
+            }
+            if let Some(scaler) = scaler {
+                let (emitted, at) = (records.emitted[id as usize], records.finish[id as usize]);
+                scaler.note_end(workload, id, replica, emitted, at);
             }
         });
     }
@@ -252,7 +325,9 @@ impl<'a> Fleet<'a> {
     /// Has every request of the workload ended (finished or rejected)?
     fn all_ended(&self) -> bool {
         self.pool.routed.iter().enumerate().all(|(i, &replica)| {
-            replica != NOWHERE && self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight
+            let ended = self.scaler.as_ref().is_some_and(|scaler| replica != NOWHERE && scaler.has_ended(replica.into()));
+            replica != NOWHERE
+                && (ended || self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight)
         })
     }
 }

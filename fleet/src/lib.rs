@@ -12,6 +12,7 @@ mod pool;
 mod predictor;
 mod prefix;
 mod report_board;
+mod scaling;
 mod router;
 pub mod routers;
 mod senders;
@@ -20,6 +21,9 @@ mod split_rule;
 
 pub use fleet::{Fleet, FleetRun};
 pub use link::{Link, SharedBy};
+pub use scaling::{
+    DynamoPlanner, EngineLimits, Fixed, Growing, LlmDSaturation, Scaling, ScalingRule, Traffic, Watched, Wish,
+};
 pub use report_board::{Report, Signals};
 pub use router::{Asked, Ended, Needs, Router, RouterContext, Seen};
 pub use routers::RouterSpec;

@@ -1,10 +1,49 @@
 //! The run of a fleet as one run: each request's record from the replica that served it, and sums over the replicas.
 
-use foretoken_sim::metrics::{HandOff, ReplicaSummary, Replicas};
-use foretoken_sim::{Outcome, RequestRecords, Run, Time, Workload};
+use foretoken_sim::metrics::{HandOff, ReplicaSummary, Replicas, Scaled, Series};
+use foretoken_sim::{Outcome, RequestId, RequestRecords, Run, Time, Workload};
 
 /// Stands for "no replica" where a replica's index is stored: the request was never sent.
 pub(crate) const NOWHERE: u16 = u16::MAX;
+
+/// The results of a replica.
+pub(crate) struct Part {
+    pub run: Run,
+    /// For a replica that ended before the fleet's run: its requests, ascending, in whose order its records are. `None`:
+    /// the records are those of all requests.
+    pub ids: Option<Vec<RequestId>>,
+}
+
+impl Part {
+    /// The place of request `i` in the records.
+    fn at(&self, i: usize) -> usize {
+        let place = |ids: &Vec<RequestId>| ids.binary_search(&(i as RequestId)).expect("it is the replica's request");
+        self.ids.as_ref().map_or(i, place)
+    }
+}
+
+/// Merges the runs of a fleet that grew and shrank. A replica that never served has no part. Takes the rest from
+/// `scaled`, whose end is set here.
+pub(crate) fn merged_scaled(parts: Vec<Option<Part>>, routed: Vec<u16>, mut scaled: Scaled, workload: &Workload) -> Run {
+    let mut records = RequestRecords::new(routed.len());
+    let part_of = |replica: u16| parts[usize::from(replica)].as_ref().expect("it served a request");
+    for (i, &replica) in routed.iter().enumerate().filter(|(_, replica)| **replica != NOWHERE) {
+        records.copy(i, &part_of(replica).run.records, part_of(replica).at(i));
+    }
+    scaled.end = records.finish.iter().copied().filter(|at| *at < Time::MAX).max().unwrap_or(Time::ZERO);
+    let mut ids: Vec<Vec<usize>> = vec![Vec::new(); parts.len()];
+    for (i, &replica) in routed.iter().enumerate().filter(|(_, replica)| **replica != NOWHERE) {
+        ids[usize::from(replica)].push(i);
+    }
+    let each = parts.iter().zip(ids).map(|(part, ids)| {
+        let Some(Part { run, .. }) = part else { return ReplicaSummary::default() };
+        ReplicaSummary::of(&records, &run.totals, run.usable_blocks, &workload.prompt_len, ids.into_iter())
+    });
+    let each: Vec<ReplicaSummary> = each.collect();
+    let series = parts.iter().map(|part| part.as_ref().map_or_else(Series::default, |p| p.run.series.clone())).collect();
+    let run = sum(parts.into_iter().flatten().map(|part| part.run));
+    Run { records, replicas: Some(Replicas { routed, each, series, hand_offs: Vec::new(), scaled: Some(scaled) }), ..run }
+}
 
 /// Merges the runs of a fleet's replicas into one run. `routed`: for each request the index of its replica, `NOWHERE`
 /// if it was never sent. `hand_offs`: for each request how the KV of its prompt came to its replica; empty if no
@@ -29,7 +68,12 @@ pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOf
     });
     let each: Vec<ReplicaSummary> = each.collect();
     let series = runs.iter().map(|run| run.series.clone()).collect();
-    let mut all = runs.into_iter();
+    let run = sum(runs.into_iter());
+    Run { records, replicas: Some(Replicas { routed, each, series, hand_offs, scaled: None }), ..run }
+}
+
+/// The first run, with the totals, series, rejections and warnings of all. The records are the first run's.
+fn sum(mut all: impl Iterator<Item = Run>) -> Run {
     let mut run = all.next().expect("a fleet has a replica");
     for other in all {
         run.totals.merge(&other.totals);
@@ -40,7 +84,7 @@ pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOf
         run.usable_blocks = run.usable_blocks.max(other.usable_blocks);
     }
     run.rejected.sort_unstable();
-    Run { records, replicas: Some(Replicas { routed, each, series, hand_offs }), ..run }
+    run
 }
 
 /// Puts into request `i`'s record what its prefill replica recorded: the first scheduling and the cached tokens, which

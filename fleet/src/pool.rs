@@ -68,6 +68,24 @@ impl Pool {
         member(&self.members, replica)
     }
 
+    /// Adds a replica, whose index in the fleet is above those of all others.
+    pub fn join(&mut self, replica: usize) {
+        self.members.push(replica);
+        self.seen.push(Seen::default());
+        self.board.join();
+        self.router.joined();
+    }
+
+    /// Removes a replica, given by its index in the pool. Returns its index in the fleet, and its number of requests in
+    /// flight. The router learns no more of these requests.
+    pub fn leave(&mut self, member: usize) -> (usize, u32) {
+        self.board.leave(member);
+        self.router.left(member);
+        let replica = self.members.remove(member);
+        self.silent.retain(|&id| usize::from(self.routed[id as usize]) != replica);
+        (replica, self.seen.remove(member).in_flight)
+    }
+
     /// Number of requests in flight on the pool's replicas, as far as the router knows.
     pub fn in_flight(&self) -> u32 {
         self.seen.iter().map(|seen| seen.in_flight).sum()
@@ -124,14 +142,16 @@ impl Pool {
     }
 
     /// Reports the requests that ended up to `now` to the router, in order of time, and no longer counts them as in
-    /// flight. Calls `told` with each request and its replica's records.
-    pub fn tell_ends(&mut self, now: Time, replicas: &Replicas, mut told: impl FnMut(&RequestRecords, RequestId)) {
+    /// flight. Calls `told` with the replica's records, each request, and the
+    /// replica's index in the fleet.
+    pub fn tell_ends(&mut self, now: Time, replicas: &Replicas, mut told: impl FnMut(&RequestRecords, RequestId, usize)) {
         while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
             self.ends.pop();
             let (i, replica) = (id as usize, self.routed[id as usize] as usize);
             let records = replicas[replica].records();
-            told(records, id);
-            let member = member(&self.members, replica);
+            told(records, id, replica);
+            // The router has forgotten replicas that left.
+            let Ok(member) = self.members.binary_search(&replica) else { continue };
             self.seen[member].in_flight -= 1;
             // Each step emits its accepted drafts and one token of the target. So the difference is the number of steps
             // that emitted tokens.

@@ -82,6 +82,16 @@ impl Board {
         Board { interval, delay, next: Time::ZERO, reports }
     }
 
+    /// Adds a replica behind the others.
+    pub fn join(&mut self) {
+        self.reports.push(Reports::default());
+    }
+
+    /// Removes a replica. The replicas behind it move up.
+    pub fn leave(&mut self, replica: usize) {
+        self.reports.remove(replica);
+    }
+
     /// The time at which the replicas are queried next.
     pub fn next(&self) -> Time {
         self.next

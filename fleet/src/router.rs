@@ -12,6 +12,14 @@ pub trait Router {
     /// that [need](Needs) first tokens.
     fn first_token(&mut self, _id: RequestId, _replica: usize, _at: Time) {}
 
+    /// Called when a replica has joined the fleet, behind all others. Only for routers that
+    /// [scale](RouterDefinition::scales).
+    fn joined(&mut self) {}
+
+    /// Called when a replica has left the fleet, by its index. The replicas behind it move up. Only for routers that
+    /// [scale](RouterDefinition::scales).
+    fn left(&mut self, _replica: usize) {}
+
     /// Called after a request has finished or was rejected. Routers that [need](Needs) neither ends nor first tokens
     /// may get no calls.
     fn ended(&mut self, _id: RequestId, _replica: usize, _end: Ended) {}
@@ -112,6 +120,11 @@ pub trait RouterDefinition {
 
     /// Does the router use the hidden truth, which no real router could know?
     fn sees_hidden_truth(&self) -> bool {
+        false
+    }
+
+    /// Can replicas join and leave while the router runs?
+    fn scales(&self) -> bool {
         false
     }
 

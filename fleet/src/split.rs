@@ -402,7 +402,7 @@ impl<'a> SplitFleet<'a> {
     fn tell(&mut self, now: Time) {
         self.tell_verdict(now);
         let SplitFleet { prefill, decode, replicas, .. } = self;
-        prefill.tell_ends(now, replicas, |_, _| ());
+        prefill.tell_ends(now, replicas, |_, _, _| ());
         for pool in [prefill, decode] {
             if pool.needs.first_tokens {
                 pool.tell_first_tokens(now, replicas);
@@ -413,7 +413,7 @@ impl<'a> SplitFleet<'a> {
     /// Reports the ends up to `now` to the router of the decode replicas, and to `patience`.
     fn tell_verdict(&mut self, now: Time) {
         let SplitFleet { decode, replicas, patience, .. } = self;
-        decode.tell_ends(now, replicas, |records, id| {
+        decode.tell_ends(now, replicas, |records, id, _| {
             if let Some(patience) = patience {
                 patience.ended(records, id);
             }

@@ -4,7 +4,7 @@ use crate::load::is_autoregressive;
 use crate::plan::Variant;
 use crate::server::Server;
 use crate::split::Common;
-use foretoken_fleet::{Fleet, FleetRun, Role, RouterContext, SplitFleet, Splitting};
+use foretoken_fleet::{EngineLimits, Fleet, FleetRun, Growing, Role, RouterContext, SplitFleet, Splitting};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::luck::{Luck, Stream};
 use foretoken_sim::{Arrivals, EngineConfig, Patience, Replica, Simulation, Speculation, Workload};
@@ -116,18 +116,22 @@ impl Replicas {
             .collect();
         let block_size: Vec<u32> = with_configs.iter().map(|(_, config)| config.block_size).collect();
         let drafts: Vec<bool> = with_configs.iter().map(|(s, _)| !matches!(s, Speculation::Off)).collect();
+        // The table of steps has no column for the replica, so steps are recorded only if there is a single replica.
+        let alone = self.kind_of.len() == 1 && self.spec.most_at_a_time() == 1;
+        let keep = (lives, alone);
+        let simulation = |r: usize, config| {
+            servers[r].simulation((workload, arrivals), config, &models[r], slo_tpot_s, interrupt)
+        };
+        let limits = EngineLimits {
+            block_size: block_size[0],
+            max_num_batched_tokens: with_configs[0].1.max_num_batched_tokens,
+            max_num_seqs: with_configs[0].1.max_num_seqs,
+            slo_s: [self.ttft_s, slo_tpot_s],
+        };
         let replicas: Vec<Box<dyn Replica + '_>> = with_configs
             .into_iter()
             .enumerate()
-            .map(|(r, (speculation, config))| {
-                let requests = (workload, arrivals);
-                let simulation = servers[r].simulation(requests, config, &models[r], slo_tpot_s, interrupt);
-                let seed = noise_seed(servers[r].seed, r);
-                // The table of steps has no column for the replica, so steps are recorded only if there is a single
-                // replica.
-                let keep_steps = simulation.keep_steps && servers.len() == 1;
-                Simulation { keep_lives: lives, seed, keep_steps, ..simulation }.replica(speculation)
-            })
+            .map(|(r, (speculation, config))| replica(simulation(r, config), speculation, r, keep))
             .collect();
         let true_steps = match self.spec.router.sees_hidden_truth() {
             true => server.true_steps(workload, policy),
@@ -148,6 +152,14 @@ impl Replicas {
                 let router = (self.spec.router.build(&context), self.spec.router.needs());
                 let mut fleet = Fleet::new(workload, replicas, router, self.spec.signals(), slo_tpot_s);
                 patience.into_iter().for_each(|patience| fleet.be_patient(patience));
+                if let Some(scaling) = &self.spec.scaling {
+                    let make = |number: usize| {
+                        let speculation = servers[0].speculation(self.policy(0, policy));
+                        let config = servers[0].config(&speculation);
+                        replica(simulation(0, config), speculation, number, keep)
+                    };
+                    fleet.grow(Growing { scaling, limits, make: Box::new(make) });
+                }
                 fleet.run(arrivals, interrupt)
             }
         };
@@ -204,6 +216,18 @@ impl Replicas {
 /// The warning about tables that act only where prefill replicas compute prompts for others.
 const NO_PREFILL: &str =
     "fleet.link and fleet.split have no effect: no replica has role = \"prefill\", so each serves whole requests";
+
+/// The engine of a replica from a simulation with the run's seed. `number` counts the fleet's replicas. `keep`: record
+/// the parts of each request's latency, and steps if the simulation keeps them?
+fn replica<'s>(
+    simulation: Simulation<'s>,
+    speculation: Speculation,
+    number: usize,
+    (keep_lives, steps): (bool, bool),
+) -> Box<dyn Replica + 's> {
+    let (seed, keep_steps) = (noise_seed(simulation.seed, number), simulation.keep_steps && steps);
+    Simulation { keep_lives, seed, keep_steps, ..simulation }.replica(speculation)
+}
 
 /// The seed of the random noise in a replica's pass times. The first replica has the run's seed, so that a fleet with
 /// one replica gives the same run as an experiment without a fleet.

@@ -72,9 +72,9 @@ impl Variant {
         self.picked.document()
     }
 
-    /// Does the experiment have a `[fleet]` with more than one replica?
+    /// Does the experiment have a `[fleet]` with more than one replica, at the start or later?
     pub fn is_fleet(&self) -> bool {
-        self.experiment.fleet.as_ref().is_some_and(|fleet| fleet.replicas.number() > 1)
+        self.experiment.fleet.as_ref().is_some_and(|fleet| fleet.most_at_a_time() > 1)
     }
 
     /// True if the fleet has prefill replicas.

@@ -28,7 +28,7 @@ pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> R
     let needs = needs(variant, workload, config);
     let one_engine = needs.iter().fold(0u64, |sum, need| sum.saturating_add(need.bytes));
     // Every replica stores a state for every request, because the router may send any request to it.
-    let replicas = variant.experiment.fleet.as_ref().map_or(1, |fleet| u64::from(fleet.replicas.number()));
+    let replicas = variant.experiment.fleet.as_ref().map_or(1, |fleet| u64::from(fleet.most_at_a_time()));
     let total = one_engine.saturating_mul(at_a_time).saturating_mul(replicas);
     // The machine's free memory may be less than the program's limit, so the allocation is tried.
     let granted = || usize::try_from(total).is_ok_and(|n| Vec::<u8>::new().try_reserve_exact(n).is_ok());

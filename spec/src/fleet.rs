@@ -3,7 +3,7 @@
 use crate::document::{Document, Path};
 use crate::problem::Result;
 use crate::split::{Sharing, SplitSpec};
-use foretoken_fleet::{Link, Role, RouterSpec, Signals};
+use foretoken_fleet::{Link, Role, RouterSpec, Scaling, Signals};
 use foretoken_policies::PolicySpec;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
@@ -29,6 +29,9 @@ pub struct FleetSpec {
     /// The link over which KV goes from prefill replicas to others; must be there if there are prefill replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
+    /// How the number of replicas follows the load; absent: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<Scaling>,
     /// Price of a GPU for an hour, in any currency; `foretoken fleet` needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_gpu_hour: Option<f64>,
@@ -128,6 +131,12 @@ impl FleetSpec {
         self.signals.unwrap_or_else(|| self.router.usual_signals())
     }
 
+    /// The most replicas that may serve or boot at a time.
+    pub fn most_at_a_time(&self) -> u32 {
+        let number = self.replicas.number();
+        self.scaling.as_ref().map_or(number, |scaling| scaling.max_replicas.max(number))
+    }
+
     /// True if prefill replicas compute prompts for others.
     pub fn is_split(&self) -> bool {
         self.replicas.kinds().iter().any(|kind| kind.role == Role::Prefill)
@@ -184,6 +193,7 @@ impl FleetSpec {
         self.router.definition().check().map_err(|(key, why)| {
             problem_at(&format!("router.{}.{key}", self.router.name()), format!("{}.{key}: {why}", self.router.name()))
         })?;
+        self.check_scaling(doc)?;
         if let Some(price) = self.price_gpu_hour.filter(|price| !(*price > 0.0 && price.is_finite())) {
             let problem = problem_at("price_gpu_hour", format!("fleet.price_gpu_hour: {price} is not a price above 0"));
             return Err(problem.help("the price of one GPU for an hour, such as 2.5"));
@@ -194,6 +204,40 @@ impl FleetSpec {
         }
         let signals = self.signals.as_ref().map_or(Ok(()), Signals::check);
         signals.map_err(|(key, why)| problem_at(&format!("signals.{key}"), format!("fleet.signals.{key}: {why}")))
+    }
+}
+
+impl FleetSpec {
+    /// Checks the `[fleet.scaling]` table, and that the fleet can grow.
+    fn check_scaling(&self, doc: &Document) -> Result<()> {
+        let Some(scaling) = &self.scaling else { return Ok(()) };
+        let wrong =
+            |key: &str, why: String| doc.problem_at(&Path::of(&format!("fleet.{key}")), format!("fleet.{key}: {why}"));
+        let kinds = self.replicas.kinds();
+        if kinds.iter().any(|kind| kind.role != Role::Both) {
+            let why = "replicas with roles cannot boot and drain".to_owned();
+            return Err(wrong("scaling", why).help("leave the roles out, or remove fleet.scaling"));
+        }
+        if kinds.len() > 1 {
+            let why = format!("the fleet has {} kinds of replicas, and one kind grows", kinds.len());
+            return Err(wrong("scaling", why).help("write replicas = 2, or a list of one kind"));
+        }
+        if scaling.max_replicas > MOST_REPLICAS {
+            let why = format!("{} replicas are more than {MOST_REPLICAS}", scaling.max_replicas);
+            return Err(wrong("scaling.max_replicas", why).help("simulate a part of the fleet with a part of the load"));
+        }
+        if !self.router.definition().scales() {
+            let all = RouterSpec::all();
+            let able: Vec<&str> =
+                all.iter().filter(|router| router.definition().scales()).map(RouterSpec::name).collect();
+            let why = format!("replicas cannot join and leave the router {} while it runs", self.router.name());
+            return Err(wrong("router", why).help(format!("choose one of {}", able.join(", "))));
+        }
+        scaling.check(self.replicas.number()).map_err(|(key, why, help)| {
+            let key = format!("scaling.{key}");
+            *wrong(&key, why).help(help)
+        })?;
+        Ok(())
     }
 }
 

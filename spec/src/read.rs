@@ -72,7 +72,7 @@ impl Experiment {
             let problem = problem_at("fleet", "[fleet] has several engines, and [live] and [observe] are about one");
             return Err(problem.help("leave [fleet] out, or simulate without the other"));
         }
-        if self.output.steps && fleet.replicas.number() > 1 {
+        if self.output.steps && fleet.most_at_a_time() > 1 {
             let problem = problem_at("output.steps", "output.steps: a table of steps is about one engine");
             return Err(problem.help("leave it out, or set fleet.replicas = 1"));
         }

@@ -22,6 +22,10 @@ impl RouterDefinition for LeastRequests {
         Needs { ends: true, ..Needs::default() }
     }
 
+    fn scales(&self) -> bool {
+        true
+    }
+
     fn build(&self, _: &RouterContext) -> Box<dyn Router> {
         Box::new(Fewest)
     }

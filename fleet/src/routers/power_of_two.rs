@@ -29,6 +29,10 @@ impl RouterDefinition for PowerOfTwo {
         checks::smg_signals()
     }
 
+    fn scales(&self) -> bool {
+        true
+    }
+
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
         Box::new(Choices { seed: context.seed })
     }

@@ -23,6 +23,10 @@ impl RouterDefinition for Random {
         Needs::default()
     }
 
+    fn scales(&self) -> bool {
+        true
+    }
+
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
         Box::new(AtRandom { seed: context.seed })
     }

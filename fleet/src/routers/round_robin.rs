@@ -21,6 +21,10 @@ impl RouterDefinition for RoundRobin {
         Needs::default()
     }
 
+    fn scales(&self) -> bool {
+        true
+    }
+
     fn build(&self, _: &RouterContext) -> Box<dyn Router> {
         Box::new(InTurn { count: 0 })
     }

@@ -50,6 +50,10 @@ impl RouterDefinition for SmgLeastLoad {
         checks::positive("mean_prefill_tokens", f64::from(self.mean_prefill_tokens))
     }
 
+    fn scales(&self) -> bool {
+        true
+    }
+
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
         let sent = vec![Sent::default(); context.replicas];
         Box::new(Drains { settings: self.clone(), sent })
@@ -87,6 +91,14 @@ impl Router for Drains {
         let best = least(scores);
         self.sent[best].tokens += u64::from(request.prompt_len);
         best
+    }
+
+    fn joined(&mut self) {
+        self.sent.push(Sent::default());
+    }
+
+    fn left(&mut self, replica: usize) {
+        self.sent.remove(replica);
     }
 }
 

@@ -29,6 +29,10 @@ impl RouterDefinition for VllmDp {
         Signals { interval_s: 0.1, delay_s: 0.0 }
     }
 
+    fn scales(&self) -> bool {
+        true
+    }
+
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
         Box::new(Balancer { counts: vec![Counts::default(); context.replicas] })
     }
@@ -58,5 +62,13 @@ impl Router for Balancer {
         let best = least(self.counts.iter().map(|counts| 4 * counts.waiting + counts.running));
         self.counts[best].waiting += 1;
         best
+    }
+
+    fn joined(&mut self) {
+        self.counts.push(Counts::default());
+    }
+
+    fn left(&mut self, replica: usize) {
+        self.counts.remove(replica);
     }
 }

@@ -26,6 +26,14 @@ pub struct Load {
     pub emitted: u64,
     /// Total time inside steps since the start.
     pub busy: Time,
+    /// Steps since the start.
+    pub steps: u64,
+    /// Number of decode requests, summed over the steps since the start.
+    pub request_steps: u64,
+    /// Prompt tokens computed since the start.
+    pub prefill_tokens: u64,
+    /// Tokens in KV of the decode requests × step time, summed over the steps since the start, tokens × ps.
+    pub context_time: u128,
 }
 
 impl Load {
@@ -140,6 +148,10 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             usable_blocks: kv.usable(),
             emitted: self.out.totals.emitted,
             busy: self.out.totals.busy,
+            steps: self.out.totals.steps,
+            request_steps: self.out.totals.request_steps,
+            prefill_tokens: self.out.totals.prefill_tokens,
+            context_time: self.out.totals.context_time,
         }
     }
 }

@@ -115,18 +115,23 @@ impl RequestRecords {
 
     /// Copies the record of request `i` from the records of the replica that served it.
     pub fn take(&mut self, i: usize, from: &RequestRecords) {
-        self.arrival[i] = from.arrival[i];
-        self.first_scheduled[i] = from.first_scheduled[i];
-        self.first_token[i] = from.first_token[i];
-        self.finish[i] = from.finish[i];
-        self.emitted[i] = from.emitted[i];
-        self.rounds[i] = from.rounds[i];
-        self.drafted[i] = from.drafted[i];
-        self.verified[i] = from.verified[i];
-        self.accepted[i] = from.accepted[i];
-        self.preemptions[i] = from.preemptions[i];
-        self.cached_tokens[i] = from.cached_tokens[i];
-        self.outcome[i] = from.outcome[i];
+        self.copy(i, from, i);
+    }
+
+    /// Copies the record `at` of `from` to place `i`.
+    pub fn copy(&mut self, i: usize, from: &RequestRecords, at: usize) {
+        self.arrival[i] = from.arrival[at];
+        self.first_scheduled[i] = from.first_scheduled[at];
+        self.first_token[i] = from.first_token[at];
+        self.finish[i] = from.finish[at];
+        self.emitted[i] = from.emitted[at];
+        self.rounds[i] = from.rounds[at];
+        self.drafted[i] = from.drafted[at];
+        self.verified[i] = from.verified[at];
+        self.accepted[i] = from.accepted[at];
+        self.preemptions[i] = from.preemptions[at];
+        self.cached_tokens[i] = from.cached_tokens[at];
+        self.outcome[i] = from.outcome[at];
     }
 
     /// Number of requests.

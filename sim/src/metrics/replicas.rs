@@ -1,5 +1,6 @@
 //! What each replica of a fleet did.
 
+use super::scaled::Scaled;
 use super::{Outcome, RequestRecords, Series, Totals};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ pub struct Replicas {
     pub series: Vec<Series>,
     /// How the KV of each request's prompt came to its replica; empty if no replica computes prompts for others.
     pub hand_offs: Vec<HandOff>,
+    /// How the fleet grew and shrank; `None` for a fleet whose number of replicas is no setting of a rule.
+    pub scaled: Option<Scaled>,
 }
 
 /// How the KV of a request's prompt came from a prefill replica to the replica that decodes. The time of an event that

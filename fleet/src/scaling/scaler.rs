@@ -1,0 +1,247 @@
+//! Orders, boots, drains and ends replicas as a rule decides.
+
+use super::rule::{Decides, EngineLimits, Traffic, Watched};
+use super::Scaling;
+use crate::merged::Part;
+use crate::pool::{Pool, Replicas};
+use crate::report_board::Board;
+use foretoken_sim::metrics::{ReplicaLife, Scaled, ScalingDecision};
+use foretoken_sim::{Ending, Given, Load, Replica, RequestId, RequestRecords, Reserved, Run, Time, Workload};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a fleet needs to grow.
+pub struct Growing<'a> {
+    /// The settings.
+    pub scaling: &'a Scaling,
+    /// What is known of the replicas' engines.
+    pub limits: EngineLimits,
+    /// Makes the engine of the replica with the given number, which counts all replicas since the start.
+    pub make: Box<dyn Fn(usize) -> Box<dyn Replica + 'a> + 'a>,
+}
+
+/// The scaling of a fleet during its run.
+pub(crate) struct Scaler<'a> {
+    growing: Growing<'a>,
+    /// `None` for a rule that never decides.
+    rule: Option<Box<dyn Decides>>,
+    /// The reports that the rule sees, of the serving replicas.
+    board: Board,
+    /// When the rule decides next.
+    next_decision: Time,
+    /// Replicas that boot: when they serve and their numbers, in order of time.
+    booting: VecDeque<(Time, usize)>,
+    /// Replicas that drain, with their requests in flight.
+    draining: BTreeMap<usize, u32>,
+    traffic: Traffic,
+    lives: Vec<ReplicaLife>,
+    decisions: Vec<ScalingDecision>,
+    /// For each replica its run, once it has ended.
+    past: Vec<Option<Part>>,
+}
+
+impl<'a> Scaler<'a> {
+    /// A fleet of `replicas` replicas that serve from the start.
+    pub fn new(growing: Growing<'a>, replicas: usize) -> Scaler<'a> {
+        let rule = growing.scaling.rule.build(growing.limits);
+        let next_decision = if rule.is_some() { Time::from_s(growing.scaling.interval_s()) } else { Time::MAX };
+        let alive = ReplicaLife { ordered: Time::ZERO, ready: Time::ZERO, drained: Time::MAX, ended: Time::MAX };
+        Scaler {
+            board: Board::new(growing.scaling.signals(), replicas),
+            rule,
+            next_decision,
+            booting: VecDeque::new(),
+            draining: BTreeMap::new(),
+            traffic: Traffic::default(),
+            lives: vec![alive; replicas],
+            decisions: Vec::new(),
+            past: (0..replicas).map(|_| None).collect(),
+            growing,
+        }
+    }
+
+    /// Does the rule ever decide?
+    pub fn acts(&self) -> bool {
+        self.rule.is_some()
+    }
+
+    /// When something happens next: a replica has booted, replicas are asked for their loads, or the rule decides.
+    pub fn next(&self) -> Time {
+        let booted = self.booting.front().map_or(Time::MAX, |boot| boot.0);
+        let asked = if self.acts() { self.board.next() } else { Time::MAX };
+        booted.min(asked).min(self.next_decision)
+    }
+
+    /// Counts a request that is sent.
+    pub fn note_sent(&mut self, workload: &Workload, id: RequestId) {
+        self.traffic.sent += 1;
+        self.traffic.prompt_tokens += u64::from(workload.prompt_len[id as usize]);
+    }
+
+    /// Counts a request that ended at `at` on `replica`, with `emitted` output tokens.
+    pub fn note_end(&mut self, workload: &Workload, id: RequestId, replica: usize, emitted: u32, at: Time) {
+        self.traffic.ended += 1;
+        self.traffic.ended_prompt_tokens += u64::from(workload.prompt_len[id as usize]);
+        self.traffic.output_tokens += u64::from(emitted);
+        if let Some(in_flight) = self.draining.get_mut(&replica) {
+            *in_flight -= 1;
+            if *in_flight == 0 {
+                self.lives[replica].ended = at;
+            }
+        }
+    }
+
+    /// Lets the replicas whose boot is over by `now` serve.
+    pub fn serve_booted(&mut self, now: Time, pool: &mut Pool, replicas: &mut Replicas<'a>) {
+        while self.booting.front().is_some_and(|boot| boot.0 <= now) {
+            let (_, number) = self.booting.pop_front().expect("there is one");
+            replicas[number] = (self.growing.make)(number);
+            pool.join(number);
+            self.board.join();
+        }
+    }
+
+    /// Asks the serving replicas for their loads, if it is time. They must have run up to `now`.
+    pub fn ask(&mut self, now: Time, pool: &Pool, replicas: &Replicas) {
+        if self.acts() && self.board.next() <= now {
+            self.board.ask(pool.members().iter().map(|&r| &*replicas[r]));
+        }
+    }
+
+    /// Lets the rule decide, if it is time, and carries out what it decides. All ends up to `now` must have been noted.
+    pub fn decide(&mut self, now: Time, pool: &mut Pool, replicas: &mut Replicas<'a>) {
+        if self.next_decision > now {
+            return;
+        }
+        let Some(rule) = &mut self.rule else { return };
+        self.next_decision += Time::from_s(self.growing.scaling.interval_s());
+        let serving = pool.members().len();
+        let reports: Vec<_> = (0..serving).map(|member| self.board.newest(member, now).0).collect();
+        let scaling = self.growing.scaling;
+        let watched = Watched {
+            now,
+            reports: &reports,
+            numbers: pool.members(),
+            booting: self.booting.len() as u32,
+            min_replicas: scaling.min_replicas,
+            traffic: self.traffic,
+        };
+        let Some(wish) = rule.decide(&watched) else { return };
+        let (current, wished) = (watched.current(), wish.replicas.clamp(scaling.min_replicas, scaling.max_replicas));
+        if wished == current {
+            return;
+        }
+        let (serving, booting) = (serving as u32, watched.booting);
+        self.decisions.push(ScalingDecision { at: now, serving, booting, wished, reason: wish.reason });
+        (current..wished).for_each(|_| self.order(now, replicas));
+        (wished..current).for_each(|_| self.remove(now, pool));
+        self.serve_booted(now, pool, replicas);
+    }
+
+    fn order(&mut self, now: Time, replicas: &mut Replicas<'a>) {
+        let ready = now + Time::from_s(self.growing.scaling.boot_s);
+        self.booting.push_back((ready, self.lives.len()));
+        self.lives.push(ReplicaLife { ordered: now, ready, drained: Time::MAX, ended: Time::MAX });
+        self.past.push(None);
+        replicas.push(Box::new(Absent::default()));
+    }
+
+    /// Removes a replica as Kubernetes does (`controller_utils.go`, `ActivePodsWithRanks`): first those that are not
+    /// ready, and of equal ones the youngest.
+    fn remove(&mut self, now: Time, pool: &mut Pool) {
+        if let Some((_, number)) = self.booting.pop_back() {
+            let life = &mut self.lives[number];
+            (life.ready, life.drained, life.ended) = (Time::MAX, now, now);
+            return;
+        }
+        let member = pool.members().len() - 1;
+        let (number, in_flight) = pool.leave(member);
+        self.board.leave(member);
+        self.lives[number].drained = now;
+        if in_flight == 0 {
+            self.lives[number].ended = now;
+        }
+        self.draining.insert(number, in_flight);
+    }
+
+    /// Ends the draining replicas without requests in flight, and keeps their results.
+    pub fn end_drained(&mut self, pool: &Pool, replicas: &mut Replicas<'a>) {
+        let idle = |number: usize| replicas[number].next_step() == Time::MAX;
+        let empty = self.draining.iter().filter(|(number, n)| **n == 0 && idle(**number)).map(|(&number, _)| number);
+        let empty: Vec<usize> = empty.collect();
+        for number in empty {
+            self.draining.remove(&number);
+            let replica = std::mem::replace(&mut replicas[number], Box::new(Absent::default()));
+            let mut run = replica.finish(Ending::Done);
+            let ids: Vec<RequestId> =
+                (0..).zip(&pool.routed).filter(|(_, to)| usize::from(**to) == number).map(|(id, _)| id).collect();
+            let mut records = RequestRecords::new(ids.len());
+            ids.iter().enumerate().for_each(|(i, &id)| records.copy(i, &run.records, id as usize));
+            run.records = records;
+            self.past[number] = Some(Part { run, ids: Some(ids) });
+        }
+    }
+
+    /// Has the replica ended?
+    pub fn has_ended(&self, replica: usize) -> bool {
+        self.past[replica].is_some()
+    }
+
+    /// Ends the run: the results of each replica, `None` for a replica that never served; and what happened, without the
+    /// time of the end.
+    pub fn finish(mut self, replicas: Replicas<'a>, ending: Ending) -> (Vec<Option<Part>>, Scaled) {
+        let parts = (0..).zip(replicas).map(|(number, replica): (usize, _)| {
+            let boots = self.booting.iter().any(|boot| boot.1 == number);
+            match self.past[number].take() {
+                Some(past) => Some(past),
+                None if boots || self.lives[number].ready == Time::MAX => None,
+                None => Some(Part { run: replica.finish(ending), ids: None }),
+            }
+        });
+        let parts = parts.collect();
+        (parts, Scaled { lives: self.lives, decisions: self.decisions, end: Time::ZERO })
+    }
+}
+
+/// Stands where a replica boots, or where one has ended.
+#[derive(Default)]
+struct Absent {
+    records: RequestRecords,
+}
+
+impl Replica for Absent {
+    fn give(&mut self, _: Given) {
+        unreachable!("a replica that does not serve gets no request");
+    }
+
+    fn take_reserved(&mut self, _: &mut Vec<Reserved>) {}
+
+    fn kv_arrived(&mut self, _: RequestId, _: Time, _: bool) {}
+
+    fn computes_here(&mut self, _: RequestId, _: Time) {}
+
+    fn release(&mut self, _: RequestId, _: Time) {}
+
+    fn run_until(&mut self, _: Time, _: bool) {}
+
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn next_step(&self) -> Time {
+        Time::MAX
+    }
+
+    fn take_ended(&mut self, _: &mut Vec<(RequestId, Time)>) {}
+
+    fn records(&self) -> &RequestRecords {
+        &self.records
+    }
+
+    fn load(&self) -> Load {
+        Load::default()
+    }
+
+    fn finish(self: Box<Self>, _: Ending) -> Run {
+        unreachable!("a replica that does not serve has no results");
+    }
+}
