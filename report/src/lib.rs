@@ -31,9 +31,9 @@ pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound,
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, headline, run_page};
 pub use staged::Staged;
 pub use tables::{
-    CapacityRow, FleetColumns, FleetProbeRow, ProbeRow, ReplicaRow, RequestsWriter, StepsWriter, not_finite,
-    read_cells, write_calibration, write_capacity, write_fleet_probes, write_lengths, write_positions, write_probes,
-    write_replicas, write_series, write_summary,
+    CapacityRow, FleetColumns, FleetProbeRow, ProbeRow, ReplicaRow, RequestsWriter, ScaledRow, StepsWriter, not_finite,
+    read_cells, write_calibration, write_capacity, write_decisions, write_fleet_probes, write_lengths, write_lives,
+    write_positions, write_probes, write_replica_counts, write_replicas, write_series, write_summary,
 };
 pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};
 pub use text_table::{narrow, plain_table, table_lines};

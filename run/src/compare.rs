@@ -2,6 +2,7 @@
 //! then averaged over seeds with 95 % intervals (Student t, docs/model.md 14). This module computes from summaries of
 //! runs; it runs nothing.
 
+use crate::scaled::ScaledResult;
 use crate::arena::Scenario;
 use crate::host_band::HostBand;
 use crate::inert::Inert;
@@ -165,6 +166,9 @@ pub struct PolicyResult {
     pub verify_len: Option<Interval>,
     /// Mean number of decoding requests in a step, weighted by the step's time.
     pub batch_size: Option<Interval>,
+    /// What the fleet costs that a rule scales; absent for other fleets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<ScaledResult>,
     /// Number of preemptions, summed over seeds.
     pub preempted: u64,
     /// Number of requests that the engine rejected because they could never fit, summed over seeds.
@@ -265,6 +269,7 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         draft_len: mean_of(&|s| Some(s.drafted_per_step)),
         verify_len: mean_of(&|s| Some(s.verified_per_step)),
         batch_size: mean_of(&|s| Some(s.mean_batch_size)),
+        scaled: None,
         preempted: own.iter().map(|c| c.summary.preemptions).sum(),
         rejected: own.iter().map(|c| c.summary.rejected).sum(),
     }

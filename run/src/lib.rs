@@ -42,6 +42,7 @@ mod recorded;
 mod rejection;
 pub mod report;
 mod room;
+pub mod scaled;
 pub mod scope;
 pub mod server;
 pub mod setting;

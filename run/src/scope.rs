@@ -47,7 +47,11 @@ fn machine_and_load(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Ve
     let mut parts = vec![machine(e)];
     if let Some(fleet) = &e.fleet {
         let replicas: u32 = fleet.replicas.kinds().iter().map(|kind| kind.count).sum();
-        if replicas > 1 {
+        let scaled = fleet.scaling.as_ref().filter(|_| fleet.is_scaled());
+        if let Some(scaling) = scaled {
+            let (least, most, rule) = (scaling.min_replicas, scaling.max_replicas, scaling.rule.name());
+            parts.push(format!("{least} to {most} replicas by {rule} behind {}", fleet.router.name()));
+        } else if replicas > 1 {
             parts.push(format!("{replicas} replicas behind {}", fleet.router.name()));
         }
     }
@@ -138,6 +142,7 @@ fn arrivals(spec: &ArrivalSpec) -> String {
         ArrivalSpec::Batch(_) => "an offline batch".to_owned(),
         ArrivalSpec::Poisson(_) => "Poisson arrivals".to_owned(),
         ArrivalSpec::Gamma(_) => "gamma arrivals".to_owned(),
+        ArrivalSpec::ServegenDay(_) => "a day like ServeGen's".to_owned(),
         ArrivalSpec::AzureConv(_) => "arrivals like Azure conversation".to_owned(),
         ArrivalSpec::AzureCode(_) => "arrivals like Azure code".to_owned(),
         ArrivalSpec::MooncakeTicks(_) => "arrivals like Mooncake conversation".to_owned(),

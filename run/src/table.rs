@@ -1,6 +1,7 @@
 //! The comparison as text, in ASCII only, so that it looks the same in a terminal, a log and a diff.
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
+use crate::scaled::ScaledResult;
 use crate::{papers, questions};
 use foretoken_report::{narrow, plain_table, table_lines};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
@@ -23,7 +24,7 @@ const BOTH: Option<Width> = None;
 const NARROW: Option<Width> = Some(Width::Narrow);
 const WIDE: Option<Width> = Some(Width::Wide);
 
-const COLUMNS: [Column; 18] = [
+const COLUMNS: [Column; 21] = [
     ("policy", BOTH, |p| {
         let marks = [(p.overload.is_some(), " !"), (p.stops_for_a_bound_of_another_load, " ~")];
         Some(marks.iter().filter(|m| m.0).fold(p.policy.clone(), |name, m| name + m.1))
@@ -46,6 +47,9 @@ const COLUMNS: [Column; 18] = [
     ("accept\nlength", BOTH, |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
     ("draft\nlen", BOTH, |p| shown(p.draft_len, 1.0, 2, false)),
     ("batch\nsize", WIDE, |p| shown(p.batch_size, 1.0, 1, false)),
+    ("GPU\nhours", BOTH, |p| of_scaling(p, |s| s.gpu_hours, 1)),
+    ("SLO\nmisses", BOTH, |p| of_scaling(p, |s| s.slo_misses, 0)),
+    ("most\nreplicas", WIDE, |p| of_scaling(p, |s| s.most_replicas, 0)),
     ("preem-\npted", BOTH, |p| Some(p.preempted.to_string()).filter(|_| p.preempted > 0)),
     ("reject-\ned", BOTH, |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
@@ -154,6 +158,11 @@ fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     variants.iter().all(|v| blocks(v) == first).then_some(first)
 }
 
+/// A number of a fleet that a rule scales, with this many digits; `None` for other fleets.
+fn of_scaling(p: &PolicyResult, of: fn(&ScaledResult) -> Option<Interval>, digits: usize) -> Option<String> {
+    shown(p.scaled.as_ref().and_then(of), 1.0, digits, false)
+}
+
 /// Replaces the no-break space, ×, · and ± in a text by ASCII.
 fn ascii(text: &str) -> String {
     text.replace('\u{a0}', " ").replace('×', "x").replace('·', "|").replace('±', "+-")
@@ -182,6 +191,9 @@ fn legend(c: &Comparison, width: Width) -> String {
             Width::Wide => "accept rate: accepted / drafted",
             Width::Narrow => "accept length: tokens a round, with the target's own; report-wide.txt has all columns",
         });
+    }
+    if any(|p| p.scaled.is_some()) {
+        say("GPU hours: of booting, serving and draining replicas; decisions.parquet has what the rule decided");
     }
     if any(|p| p.preempted > 0 || p.rejected > 0) {
         say("preempted, rejected: requests, over all seeds");

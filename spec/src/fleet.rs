@@ -3,7 +3,7 @@
 use crate::document::{Document, Path};
 use crate::problem::Result;
 use crate::split::{Sharing, SplitSpec};
-use foretoken_fleet::{Link, Role, RouterSpec, Scaling, Signals};
+use foretoken_fleet::{Link, Role, RouterSpec, Scaling, ScalingRule, Signals};
 use foretoken_policies::PolicySpec;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
@@ -135,6 +135,11 @@ impl FleetSpec {
     pub fn most_at_a_time(&self) -> u32 {
         let number = self.replicas.number();
         self.scaling.as_ref().map_or(number, |scaling| scaling.max_replicas.max(number))
+    }
+
+    /// Does a rule change the number of replicas?
+    pub fn is_scaled(&self) -> bool {
+        self.scaling.as_ref().is_some_and(|scaling| !matches!(scaling.rule, ScalingRule::Fixed(_)))
     }
 
     /// True if prefill replicas compute prompts for others.

@@ -214,6 +214,7 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
         ArrivalSpec::Gamma(p) => Box::new(GammaGaps::new(p, draws).map(Ok)),
         ArrivalSpec::Burstgpt(p) => Box::new(BurstGptGaps::new(p, draws).map(Ok)),
         ArrivalSpec::AzureConv(p) => Box::new(LogOuArrivals::new(p, draws, search_s)),
+        ArrivalSpec::ServegenDay(p) => Box::new(LogOuArrivals::of_a_day(p, draws, search_s)),
         ArrivalSpec::T1(p) => Box::new(LogOuArrivals::two_rate(p, draws, search_s)),
         ArrivalSpec::AzureCode(p) => Box::new(OnOffArrivals::new(p, draws, search_s)),
         ArrivalSpec::MooncakeTicks(p) | ArrivalSpec::T2(p) => Box::new(TickArrivals::new(p, draws, search_s)),

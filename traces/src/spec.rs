@@ -8,7 +8,7 @@ use crate::error::TraceError;
 use crate::generate::categories;
 use crate::generate::{
     AdaSpecBins, AzureCode, BurstGptArrivals, Categories, FixedLengths, Gamma, LogNormalLengths, LogOuPoisson, Poisson,
-    Sessions, SpecBenchLengths, TableName, Ticks, TwoRate,
+    ServeGenDay, Sessions, SpecBenchLengths, TableName, Ticks, TwoRate,
 };
 use crate::trace_spec::TraceSpec;
 use crate::transform::Transform;
@@ -75,6 +75,8 @@ pub enum ArrivalSpec {
     AdaspecMooncake(AdaSpecBins),
     /// The generator of the BurstGPT project: gamma gaps whose shape is redrawn every minute.
     Burstgpt(BurstGptArrivals),
+    /// A model of a day of ServeGen: a Poisson process whose rate follows the time of day, with slow fluctuation.
+    ServegenDay(ServeGenDay),
     /// T1, AdaSpec's first shape of load: a busy half, then a quiet half.
     T1(TwoRate),
     /// T2, AdaSpec's second shape of load: periodic batches.
@@ -244,6 +246,7 @@ impl ArrivalSpec {
             ArrivalSpec::MooncakePoisson(p) => rate("arrivals.mooncake-poisson.rate", p.rate),
             ArrivalSpec::AdaspecMooncake(p) => p.check("arrivals.adaspec-mooncake"),
             ArrivalSpec::Burstgpt(p) => p.check("arrivals.burstgpt"),
+            ArrivalSpec::ServegenDay(p) => p.check("arrivals.servegen-day"),
             ArrivalSpec::T1(p) => p.check("arrivals.t1"),
             ArrivalSpec::T2(p) => p.check("arrivals.t2"),
             ArrivalSpec::T3(p) => rate("arrivals.t3.rate", p.rate),

@@ -86,6 +86,18 @@ impl Column {
         field.with_repetition(Repetition::OPTIONAL).with_logical_type(logical).build().map(Arc::new)
     }
 
+    /// A column of this name and type without rows.
+    pub(super) fn without_rows(&self) -> Column {
+        let values = match &self.values {
+            Values::Flag(_) => Values::Flag(Vec::new()),
+            Values::Small(_) => Values::Small(Vec::new()),
+            Values::Long(_) => Values::Long(Vec::new()),
+            Values::Real(_) => Values::Real(Vec::new()),
+            Values::Text(_) => Values::Text(Vec::new()),
+        };
+        Column { name: self.name.clone(), values, present: Vec::new() }
+    }
+
     /// Appends the rows of `more`, which must have the same name and type.
     pub(super) fn append(&mut self, mut more: Column) {
         match (&mut self.values, &mut more.values) {

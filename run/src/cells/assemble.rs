@@ -18,12 +18,14 @@ use crate::questions::Answer;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, FleetColumns, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, StepsWriter, headline,
-    relate, write_calibration, write_figures, write_lengths, write_positions, write_replicas, write_series,
+    Cell, Entry, FleetColumns, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow, StepsWriter, headline,
+    relate, write_calibration, write_figures, write_lengths, write_positions, write_decisions, write_lives,
+    write_replica_counts, write_replicas, write_series,
     write_summary,
 };
-use foretoken_sim::metrics::ReplicaSummary;
+use foretoken_sim::metrics::{ReplicaSummary, Scaled};
 use foretoken_spec::experiment::Experiment;
+use foretoken_spec::fleet::FleetSpec;
 use foretoken_spec::problem::{Problem, Result};
 
 /// The results of a run in which every cell is finished.
@@ -66,6 +68,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     };
     let mut requests = RequestsWriter::create(&path("requests.parquet"), keys(), columns).map_err(write_problem)?;
     let mut replicas: Vec<(Key, u32, ReplicaSummary)> = Vec::new();
+    let mut scaled: Vec<Option<Scaled>> = Vec::new();
     let mut steps = match output.steps {
         true => Some(StepsWriter::create(&path("steps.parquet"), keys()).map_err(write_problem)?),
         false => None,
@@ -86,7 +89,8 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
             requests: stored.summary.requests,
             request_steps: stored.summary.request_steps,
         });
-        let of_replicas = stored.replicas.take().unwrap_or_default();
+        let mut of_replicas = stored.replicas.take().unwrap_or_default();
+        scaled.push(of_replicas.scaled.take());
         let (cell, records, all_steps, said, blocks) = stored.into_cell(entry);
         requests.push(cell.key(), &records, &of_replicas).map_err(write_problem)?;
         replicas.extend((0..).zip(of_replicas.each).map(|(r, did)| (cell.key().clone(), r, did)));
@@ -110,6 +114,14 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         let keys = cells.iter().map(Cell::key);
         write_replicas(&path("replicas.parquet"), keys, &rows).map_err(write_problem)?;
     }
+    if scaled.iter().any(Option::is_some) {
+        let rows = cells.iter().zip(&scaled).filter_map(|(cell, scaled)| Some((cell.key(), scaled.as_ref()?)));
+        let rows: Vec<ScaledRow> = rows.collect();
+        let keys = || cells.iter().map(Cell::key);
+        write_lives(&path("lives.parquet"), keys(), &rows).map_err(write_problem)?;
+        write_replica_counts(&path("replica_counts.parquet"), keys(), &rows).map_err(write_problem)?;
+        write_decisions(&path("decisions.parquet"), keys(), &rows).map_err(write_problem)?;
+    }
     let figures = figures && output.figures;
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();
@@ -118,6 +130,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
+    comparison.add_scaling(plan, &cells, &scaled);
     let report = Report { name: plan.name.clone(), source: plan.source(), cells };
     comparison.headline = headline(&report);
     let cells = report.cells;
@@ -160,10 +173,13 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
     ids(plan).map(entry).collect()
 }
 
-/// Number of GPUs on which the target runs, over all replicas. `None` if the target is no roofline, or if a kind of
-/// replica has hardware of its own.
+/// Number of GPUs on which the target runs, over all replicas. `None` if the target is no roofline, if a kind of
+/// replica has hardware of its own, or if a rule changes the number of replicas.
 fn gpus(experiment: &Experiment) -> Option<u32> {
     let LatencySpec::Roofline(target) = &experiment.hardware.target else { return None };
+    if experiment.fleet.as_ref().is_some_and(FleetSpec::is_scaled) {
+        return None;
+    }
     let alike =
         experiment.fleet.as_ref().is_none_or(|f| f.replicas.kinds().iter().all(|kind| kind.hardware.is_empty()));
     let replicas = experiment.fleet.as_ref().map_or(1, |f| f.replicas.number());

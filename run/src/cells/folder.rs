@@ -50,7 +50,7 @@ pub const FLEET_JSON: &str = "fleet.json";
 /// Name of the file that lists the runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
 /// The names of all files and folders that may be in a results folder. `--overwrite` removes only these.
-const OURS: [&str; 36] = [
+const OURS: [&str; 39] = [
     MANIFEST,
     CELLS,
     SHARDS,
@@ -65,6 +65,9 @@ const OURS: [&str; 36] = [
     "lengths.parquet",
     "calibration.parquet",
     "replicas.parquet",
+    "lives.parquet",
+    "replica_counts.parquet",
+    "decisions.parquet",
     "report.txt",
     "report-wide.txt",
     "report.json",

@@ -38,6 +38,56 @@ impl Default for LogOuPoisson {
     }
 }
 
+/// A model of a ServeGen day (Xiang et al., 2025): a Poisson process whose rate follows the time of day, with slow
+/// fluctuation. Time 0 is the trace's time 0, an hour before the peak. The rate goes from 0.62 to 1.73 times its mean.
+/// The shape is that of `reason/deepseek-r1`: harmonics of 24, 12 and 8 hours fitted to the logarithm of its rates in
+/// windows of 10 minutes (amplitudes 0.505, 0.148, 0.058); `cv` and `tau_s` are those of the residuals (standard
+/// deviation 0.306, correlation 0.733 between neighbours).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServeGenDay {
+    /// Mean requests a second over a day. The trace has 11.9.
+    pub rate: f64,
+    /// Coefficient of variation of the rate around its daily shape, ≥ 0.
+    pub cv: f64,
+    /// Correlation time of this fluctuation, seconds.
+    pub tau_s: f64,
+    /// Length of a day, seconds, > 0. A shorter day has the same shape.
+    pub day_s: f64,
+}
+
+impl Default for ServeGenDay {
+    fn default() -> Self {
+        ServeGenDay { rate: MEAN_RATE, cv: 0.313, tau_s: 1932.0, day_s: 86_400.0 }
+    }
+}
+
+impl ServeGenDay {
+    pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
+        rate(&format!("{key}.rate"), self.rate)?;
+        variation(&format!("{key}.cv"), self.cv)?;
+        span(&format!("{key}.tau_s"), self.tau_s)?;
+        span(&format!("{key}.day_s"), self.day_s)
+    }
+
+    /// The rate at a time of day (share of a day), over its mean.
+    fn shape(share: f64) -> f64 {
+        let log: f64 = (1..).zip(HARMONICS).map(|(k, (amplitude, peak_h))| {
+            amplitude * (f64::from(k) * std::f64::consts::TAU * (share - peak_h / 24.0)).cos()
+        }).sum();
+        log.exp() / MEAN_SHAPE
+    }
+}
+
+/// Mean rate of the trace, requests a second.
+const MEAN_RATE: f64 = 11.9;
+/// Amplitudes (logarithm of the rate) and times of the peak (hours) of the harmonics of 24, 12 and 8 hours.
+const HARMONICS: [(f64, f64); 3] = [(0.505, 0.68), (0.148, 0.83), (0.058, 3.84)];
+/// The mean over a day of the exponential of these harmonics.
+const MEAN_SHAPE: f64 = 1.0754;
+/// Number of cells in a day. The rate is constant within a cell.
+const CELLS_OF_A_DAY: f64 = 1440.0;
+
 /// T1: a busy half, then a quiet half, as in AdaSpec's first trace (Huang et al., SoCC 2025).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -109,6 +159,8 @@ pub(crate) struct LogOuArrivals {
     /// Mean rates before and after the switch, requests/s.
     means: (f64, f64),
     switch_s: f64,
+    /// Length of the day whose shape the rate has, seconds; `None` for a constant mean.
+    day_s: Option<f64>,
     slow: LogOu,
     fine: LogOu,
     cell_s: f64,
@@ -127,6 +179,7 @@ impl LogOuArrivals {
         LogOuArrivals {
             means: (p.rate, p.rate),
             switch_s: f64::INFINITY,
+            day_s: None,
             slow: LogOu::new(p.cv, p.tau_s, cell_s, &mut draws),
             fine: LogOu::new(p.fine_cv, p.fine_tau_s, cell_s, &mut draws),
             draws,
@@ -143,6 +196,14 @@ impl LogOuArrivals {
         LogOuArrivals { means: (p.busy_rate, p.quiet_rate), switch_s: p.switch_s, ..Self::new(&one, draws, end_s) }
     }
 
+    /// The arrivals with the settings `p`.
+    pub(crate) fn of_a_day(p: &ServeGenDay, mut draws: Draws, end_s: f64) -> LogOuArrivals {
+        let one = LogOuPoisson { rate: p.rate, cv: p.cv, tau_s: p.tau_s, fine_cv: 0.0, fine_tau_s: 1.0 };
+        let cell_s = (p.tau_s / CELLS).min(p.day_s / CELLS_OF_A_DAY);
+        let slow = LogOu::new(p.cv, p.tau_s, cell_s, &mut draws);
+        LogOuArrivals { day_s: Some(p.day_s), cell_s, slow, ..Self::new(&one, draws, end_s) }
+    }
+
     /// The current rate, requests/s, and the time at which it changes next, seconds.
     fn piece(&self) -> (f64, f64) {
         let cell_end = (self.cell + 1) as f64 * self.cell_s;
@@ -151,7 +212,8 @@ impl LogOuArrivals {
         } else {
             (self.means.1, cell_end)
         };
-        (mean * self.slow.factor() * self.fine.factor(), end)
+        let of_day = |day_s: f64| ServeGenDay::shape((self.cell as f64 + 0.5) * self.cell_s / day_s);
+        (mean * self.day_s.map_or(1.0, of_day) * self.slow.factor() * self.fine.factor(), end)
     }
 }
 

@@ -17,7 +17,7 @@ mod ticks;
 
 pub use categories::{Categories, CategoryLaw, CategoryLengths, FixedLengths};
 pub use log_normal::{LogNormalLength, LogNormalLengths};
-pub use log_ou::{LogOuPoisson, TwoRate};
+pub use log_ou::{LogOuPoisson, ServeGenDay, TwoRate};
 pub use on_off::AzureCode;
 pub use quantiles::Quantiles;
 pub use renewal::{BurstGptArrivals, Gamma, Poisson};

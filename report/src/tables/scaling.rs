@@ -1,0 +1,106 @@
+//! The tables of fleets that grow and shrink: the replicas' lives, the number of replicas over time, the decisions.
+
+use super::column::{Column, column};
+use super::writer::Table;
+use crate::{Key, ReportError};
+use foretoken_sim::Time;
+use foretoken_sim::metrics::{ReplicaLife, Scaled, ScalingDecision};
+use std::path::Path;
+
+/// A cell that a rule scaled: its key, and how its fleet grew and shrank.
+pub type ScaledRow<'a> = (&'a Key, &'a Scaled);
+
+/// Writes `lives.parquet`: a row for each replica of a cell.
+///
+/// Columns after the key: `replica` (index), `ordered_s`, `ready_s`, `drained_s`, `ended_s` (null if it did not happen),
+/// `booting_s`, `serving_s`, `draining_s` (time spent so until the end of the run).
+///
+/// # Errors
+/// When the file cannot be written, or the cells differ in their swept paths.
+pub fn write_lives<'a>(
+    path: &Path,
+    keys: impl IntoIterator<Item = &'a Key>,
+    cells: &[ScaledRow],
+) -> Result<(), ReportError> {
+    let rows: Vec<(&Key, u32, ReplicaLife, Time)> = cells
+        .iter()
+        .flat_map(|(key, scaled)| (0..).zip(&scaled.lives).map(|(r, life)| (*key, r, *life, scaled.end)))
+        .collect();
+    let at = |name, of: fn(&ReplicaLife) -> Time| {
+        column(name, rows.iter().map(|r| Some(of(&r.2)).filter(|at| *at < Time::MAX).map(Time::as_s)).collect::<Vec<_>>())
+    };
+    let spent = |name, i: usize| {
+        let phases = |r: &(&Key, u32, ReplicaLife, Time)| r.2.phases(r.3);
+        column(name, rows.iter().map(|r| (phases(r)[i + 1] - phases(r)[i]).as_s()).collect::<Vec<_>>())
+    };
+    let columns = vec![
+        column("replica", rows.iter().map(|r| r.1)),
+        at("ordered_s", |life| life.ordered),
+        at("ready_s", |life| life.ready),
+        at("drained_s", |life| life.drained),
+        at("ended_s", |life| life.ended),
+        spent("booting_s", 0),
+        spent("serving_s", 1),
+        spent("draining_s", 2),
+    ];
+    write(path, keys, rows.iter().map(|r| r.0).collect(), columns)
+}
+
+/// Writes `replica_counts.parquet`: a row for each time at which the number of replicas of a cell changes.
+///
+/// Columns after the key: `t_s`, `booting`, `serving`, `draining` (replicas from then on).
+///
+/// # Errors
+/// When the file cannot be written, or the cells differ in their swept paths.
+pub fn write_replica_counts<'a>(
+    path: &Path,
+    keys: impl IntoIterator<Item = &'a Key>,
+    cells: &[ScaledRow],
+) -> Result<(), ReportError> {
+    let rows: Vec<(&Key, (Time, [u32; 3]))> =
+        cells.iter().flat_map(|(key, scaled)| scaled.over_time().into_iter().map(|row| (*key, row))).collect();
+    let count = |name, i: usize| column(name, rows.iter().map(|r| r.1.1[i]).collect::<Vec<_>>());
+    let columns = vec![
+        column("t_s", rows.iter().map(|r| r.1.0.as_s())),
+        count("booting", 0),
+        count("serving", 1),
+        count("draining", 2),
+    ];
+    write(path, keys, rows.iter().map(|r| r.0).collect(), columns)
+}
+
+/// Writes `decisions.parquet`: a row for each decision that changed the number of replicas of a cell.
+///
+/// Columns after the key: `t_s`, `serving`, `booting` (replicas before), `wished` (replicas that shall serve or boot),
+/// `reason` (text).
+///
+/// # Errors
+/// When the file cannot be written, or the cells differ in their swept paths.
+pub fn write_decisions<'a>(
+    path: &Path,
+    keys: impl IntoIterator<Item = &'a Key>,
+    cells: &[ScaledRow],
+) -> Result<(), ReportError> {
+    let rows: Vec<(&Key, &ScalingDecision)> =
+        cells.iter().flat_map(|(key, scaled)| scaled.decisions.iter().map(|row| (*key, row))).collect();
+    let columns = vec![
+        column("t_s", rows.iter().map(|r| r.1.at.as_s())),
+        column("serving", rows.iter().map(|r| r.1.serving)),
+        column("booting", rows.iter().map(|r| r.1.booting)),
+        column("wished", rows.iter().map(|r| r.1.wished)),
+        column("reason", rows.iter().map(|r| r.1.reason.as_str())),
+    ];
+    write(path, keys, rows.iter().map(|r| r.0).collect(), columns)
+}
+
+fn write<'a>(
+    path: &Path,
+    keys: impl IntoIterator<Item = &'a Key>,
+    of: Vec<&Key>,
+    columns: Vec<Column>,
+) -> Result<(), ReportError> {
+    let empty = columns.iter().map(Column::without_rows).collect();
+    let mut table = Table::create(path, keys, empty)?;
+    table.write(&of, columns)?;
+    table.finish()
+}
