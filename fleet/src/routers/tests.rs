@@ -53,7 +53,7 @@ fn replicas(draw: Draw, n: usize) -> Vec<Seen> {
             used_blocks: drawn(3, 101) as u32,
             usable_blocks: 100,
             emitted: drawn(4, 10_000),
-            busy: Time::ZERO,
+            ..Load::default()
         };
         let report = Report { at: Time::ZERO, load, tok_s: [0.0, 800.0, 2500.0][drawn(5, 3) as usize] };
         let reported = drawn(6, 10) > 0;

@@ -9,22 +9,25 @@ use std::rc::Rc;
 
 /// The requests that were given to the replicas of a fleet, and the requests that ended on them.
 #[derive(Default)]
-struct Book {
-    given: Vec<(RequestId, usize)>,
-    ended: Vec<(RequestId, usize)>,
+pub struct Book {
+    pub given: Vec<(RequestId, usize)>,
+    pub ended: Vec<(RequestId, usize)>,
+    /// When each request was given.
+    pub times: Vec<Time>,
 }
 
 /// A replica that writes its given and its ended requests into a [`Book`]. It asserts three things: only running
 /// requests hold KV blocks, no KV blocks are held at the end, and its records are of its own requests alone.
-struct BookedReplica<'a> {
-    inner: Box<dyn Replica + 'a>,
-    book: Rc<RefCell<Book>>,
-    number: usize,
+pub struct BookedReplica<'a> {
+    pub inner: Box<dyn Replica + 'a>,
+    pub book: Rc<RefCell<Book>>,
+    pub number: usize,
 }
 
 impl Replica for BookedReplica<'_> {
     fn give(&mut self, given: Given) {
         self.book.borrow_mut().given.push((given.id, self.number));
+        self.book.borrow_mut().times.push(given.sent);
         self.inner.give(given);
     }
 

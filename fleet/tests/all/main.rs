@@ -3,5 +3,6 @@
 mod alike;
 mod conservation;
 mod queueing;
+mod scaling;
 mod setup;
 mod split;

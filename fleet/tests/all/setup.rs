@@ -1,7 +1,7 @@
 //! The setup of the tests: requests, engines with linear costs, a policy with a fixed draft length.
 
 use foretoken_fleet::{
-    Fleet, FleetRun, HandOff, Link, Role, RouterContext, RouterSpec, SharedBy, Signals, SplitFleet, SplitRule,
+    EngineLimits, Fleet, FleetRun, Growing, HandOff, Link, Role, RouterContext, RouterSpec, Scaling, SharedBy, Signals, SplitFleet, SplitRule,
     Splitting,
 };
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
@@ -133,6 +133,38 @@ impl Setup {
         let signals = Signals { interval_s: 0.05, delay_s: 0.01 };
         let router = (router.build(&context), router.needs());
         Fleet::new(&self.workload, replicas, router, signals, self.slo_s[1]).run(self.arrivals, &NEVER)
+    }
+
+    /// The run of a fleet that starts with `replicas` replicas of draft length 2, and that a rule scales. Each replica
+    /// is wrapped by the function `around`, which gets its number.
+    #[allow(clippy::needless_lifetimes, reason = "what is around a replica lives as long as it")]
+    pub fn scaled<'a>(
+        &'a self,
+        router: &RouterSpec,
+        (scaling, replicas): (&'a Scaling, usize),
+        around: impl Fn(Box<dyn Replica + 'a>, usize) -> Box<dyn Replica + 'a> + 'a,
+    ) -> FleetRun {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let make = move |r: usize| around(self.simulation(&NEVER, 1 + r as u64).replica(speculation(2)), r);
+        let context = RouterContext {
+            replicas,
+            seed: 3,
+            block_size: &vec![self.config.block_size; replicas],
+            slo_s: self.slo_s,
+            true_steps: &self.workload.output_len,
+        };
+        let limits = EngineLimits {
+            block_size: self.config.block_size,
+            max_num_batched_tokens: self.config.max_num_batched_tokens,
+            max_num_seqs: self.config.max_num_seqs,
+            slo_s: self.slo_s,
+        };
+        let first = (0..replicas).map(&make).collect();
+        let router = (router.build(&context), router.needs());
+        let signals = Signals { interval_s: 0.05, delay_s: 0.01 };
+        let mut fleet = Fleet::new(&self.workload, first, router, signals, self.slo_s[1]);
+        fleet.grow(Growing { scaling, limits, make: Box::new(make) });
+        fleet.run(self.arrivals, &NEVER)
     }
 }
 
