@@ -11,10 +11,11 @@ use std::path::Path;
 const BENCH_POISSON: &str = include_str!("../bench-poisson.toml");
 
 /// Name and text of each shipped experiment; the text is that of `experiments/NAME.toml`.
-const SHIPPED: [(&str, &str); 11] = [
+const SHIPPED: [(&str, &str); 12] = [
     ("quickstart", include_str!("../quickstart.toml")),
     ("capacity", include_str!("../capacity.toml")),
     ("fleet", include_str!("../fleet.toml")),
+    ("fleet-day", include_str!("../fleet-day.toml")),
     ("prefill-decode", include_str!("../prefill-decode.toml")),
     ("capacity-slo", include_str!("../capacity-slo.toml")),
     ("orders", include_str!("../orders.toml")),

@@ -10,8 +10,8 @@ use crate::merged::{NOWHERE, merged, merged_scaled};
 use crate::pool::{Pool, Replicas, asked};
 use crate::report_board::Signals;
 use crate::router::{Needs, Router};
-use crate::scaling::scaler::Scaler;
 use crate::scaling::Growing;
+use crate::scaling::scaler::Scaler;
 use crate::senders::Senders;
 use foretoken_sim::{Arrivals, Ending, Given, Outcome, Patience, Replica, RequestId, Run, Time, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -325,9 +325,9 @@ impl<'a> Fleet<'a> {
     /// Has every request of the workload ended (finished or rejected)?
     fn all_ended(&self) -> bool {
         self.pool.routed.iter().enumerate().all(|(i, &replica)| {
-            let ended = self.scaler.as_ref().is_some_and(|scaler| replica != NOWHERE && scaler.has_ended(replica.into()));
-            replica != NOWHERE
-                && (ended || self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight)
+            let ended =
+                self.scaler.as_ref().is_some_and(|scaler| replica != NOWHERE && scaler.has_ended(replica.into()));
+            replica != NOWHERE && (ended || self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight)
         })
     }
 }

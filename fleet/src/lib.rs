@@ -12,20 +12,20 @@ mod pool;
 mod predictor;
 mod prefix;
 mod report_board;
-mod scaling;
 mod router;
 pub mod routers;
+mod scaling;
 mod senders;
 mod split;
 mod split_rule;
 
 pub use fleet::{Fleet, FleetRun};
 pub use link::{Link, SharedBy};
-pub use scaling::{
-    DynamoPlanner, EngineLimits, Fixed, Growing, LlmDSaturation, Scaling, ScalingRule, Traffic, Watched, Wish,
-};
 pub use report_board::{Report, Signals};
 pub use router::{Asked, Ended, Needs, Router, RouterContext, Seen};
 pub use routers::RouterSpec;
+pub use scaling::{
+    DynamoPlanner, EngineLimits, Fixed, Growing, LlmDSaturation, Scaling, ScalingRule, Traffic, Watched, Wish,
+};
 pub use split::{HandOff, Role, SplitFleet, Splitting};
 pub use split_rule::{DynamoQueue, DynamoSplit, LlmDSplit, SplitRule};

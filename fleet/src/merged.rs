@@ -24,7 +24,12 @@ impl Part {
 
 /// Merges the runs of a fleet that grew and shrank. A replica that never served has no part. Takes the rest from
 /// `scaled`, whose end is set here.
-pub(crate) fn merged_scaled(parts: Vec<Option<Part>>, routed: Vec<u16>, mut scaled: Scaled, workload: &Workload) -> Run {
+pub(crate) fn merged_scaled(
+    parts: Vec<Option<Part>>,
+    routed: Vec<u16>,
+    mut scaled: Scaled,
+    workload: &Workload,
+) -> Run {
     let mut records = RequestRecords::new(routed.len());
     let part_of = |replica: u16| parts[usize::from(replica)].as_ref().expect("it served a request");
     for (i, &replica) in routed.iter().enumerate().filter(|(_, replica)| **replica != NOWHERE) {
@@ -40,9 +45,14 @@ pub(crate) fn merged_scaled(parts: Vec<Option<Part>>, routed: Vec<u16>, mut scal
         ReplicaSummary::of(&records, &run.totals, run.usable_blocks, &workload.prompt_len, ids.into_iter())
     });
     let each: Vec<ReplicaSummary> = each.collect();
-    let series = parts.iter().map(|part| part.as_ref().map_or_else(Series::default, |p| p.run.series.clone())).collect();
+    let series =
+        parts.iter().map(|part| part.as_ref().map_or_else(Series::default, |p| p.run.series.clone())).collect();
     let run = sum(parts.into_iter().flatten().map(|part| part.run));
-    Run { records, replicas: Some(Replicas { routed, each, series, hand_offs: Vec::new(), scaled: Some(scaled) }), ..run }
+    Run {
+        records,
+        replicas: Some(Replicas { routed, each, series, hand_offs: Vec::new(), scaled: Some(scaled) }),
+        ..run
+    }
 }
 
 /// Merges the runs of a fleet's replicas into one run. `routed`: for each request the index of its replica, `NOWHERE`

@@ -144,7 +144,12 @@ impl Pool {
     /// Reports the requests that ended up to `now` to the router, in order of time, and no longer counts them as in
     /// flight. Calls `told` with the replica's records, each request, and the
     /// replica's index in the fleet.
-    pub fn tell_ends(&mut self, now: Time, replicas: &Replicas, mut told: impl FnMut(&RequestRecords, RequestId, usize)) {
+    pub fn tell_ends(
+        &mut self,
+        now: Time,
+        replicas: &Replicas,
+        mut told: impl FnMut(&RequestRecords, RequestId, usize),
+    ) {
         while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
             self.ends.pop();
             let (i, replica) = (id as usize, self.routed[id as usize] as usize);

@@ -2,13 +2,13 @@
 //! then averaged over seeds with 95 % intervals (Student t, docs/model.md 14). This module computes from summaries of
 //! runs; it runs nothing.
 
-use crate::scaled::ScaledResult;
 use crate::arena::Scenario;
 use crate::host_band::HostBand;
 use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
+use crate::scaled::ScaledResult;
 use foretoken_report::{Cell, Why};
 use foretoken_sim::metrics::{Interval, Overload, Quantiles, RatioInterval, Slo};
 use foretoken_sim::{DraftKv, Summary};

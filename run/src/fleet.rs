@@ -28,6 +28,8 @@ pub struct Replicas {
     common: Option<Common>,
     /// The SLO bound on time to first token, seconds; infinity for none.
     ttft_s: f64,
+    /// The SLO bound on time per output token that the file states, seconds; infinity for none.
+    tpot_s: f64,
 }
 
 impl Replicas {
@@ -73,9 +75,10 @@ impl Replicas {
         }
         let kind_of = (0..kinds.len()).flat_map(|i| (0..kinds[i].count).map(move |_| i)).collect();
         let ttft_s = variant.experiment.slo.ttft_s.unwrap_or(f64::INFINITY);
+        let tpot_s = variant.experiment.slo.tpot_s.unwrap_or(f64::INFINITY);
         let policies = kinds.into_iter().map(|kind| kind.policy).collect();
         let common = Common::of(variant, &spec)?;
-        Ok(Some(Replicas { spec, own, policies, kind_of, common, ttft_s }))
+        Ok(Some(Replicas { spec, own, policies, kind_of, common, ttft_s, tpot_s }))
     }
 
     /// Sets the number of replicas. The fleet must have only one kind of replicas.
@@ -119,14 +122,14 @@ impl Replicas {
         // The table of steps has no column for the replica, so steps are recorded only if there is a single replica.
         let alone = self.kind_of.len() == 1 && self.spec.most_at_a_time() == 1;
         let keep = (lives, alone);
-        let simulation = |r: usize, config| {
-            servers[r].simulation((workload, arrivals), config, &models[r], slo_tpot_s, interrupt)
-        };
+        let simulation =
+            |r: usize, config| servers[r].simulation((workload, arrivals), config, &models[r], slo_tpot_s, interrupt);
         let limits = EngineLimits {
             block_size: block_size[0],
             max_num_batched_tokens: with_configs[0].1.max_num_batched_tokens,
             max_num_seqs: with_configs[0].1.max_num_seqs,
-            slo_s: [self.ttft_s, slo_tpot_s],
+            // Plain decoding runs without a bound, but a scaling rule has it.
+            slo_s: [self.ttft_s, slo_tpot_s.min(self.tpot_s)],
         };
         let replicas: Vec<Box<dyn Replica + '_>> = with_configs
             .into_iter()

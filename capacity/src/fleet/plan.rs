@@ -38,8 +38,11 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
                 .help("leave it out; `foretoken run` compares mixes: fleet.replicas = { sweep = [8, [{ count = 6 }, { count = 2, ... }]] }"));
         }
         if fleet.scaling.is_some() {
-            return Err(wrong("fleet.scaling", "the search is for a fixed number of replicas, and a rule scales the fleet")
-                .help("remove fleet.scaling; `foretoken run` says what a fleet that is scaled costs"));
+            return Err(wrong(
+                "fleet.scaling",
+                "the search is for a fixed number of replicas, and a rule scales the fleet",
+            )
+            .help("remove fleet.scaling; `foretoken run` says what a fleet that is scaled costs"));
         }
         if fleet.price_gpu_hour.is_none() {
             return Err(wrong("fleet", "fleet.price_gpu_hour is missing: fleets are compared by what they cost")

@@ -282,9 +282,9 @@ fn leaves() -> BTreeSet<String> {
 }
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
-    // Replicas, the settings of routers, and prompts computed elsewhere have tests of their own:
+    // Replicas, the settings of routers, prompts computed elsewhere, and scaling have tests of their own:
     // `fleet/src/routers/tests.rs`, `fleet/tests` and `fleet.rs`.
-    if ["fleet.replicas", "fleet.router", "fleet.signals", "fleet.link", "fleet.split"].contains(&at) {
+    if ["fleet.replicas", "fleet.router", "fleet.signals", "fleet.link", "fleet.split", "fleet.scaling"].contains(&at) {
         return;
     }
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {

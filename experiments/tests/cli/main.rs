@@ -21,6 +21,7 @@ mod explore_models;
 mod explore_page;
 mod explore_run;
 mod fleet;
+mod fleet_scaling;
 mod formats;
 mod habits;
 mod hostile;

@@ -54,7 +54,10 @@ impl DynamoPlanner {
         self.ttft_s.map_or(Ok(()), |s| seconds("ttft_s", s, false))?;
         self.itl_s.map_or(Ok(()), |s| seconds("itl_s", s, false))?;
         if !self.throughput_scaling && !self.load_scaling {
-            return Err(("load_scaling", "without it and without throughput_scaling the planner decides nothing".into()));
+            return Err((
+                "load_scaling",
+                "without it and without throughput_scaling the planner decides nothing".into(),
+            ));
         }
         seconds("throughput_interval_s", self.throughput_interval_s, false)?;
         share("down_sensitivity", self.down_sensitivity)?;
@@ -127,10 +130,8 @@ impl Planner {
 
     /// Makes samples of the reports that are new since the last decision.
     fn learn(&mut self, watched: &Watched) {
-        let (sent, tokens) = (
-            watched.traffic.sent - self.seen.sent,
-            watched.traffic.prompt_tokens - self.seen.prompt_tokens,
-        );
+        let (sent, tokens) =
+            (watched.traffic.sent - self.seen.sent, watched.traffic.prompt_tokens - self.seen.prompt_tokens);
         if sent > 0 {
             self.prompt.add(tokens as f64 / sent as f64);
         }
@@ -234,9 +235,7 @@ impl Planner {
             let room = (self.bounds_s[0] - alone) * self.settings.down_sensitivity;
             fits_fewer[0] &= room > 0.0 && ttft((queued * rest).floor(), fewer_kv) - alone < room;
 
-            let itl = |kv: f64| {
-                self.steps.step_s(self.prompt_tokens.mean(), kv + self.context.mean()) / self.accept
-            };
+            let itl = |kv: f64| self.steps.step_s(self.prompt_tokens.mean(), kv + self.context.mean()) / self.accept;
             estimates[1].push(itl(kv));
             let all = ((kv + queued) * rest).floor();
             let pool = self.kv_tokens(report) as f64;

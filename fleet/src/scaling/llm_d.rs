@@ -133,6 +133,10 @@ impl Saturation {
 
     /// The wish after the HPA's windows.
     fn stabilised(&mut self, now: Time, current: u32, wish: u32) -> u32 {
+        if self.wishes.is_empty() {
+            // The HPA's initial recommendation.
+            self.wishes.push_back((now, current));
+        }
         let since = |window_s: f64| now.saturating_sub(Time::from_s(window_s));
         let (up_from, down_from) = (since(self.settings.up_window_s), since(self.settings.down_window_s));
         let (mut up, mut down) = (wish, wish);
@@ -158,7 +162,8 @@ impl Decides for Saturation {
         let mut demand = 0.0;
         for report in watched.reports.iter().flatten().filter(|report| report.load.usable_blocks > 0) {
             let in_use = i64::from(report.load.used_blocks) * block;
-            let k1 = (i64::from(report.load.usable_blocks) as f64 * block as f64 * self.settings.kv_cache_threshold) as i64;
+            let k1 =
+                (i64::from(report.load.usable_blocks) as f64 * block as f64 * self.settings.kv_cache_threshold) as i64;
             capacities.push(self.k2(report.load.waiting, in_use, means, k1).min(k1));
             demand += (in_use + i64::from(report.load.waiting) * means[0] as i64) as f64;
         }
@@ -173,7 +178,11 @@ impl Decides for Saturation {
         };
         let replicas = self.stabilised(watched.now, current, wish);
         let load = 100.0 * demand / (ready * each).max(1.0);
-        let what = if replicas < current { format!("{spare:.0} tokens to spare") } else { format!("{required:.0} tokens short") };
+        let what = if replicas < current {
+            format!("{spare:.0} tokens to spare")
+        } else {
+            format!("{required:.0} tokens short")
+        };
         Some(Wish { replicas, reason: format!("{what}, load {load:.0} % of {each:.0} tokens a replica") })
     }
 }

@@ -35,7 +35,7 @@ pub struct Scaling {
     /// Seconds between two decisions; absent: as the rule's own program decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<f64>,
-    /// How old the loads are that the rule sees; absent: reported once an interval, without a delay.
+    /// How old the loads are that the rule sees; absent: as the rule's own program has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signals: Option<Signals>,
 }
@@ -55,7 +55,8 @@ impl Scaling {
 
     /// How old the loads are that the rule sees.
     pub fn signals(&self) -> Signals {
-        self.signals.unwrap_or(Signals { interval_s: self.interval_s(), delay_s: 0.0 })
+        let usual = self.rule.usual_report_interval_s().min(self.interval_s());
+        self.signals.unwrap_or(Signals { interval_s: usual, delay_s: 0.0 })
     }
 
     /// Checks the settings. `replicas` is the number of replicas at the start.

@@ -114,6 +114,15 @@ impl ScalingRule {
         }
     }
 
+    /// Seconds between two reports of a replica. llm-d reads Prometheus, which is assumed to scrape every 15 s. Dynamo's
+    /// engines send their metrics as events; here they do every second.
+    pub fn usual_report_interval_s(&self) -> f64 {
+        match self {
+            ScalingRule::LlmD(_) | ScalingRule::Fixed(_) => 15.0,
+            ScalingRule::DynamoPlanner(_) => 1.0,
+        }
+    }
+
     /// Checks the rule's settings.
     ///
     /// # Errors

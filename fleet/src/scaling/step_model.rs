@@ -113,7 +113,11 @@ fn least_squares(samples: &VecDeque<Sample>) -> Option<[f64; 3]> {
     } else {
         // The moments have rank 1 at most: their pseudo-inverse is they themselves over the square of their trace.
         let trace = xx + zz;
-        if trace > 0.0 { [(xx * xy + xz * zy) / (trace * trace), (xz * xy + zz * zy) / (trace * trace)] } else { [0.0; 2] }
+        if trace > 0.0 {
+            [(xx * xy + xz * zy) / (trace * trace), (xz * xy + zz * zy) / (trace * trace)]
+        } else {
+            [0.0; 2]
+        }
     };
     Some([my - a * mx - b * mz, a, b])
 }

@@ -48,7 +48,9 @@ pub(super) fn later(dice: &mut Dice, before: Load, level: u64) -> Load {
     let batch = dice.whole(0, 60);
     let prompts = steps * dice.whole(0, 400);
     let context = batch * dice.whole(50, 4000);
-    let busy = Time(level * steps * (10_000_000_000 + 10_000_000 * (prompts / steps.max(1)) + 100_000 * context + dice.whole(0, 9)));
+    let busy = Time(
+        level * steps * (10_000_000_000 + 10_000_000 * (prompts / steps.max(1)) + 100_000 * context + dice.whole(0, 9)),
+    );
     Load {
         running: batch as u32,
         waiting: dice.whole(0, 3 * level) as u32,

@@ -2,9 +2,7 @@
 
 use crate::conservation::{Book, BookedReplica};
 use crate::setup::{Setup, requests};
-use foretoken_fleet::{
-    DynamoPlanner, Fixed, FleetRun, LlmDSaturation, RouterSpec, Scaling, ScalingRule, Signals,
-};
+use foretoken_fleet::{DynamoPlanner, Fixed, FleetRun, LlmDSaturation, RouterSpec, Scaling, ScalingRule, Signals};
 use foretoken_sim::metrics::{ReplicaHours, Scaled};
 use foretoken_sim::{Arrivals, Ending, Outcome, Replica, Time};
 use proptest::prelude::*;
@@ -33,7 +31,8 @@ fn routers() -> Vec<RouterSpec> {
 fn booked(setup: &Setup, router: &RouterSpec, scaling: &Scaling, replicas: usize) -> (FleetRun, Book) {
     let book = Rc::new(RefCell::new(Book::default()));
     let write = book.clone();
-    let around = move |inner, number| -> Box<dyn Replica> { Box::new(BookedReplica { inner, book: write.clone(), number }) };
+    let around =
+        move |inner, number| -> Box<dyn Replica> { Box::new(BookedReplica { inner, book: write.clone(), number }) };
     let run = setup.scaled(router, (scaling, replicas), around);
     let book = book.take();
     (run, book)

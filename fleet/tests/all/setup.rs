@@ -1,8 +1,8 @@
 //! The setup of the tests: requests, engines with linear costs, a policy with a fixed draft length.
 
 use foretoken_fleet::{
-    EngineLimits, Fleet, FleetRun, Growing, HandOff, Link, Role, RouterContext, RouterSpec, Scaling, SharedBy, Signals, SplitFleet, SplitRule,
-    Splitting,
+    EngineLimits, Fleet, FleetRun, Growing, HandOff, Link, Role, RouterContext, RouterSpec, Scaling, SharedBy, Signals,
+    SplitFleet, SplitRule, Splitting,
 };
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::{

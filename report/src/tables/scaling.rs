@@ -27,7 +27,10 @@ pub fn write_lives<'a>(
         .flat_map(|(key, scaled)| (0..).zip(&scaled.lives).map(|(r, life)| (*key, r, *life, scaled.end)))
         .collect();
     let at = |name, of: fn(&ReplicaLife) -> Time| {
-        column(name, rows.iter().map(|r| Some(of(&r.2)).filter(|at| *at < Time::MAX).map(Time::as_s)).collect::<Vec<_>>())
+        column(
+            name,
+            rows.iter().map(|r| Some(of(&r.2)).filter(|at| *at < Time::MAX).map(Time::as_s)).collect::<Vec<_>>(),
+        )
     };
     let spent = |name, i: usize| {
         let phases = |r: &(&Key, u32, ReplicaLife, Time)| r.2.phases(r.3);

@@ -18,10 +18,9 @@ use crate::questions::Answer;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, FleetColumns, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow, StepsWriter, headline,
-    relate, write_calibration, write_figures, write_lengths, write_positions, write_decisions, write_lives,
-    write_replica_counts, write_replicas, write_series,
-    write_summary,
+    Cell, Entry, FleetColumns, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow, StepsWriter,
+    headline, relate, write_calibration, write_decisions, write_figures, write_lengths, write_lives, write_positions,
+    write_replica_counts, write_replicas, write_series, write_summary,
 };
 use foretoken_sim::metrics::{ReplicaSummary, Scaled};
 use foretoken_spec::experiment::Experiment;

@@ -72,9 +72,12 @@ impl ServeGenDay {
 
     /// The rate at a time of day (share of a day), over its mean.
     fn shape(share: f64) -> f64 {
-        let log: f64 = (1..).zip(HARMONICS).map(|(k, (amplitude, peak_h))| {
-            amplitude * (f64::from(k) * std::f64::consts::TAU * (share - peak_h / 24.0)).cos()
-        }).sum();
+        let log: f64 = (1..)
+            .zip(HARMONICS)
+            .map(|(k, (amplitude, peak_h))| {
+                amplitude * (f64::from(k) * std::f64::consts::TAU * (share - peak_h / 24.0)).cos()
+            })
+            .sum();
         log.exp() / MEAN_SHAPE
     }
 }

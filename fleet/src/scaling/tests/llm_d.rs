@@ -83,6 +83,9 @@ impl Second {
             target -= ((spare / per).floor() as i64).min(i64::from(current) - 1);
         }
         let target = target as u32;
+        if self.recommendations.is_empty() {
+            self.recommendations.push((now_s, current));
+        }
         let recent = self.recommendations.iter().filter(|(at, _)| *at + 300 > now_s).map(|r| r.1);
         let down = recent.chain([target]).max().unwrap();
         self.recommendations.push((now_s, target));
@@ -109,14 +112,14 @@ fn decisions_equal_those_of_a_second_implementation() {
             now_s += dice.whole(1, 120);
             traffic = grown(&mut dice, traffic);
             let n = dice.whole(1, 6) as usize;
-            let loads: Vec<Option<Load>> =
-                (0..n).map(|_| (dice.whole(0, 9) > 0).then(|| later(&mut dice, Load::default(), 1 + seed % 4))).collect();
+            let loads: Vec<Option<Load>> = (0..n)
+                .map(|_| (dice.whole(0, 9) > 0).then(|| later(&mut dice, Load::default(), 1 + seed % 4)))
+                .collect();
             let now = Time::from_s(now_s as f64);
             let reports: Vec<_> = loads.iter().map(|load| load.map(|load| report(load, now))).collect();
             let numbers: Vec<usize> = (0..n).collect();
             let booting = dice.whole(0, 2) as u32;
-            let watched =
-                Watched { now, reports: &reports, numbers: &numbers, booting, min_replicas: 1, traffic };
+            let watched = Watched { now, reports: &reports, numbers: &numbers, booting, min_replicas: 1, traffic };
             let (a, b) = (first.decide(&watched), second.replicas(now_s, &loads, booting, traffic));
             assert_eq!(a.as_ref().map(|wish| wish.replicas), b, "seed {seed}, {now_s} s: {a:?}");
             if let Some(b) = b {
