@@ -9,8 +9,8 @@ pub(crate) const NOWHERE: u16 = u16::MAX;
 /// The results of a replica.
 pub(crate) struct Part {
     pub run: Run,
-    /// For a replica that ended before the fleet's run: its requests, ascending, in whose order its records are. `None`:
-    /// the records are those of all requests.
+    /// For a replica that ended before the fleet's run: its requests, ascending, in whose order its records are.
+    /// `None`: the records are of all requests.
     pub ids: Option<Vec<RequestId>>,
 }
 

@@ -68,7 +68,7 @@ impl Pool {
         member(&self.members, replica)
     }
 
-    /// Adds a replica, whose index in the fleet is above those of all others.
+    /// Adds a replica, whose index in the fleet is above all others'.
     pub fn join(&mut self, replica: usize) {
         self.members.push(replica);
         self.seen.push(Seen::default());

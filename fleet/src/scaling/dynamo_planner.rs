@@ -11,8 +11,8 @@ use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Dynamo's planner. The floor is ⌈requests a second / the rate of an engine that keeps the bounds⌉, from the requests of
-/// the last `throughput_interval_s`. The load loop adds a replica if the predicted latency of all replicas misses a
+/// Dynamo's planner. The floor is ⌈requests a second / the rate of an engine that keeps the bounds⌉, from the last
+/// `throughput_interval_s`. The load loop adds a replica if the predicted latency of all replicas misses a
 /// bound, and removes one if the others could take its load. Step times are a line fitted to the replicas' reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -161,8 +161,8 @@ impl Planner {
         self.sampled.retain(|number, _| watched.numbers.contains(number));
     }
 
-    /// The floor from the requests since the last floor. Unchanged if no request was sent or none ended, or if step times
-    /// are not known.
+    /// The floor from the requests since the last floor. Unchanged if no request was sent or none ended, or if step
+    /// times are not known.
     fn set_floor(&mut self, watched: &Watched) {
         let (now, then) = (watched.traffic, self.at_floor);
         self.at_floor = now;
@@ -218,7 +218,8 @@ impl Planner {
         rate
     }
 
-    /// The load loop: for time to first token and for time between tokens, the largest estimate (seconds) and what follows.
+    /// The load loop: for time to first token and for time between tokens, the largest estimate (seconds) and what
+    /// follows.
     fn load_loop(&self, watched: &Watched) -> [(f64, Side); 2] {
         let n = watched.serving();
         let rest = if n > 1 { f64::from(n) / f64::from(n - 1) } else { 1.0 };

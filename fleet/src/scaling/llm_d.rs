@@ -11,10 +11,11 @@ use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// llm-d's saturation rule, version 2. A replica's capacity is the smaller of two numbers of tokens: `kv_cache_threshold`
-/// of its KV pool, and the tokens that it held when requests queued. Its demand is the tokens that it holds, and the
-/// mean prompt for each waiting request. Replicas are added if demand / `scale_up_threshold` is above the capacity of
-/// all replicas, booting ones included, and removed while demand / `scale_down_boundary` is below the capacity.
+/// llm-d's saturation rule, version 2. A replica's capacity is the smaller of two numbers of tokens:
+/// `kv_cache_threshold` of its KV pool, and the tokens that it held when requests queued. Its demand is the tokens that
+/// it holds, and the mean prompt for each waiting request. Replicas are added if demand / `scale_up_threshold` is above
+/// the capacity of all replicas, booting ones included, and removed while demand / `scale_down_boundary` is below the
+/// capacity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmDSaturation {
@@ -64,7 +65,7 @@ impl LlmDSaturation {
 
 /// Number of observed capacities of which the mean is taken (`RollingAverageWindowSize`).
 const OBSERVED: usize = 10;
-/// Mean lengths are those of the requests that ended in this time (the `[5m]` of the collector's queries), seconds.
+/// Mean lengths are of the requests that ended in this time (the `[5m]` of the collector's queries), seconds.
 const MEANS_S: f64 = 300.0;
 /// Mean outputs (tokens) from which a workload counts as medium and as long (`classifyOutputLength`).
 const BUCKETS: [f64; 2] = [100.0, 500.0];

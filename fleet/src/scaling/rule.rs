@@ -114,8 +114,8 @@ impl ScalingRule {
         }
     }
 
-    /// Seconds between two reports of a replica. llm-d reads Prometheus, which is assumed to scrape every 15 s. Dynamo's
-    /// engines send their metrics as events; here they do every second.
+    /// Seconds between two reports of a replica. llm-d reads Prometheus, which is assumed to scrape every 15 s. The
+    /// engines of Dynamo send their metrics as events; here they do every second.
     pub fn usual_report_interval_s(&self) -> f64 {
         match self {
             ScalingRule::LlmD(_) | ScalingRule::Fixed(_) => 15.0,

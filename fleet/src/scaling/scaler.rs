@@ -186,8 +186,8 @@ impl<'a> Scaler<'a> {
         self.past[replica].is_some()
     }
 
-    /// Ends the run: the results of each replica, `None` for a replica that never served; and what happened, without the
-    /// time of the end.
+    /// Ends the run: the results of each replica, `None` for a replica that never served; and what happened, without
+    /// the time of the end.
     pub fn finish(mut self, replicas: Replicas<'a>, ending: Ending) -> (Vec<Option<Part>>, Scaled) {
         let parts = (0..).zip(replicas).map(|(number, replica): (usize, _)| {
             let boots = self.booting.iter().any(|boot| boot.1 == number);

@@ -72,7 +72,7 @@ impl StepModel {
         (constant + prompt * prompt_tokens + kv * kv_tokens).max(SHORTEST_S)
     }
 
-    /// The time to compute `tokens` prompt tokens in steps of at most `budget`, beside `kv_tokens` of decoding requests.
+    /// Seconds to compute `tokens` prompt tokens in steps of at most `budget`, beside `kv_tokens` of decoding requests.
     pub fn prompts_s(&self, tokens: f64, budget: f64, kv_tokens: f64) -> f64 {
         let (mut left, mut sum) = (tokens, 0.0);
         while left > 0.0 {

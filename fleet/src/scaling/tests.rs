@@ -1,4 +1,4 @@
-//! Each rule against a second implementation, written from the source alone, on random states; and the settings' checks.
+//! Each rule against a second implementation, written from the source alone, on random states; and the settings.
 
 mod dynamo;
 mod llm_d;

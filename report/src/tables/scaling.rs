@@ -12,7 +12,7 @@ pub type ScaledRow<'a> = (&'a Key, &'a Scaled);
 
 /// Writes `lives.parquet`: a row for each replica of a cell.
 ///
-/// Columns after the key: `replica` (index), `ordered_s`, `ready_s`, `drained_s`, `ended_s` (null if it did not happen),
+/// Columns after the key: `replica` (index), `ordered_s`, `ready_s`, `drained_s`, `ended_s` (null if it never was),
 /// `booting_s`, `serving_s`, `draining_s` (time spent so until the end of the run).
 ///
 /// # Errors

@@ -41,7 +41,7 @@ impl Default for LogOuPoisson {
 /// A model of a ServeGen day (Xiang et al., 2025): a Poisson process whose rate follows the time of day, with slow
 /// fluctuation. Time 0 is the trace's time 0, an hour before the peak. The rate goes from 0.62 to 1.73 times its mean.
 /// The shape is that of `reason/deepseek-r1`: harmonics of 24, 12 and 8 hours fitted to the logarithm of its rates in
-/// windows of 10 minutes (amplitudes 0.505, 0.148, 0.058); `cv` and `tau_s` are those of the residuals (standard
+/// windows of 10 minutes (amplitudes 0.505, 0.148, 0.058); `cv` and `tau_s` are the residuals' (standard
 /// deviation 0.306, correlation 0.733 between neighbours).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
