@@ -4,8 +4,8 @@
 //! floor), `core/load_scaling.py` at 0c6da1ec (the load loop, target "sla"), `core/perf_model/agg.py` at 518a7027 (the
 //! rate of an engine), `config/defaults.py` at 1ca60155. The accept length is that of PR #10435.
 
-use super::rule::{Decides, EngineLimits, Traffic, Watched, Wish, seconds, share};
 use super::step_model::StepModel;
+use super::watched::{Decides, EngineLimits, Traffic, Watched, Wish, seconds, share};
 use crate::report_board::Report;
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};

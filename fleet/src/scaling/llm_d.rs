@@ -6,7 +6,7 @@
 //! the stabilisation windows of a Kubernetes HPA (`pkg/controller/podautoscaler/horizontal.go`,
 //! `stabilizeRecommendationWithBehaviors`), which carries it out.
 
-use super::rule::{Decides, EngineLimits, Traffic, Watched, Wish, seconds, share};
+use super::watched::{Decides, EngineLimits, Traffic, Watched, Wish, seconds, share};
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

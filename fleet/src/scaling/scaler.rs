@@ -1,7 +1,7 @@
 //! Orders, boots, drains and ends replicas as a rule decides.
 
-use super::Scaling;
-use super::rule::{Decides, EngineLimits, Traffic, Watched};
+use super::settings::Scaling;
+use super::watched::{Decides, EngineLimits, Traffic, Watched};
 use crate::merged::Part;
 use crate::pool::{Pool, Replicas};
 use crate::report_board::Board;

@@ -1,7 +1,7 @@
 //! Dynamo's planner as its Python code has it, for aggregated engines and the target "sla".
 
 use super::super::dynamo_planner::Planner;
-use super::super::rule::{Decides, Watched};
+use super::super::watched::{Decides, Watched};
 use super::super::{DynamoPlanner, Traffic};
 use super::{Dice, LIMITS, grown, later, report};
 use foretoken_sim::{Load, Time};

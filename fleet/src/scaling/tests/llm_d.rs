@@ -1,7 +1,7 @@
 //! llm-d's rule as its Go code has it: the analyser, the optimizer, and the HPA that carries out the number.
 
 use super::super::llm_d::Saturation;
-use super::super::rule::{Decides, Watched};
+use super::super::watched::{Decides, Watched};
 use super::super::{LlmDSaturation, Traffic};
 use super::{Dice, LIMITS, grown, later, report};
 use foretoken_sim::{Load, Time};
