@@ -42,9 +42,9 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Counts a position as right if the target's token is among the draft's best `guesses` guesses there, not only if it
-    /// is the first. Call it before the first request starts. The bits then are those of the best path in a tree, and
-    /// say nothing about chains.
+    /// Counts a position as right if the target's token is among the draft's best `guesses` guesses there, and not only
+    /// if it is the first guess. Call it before the first request starts. The bits then describe the best path in a
+    /// tree; for chains they are wrong.
     pub(crate) fn count_guesses(&mut self, guesses: u32) {
         self.guesses = guesses;
     }
