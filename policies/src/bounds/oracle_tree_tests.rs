@@ -18,8 +18,8 @@ struct Choice {
     accepted: u32,
 }
 
-/// All trees with at most `TOPK` children of each node, `DEPTH` levels and `limit` tokens. `ranks[d]` is the rank of the
-/// right guess at depth d + 1.
+/// All trees with at most `TOPK` children of each node, `DEPTH` levels and `limit` tokens. `ranks[d]` is the rank of
+/// the right guess at depth d + 1.
 fn all_trees(limit: u32, ranks: &[u32]) -> Vec<Choice> {
     let mut whole = DraftTree::default();
     (0..DEPTH).for_each(|_| whole.grow(&Growth::Expansion([TOPK].into()), |_, _| (0.5, 0)));
@@ -153,8 +153,8 @@ impl LatencyModel for Padded {
     }
 }
 
-/// If the time of a pass rises in steps, the oracle may miss the best trees. The test bounds how often, and by how much,
-/// against all trees of two requests, so that a worse rule would fail.
+/// If the time of a pass rises in steps, the oracle may miss the best trees. The test bounds how often, and by how
+/// much, against all trees of two requests, so that a worse rule would fail.
 #[test]
 fn on_a_staircase_it_is_close_to_all_trees() {
     let belief = CONTEXT.belief;
