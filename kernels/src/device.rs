@@ -13,7 +13,7 @@ use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
 /// Rows that are normed before a product reads them; the arguments of [`Device::norm`].
-pub struct Normed<'a, D: Device + ?Sized> {
+pub struct Normed<'a, D: Device> {
     /// The rows, f32. `delta` is first added to them in place.
     pub x: &'a mut D::Buffer,
     /// A product that is not yet in `x`.
