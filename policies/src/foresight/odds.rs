@@ -7,6 +7,9 @@ use foretoken_sim::{Drafts, StepOutcome};
 
 /// Number of steps between refits of the curve from confidence to chance.
 const REFIT_INTERVAL: u32 = 8;
+/// How far a refit moves the curve's slope or an intercept at most. Without a limit the curve can jump to a chance of 0
+/// for all tokens, and tokens with no chance are not verified, so that it never learns again.
+const MOST_STEP: f32 = 1.0;
 /// The prior chance of a token at depth 1, and its prior gain. Until a step with drafts is observed, it is the expected
 /// chance at every depth.
 const START: f64 = 0.6;
@@ -42,7 +45,7 @@ impl Odds {
         Odds {
             calibrate,
             confidences,
-            curve: AcceptanceEstimator::new(longest, REFIT_INTERVAL),
+            curve: AcceptanceEstimator::new(longest, REFIT_INTERVAL).with_steps_up_to(MOST_STEP),
             memo: Memo::new(longest),
             by_depth: vec![(0.0, 0.0); longest as usize + 1],
             expected: vec![START; longest as usize + 1],

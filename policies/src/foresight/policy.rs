@@ -101,6 +101,8 @@ struct Running {
     /// By depth from 1: number of requests that may draft that far.
     drafters: Vec<u32>,
     steps_without_drafts: u32,
+    /// Number of steps in a row that drafted tokens and verified none.
+    steps_unverified: u32,
     /// The longest draft that the token budget allows a request now, in tokens.
     room: u32,
     budget: u32,
@@ -128,6 +130,7 @@ impl Running {
             going_on: Vec::new(),
             drafters: Vec::new(),
             steps_without_drafts: 0,
+            steps_unverified: 0,
             room: longest,
             budget: context.max_num_batched_tokens,
         }
@@ -405,6 +408,15 @@ impl SpecPolicy for Running {
             self.learn_gains(batch, drafts, price);
         }
         if chosen.count == self.ranked.len() {
+            self.steps_unverified = 0;
+            return;
+        }
+        // A policy that verifies nothing learns nothing either. From time to time it verifies the first tokens.
+        self.steps_unverified = if chosen.count == 0 { self.steps_unverified + 1 } else { 0 };
+        if self.steps_unverified == self.params.probe_every {
+            self.steps_unverified = 0;
+            let drafted = drafts.draft_len.iter();
+            drafts.verify_len.iter_mut().zip(drafted).for_each(|(verify, &drafted)| *verify = drafted.min(1));
             return;
         }
         let stride = self.longest as usize;

@@ -92,6 +92,8 @@ pub(crate) struct AcceptanceEstimator {
     at: Vec<Sums<f32>>,
     step: Vec<Sums<Lanes>>,
     refit_interval: u32,
+    /// How far a refit moves a parameter at most; infinite in vLLM.
+    most_step: f32,
     steps: u32,
     refits: u32,
 }
@@ -106,9 +108,17 @@ impl AcceptanceEstimator {
             at: vec![Sums::default(); positions],
             step: vec![Sums::default(); positions],
             refit_interval,
+            most_step: f32::INFINITY,
             steps: 0,
             refits: 0,
         }
+    }
+
+    /// The same estimator, but no refit moves a parameter by more than `most`. A refit after few tokens, all of them
+    /// with a predicted chance near 0 or 1, has almost no weight, and its Newton step can be hundreds. The chances are
+    /// then 0 or 1 for all tokens.
+    pub(crate) fn with_steps_up_to(self, most: f32) -> AcceptanceEstimator {
+        AcceptanceEstimator { most_step: most, ..self }
     }
 
     /// Sets the slope and all intercepts, for tests.
@@ -198,12 +208,13 @@ impl AcceptanceEstimator {
             coupling += at.coupling * at.score / weight;
             n += at.n;
         }
-        let step = (score - coupling) / (square + RIDGE - shrink) * (n / (n + DAMPING));
+        let limited = |step: f32| if step.is_nan() { step } else { step.clamp(-self.most_step, self.most_step) };
+        let step = limited((score - coupling) / (square + RIDGE - shrink) * (n / (n + DAMPING)));
         // A NaN fails the comparison, so the slope stays.
         let slope_step = if self.slope + step >= 0.0 { step } else { 0.0 };
         self.slope += slope_step;
         for (intercept, at) in self.intercepts.iter_mut().zip(&mut self.at) {
-            let step = (at.score - at.coupling * slope_step) / (at.weight + RIDGE) * (at.n / (at.n + DAMPING));
+            let step = limited((at.score - at.coupling * slope_step) / (at.weight + RIDGE) * (at.n / (at.n + DAMPING)));
             *intercept += if step.is_nan() { 0.0 } else { step };
             *at = Sums::default();
         }

@@ -145,3 +145,20 @@ fn it_recovers_the_law_that_made_the_labels() {
         assert!((f64::from(*ours) - law).abs() < 0.15, "intercept {ours} for {law}");
     }
 }
+
+/// Two tokens are accepted with confidences near 1, then one is rejected. The weight of these tokens is almost 0, so
+/// vLLM's refit moves the intercept far, and the chance of every token is near 0.
+#[test]
+fn a_limit_keeps_a_refit_of_few_sure_tokens_small() {
+    let refitted = |mut e: AcceptanceEstimator| {
+        e.set(1.0, 0.0);
+        step(&mut e, &[0.999_999, 0.999_999], 2, 2);
+        step(&mut e, &[0.999_999, 0.999_999], 0, 2);
+        assert_eq!(e.refits(), 1);
+        (e.coefficients()[1], e.predict(0.9, 0))
+    };
+    let (jumped, chance) = refitted(AcceptanceEstimator::new(2, 2));
+    assert!(jumped < -5.0 && chance < 0.05, "{jumped}, {chance}");
+    let (limited, chance) = refitted(AcceptanceEstimator::new(2, 2).with_steps_up_to(1.0));
+    assert!((-1.0..0.0).contains(&limited) && chance > 0.2, "{limited}, {chance}");
+}
