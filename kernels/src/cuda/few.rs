@@ -6,11 +6,9 @@ use super::arguments::*;
 use super::device::Cuda;
 use super::error::CudaError;
 use super::memory::{Buffer, Kv, Matrix, stride};
+use super::tuning::MOST_FEW_ROWS;
 use crate::device::{Device, Normed};
 use crate::paged::Batch;
-
-/// Most rows of a product that these kernels can compute.
-pub(super) const MOST_FEW_ROWS: usize = 8;
 
 /// The arguments of a product of the first `rows` rows of `x`.
 fn arguments(x: &Buffer, weights: &Matrix, out: &Buffer, rows: usize) -> FewArgs {

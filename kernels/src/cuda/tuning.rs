@@ -1,6 +1,7 @@
 //! Settings of how the GPU is used. They change the speed; they change results only by rounding.
 
-use super::few::MOST_FEW_ROWS;
+/// Most rows of a product that the kernels for few rows can compute.
+pub(super) const MOST_FEW_ROWS: usize = 8;
 
 /// Settings of how the GPU is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
