@@ -1,7 +1,7 @@
 //! Computes large matrix products with cuBLASLt.
 
 use super::error::CudaError;
-use super::gpu::event;
+use super::event::event;
 use super::program::{Matmul, MatmulShape};
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;

@@ -6,6 +6,7 @@ use super::blas::{Blas, WORKSPACE};
 use super::compile;
 use super::driver;
 use super::error::CudaError;
+use super::event::event;
 use super::program::{Command, Launch, Program};
 use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, result};
@@ -190,12 +191,6 @@ fn allocate(bytes: u64) -> Result<u64, CudaError> {
             failed("allocating memory")(e)
         }
     })
-}
-
-/// Makes an event, which can be timed or not.
-pub(super) fn event(timed: bool) -> Result<sys::CUevent, CudaError> {
-    let flags = if timed { sys::CUevent_flags::CU_EVENT_DEFAULT } else { sys::CUevent_flags::CU_EVENT_DISABLE_TIMING };
-    result::event::create(flags).map_err(failed("making an event"))
 }
 
 impl Staging {

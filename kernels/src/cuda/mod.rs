@@ -17,6 +17,7 @@ pub mod compile;
 mod device;
 mod driver;
 mod error;
+mod event;
 mod few;
 mod gpu;
 mod layers;
