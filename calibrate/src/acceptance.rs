@@ -1,9 +1,9 @@
-//! Acceptance from the rounds of observed runs: a truth table (which drafts of each answer were right), and rates by
-//! position in a round. A round is a request's drafts of one step, verified together.
+//! Acceptance from the rounds of observed runs: a truth table (which draft tokens of each answer were right), and rates
+//! by position in a round. A round is a request's draft tokens of one step, verified together.
 //!
 //! A round that drafted K tokens and accepted `n` of them shows `n` right positions and, if n < K, one wrong position.
 //! If n = K, nothing was drafted at the next position: the round is censored there and counts as neither failure nor
-//! success. Positions beyond the longest K were never seen, so their rates are extrapolated.
+//! success. Positions beyond the largest K were never seen, so their rates are extrapolated.
 
 use crate::foreign::Foreign;
 use crate::source::Source;
@@ -11,44 +11,49 @@ use foretoken_recordings::request::{Answer, Rounds};
 use foretoken_sim::Recording;
 use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, TruthHeader, TruthTable};
 
-/// [`Acceptance`] has rates for the positions from 1 to this one. Rates that were not observed are extrapolated.
+/// Acceptance rates are given for the draft positions 1 to this one of a round (a request's draft tokens of one step).
+/// Rates that were not observed are extrapolated.
 const DEEPEST: usize = 16;
 
-/// Acceptance at one position of a round.
+/// How often the draft tokens at one position of a round (one request's draft tokens of one step) were accepted.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
-    /// Position of the draft in its round; the first draft has 1.
+    /// Position of the draft token among the request's draft tokens of one step; the first one has 1.
     pub position: usize,
-    /// Number of rounds that drafted this position and accepted all positions before it.
+    /// Number of observed rounds (a request's draft tokens of one step) that drafted this position and accepted all
+    /// positions before it.
     pub reached: u64,
-    /// Number of the `reached` rounds that accepted this position too.
+    /// Number of the `reached` rounds (a request's draft tokens of one step) that accepted the draft token at this
+    /// position too.
     pub accepted: u64,
-    /// P(accepted | reached). If rounds reached this position: (accepted + 1) / (reached + 2). Otherwise an
-    /// extrapolated rate.
+    /// Probability that the draft token at this position is accepted, if all draft tokens before it in the step were.
+    /// If observed steps reached this position: (accepted + 1) / (reached + 2). Otherwise an extrapolated rate.
     pub rate: f64,
-    /// True if no round reached this position, so that the rate is extrapolated.
+    /// True if no observed round (a request's draft tokens of one step) reached this position. The rate is then
+    /// extrapolated.
     pub extrapolated: bool,
 }
 
-/// The acceptance of observed runs.
+/// Which draft tokens of observed runs were accepted: rates by position in a round (a request's draft tokens of one
+/// step), and a truth table by answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acceptance {
-    /// Acceptance at positions 1, 2, … of a round.
+    /// Acceptance at the draft positions 1, 2, … of a round (one request's draft tokens of one step).
     pub positions: Vec<Position>,
-    /// Of each answer whose rounds are all known: which drafts were right, as a truth table. `None` if there is no such
-    /// answer.
+    /// Which draft tokens were right in each answer whose rounds (draft tokens of one step) are all known, as a truth
+    /// table. `None` if there is no such answer.
     pub table: Option<TruthTable>,
-    /// Number of answers with drafts whose rounds are all known.
+    /// Number of observed answers with draft tokens whose rounds (draft tokens of one step) are all known.
     pub whole: usize,
-    /// Number of answers that have both steps with drafts and steps without drafts. The output positions at which their
-    /// rounds began are not known, so `table` leaves these answers out.
+    /// Number of answers that have both steps with draft tokens and steps without. The output positions at which the
+    /// steps' draft tokens began are not known, so `table` leaves these answers out.
     pub broken: usize,
 }
 
 impl Acceptance {
-    /// Collects the acceptance of observed runs and of other tools' files. The last round of an observed answer does
-    /// not count. If no answer of a run reports rounds, the counts come from the server's metrics. `None` if no round
-    /// drafted.
+    /// Collects the acceptance of observed runs and of other tools' files. The last round (draft tokens of one step) of
+    /// an observed answer does not count. If no answer of a run reports rounds, the counts come from the server's
+    /// metrics. `None` if no round had draft tokens.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
@@ -90,8 +95,8 @@ impl Acceptance {
         Some(Acceptance { positions, table, whole, broken })
     }
 
-    /// P(accepted | reached) at positions 1, 2, … of a round. Rates of positions that no round reached are
-    /// extrapolated.
+    /// P(accepted | all earlier draft tokens of the step accepted) at the draft positions 1, 2, … of a request's step.
+    /// Rates of positions that no observed step reached are extrapolated.
     pub fn hazards(&self) -> Vec<f64> {
         self.positions.iter().map(|p| p.rate).collect()
     }
@@ -105,8 +110,9 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
     at as u16
 }
 
-/// Adds the rounds of an answer to `counts`, by position, and their draft lengths to `lengths`. The last round is left
-/// out: the answer may have ended within this round, so that a token missing there is no rejection.
+/// Adds the rounds of an answer (its draft tokens of one step each) to `counts`, by position, and their draft lengths
+/// to `lengths`. The last round is left out: the answer may have ended within this round, so that a token missing there
+/// is no rejection.
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
@@ -115,8 +121,9 @@ fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     }
 }
 
-/// Adds `rounds` equal rounds to `counts`, by position. Each of these rounds drafted `drafted` tokens, of which the
-/// target accepted the first `accepted`. Positions after the first rejection do not count.
+/// Adds `rounds` equal rounds (a request's draft tokens of one step) to `counts`, by draft position. Each of these
+/// rounds drafted `drafted` tokens, of which the target accepted the first `accepted`. Positions after the first
+/// rejection do not count.
 fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u64)]) {
     for (position, count) in (0..drafted.min(accepted + 1)).zip(counts) {
         count.0 += rounds;
@@ -124,19 +131,20 @@ fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u6
     }
 }
 
-/// For each token of an answer: whether its draft was right. `None` if the token was not drafted, or if this is not
-/// known. The first token comes from the prompt's step and is never drafted. Nothing is known after the last round.
+/// For each token of an answer: whether the draft token at its position was right. `None` if nothing was drafted there,
+/// or if this is not known. The first token comes from the prompt's step and is never drafted. Nothing is known after
+/// the last step with draft tokens.
 fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let mut bits = vec![None];
     let tokens = answer.tokens() as usize;
     for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
         bits.extend(std::iter::repeat_n(Some(true), accepted as usize));
-        // The token after the right drafts was drafted wrongly, or, if every draft of the round was right, was not
-        // drafted.
+        // The token after the right draft tokens was drafted wrongly, or, if every draft token of the step was right,
+        // was not drafted.
         bits.push((accepted < drafted).then_some(false));
     }
-    // If the answer ended within its last round, right drafts may have been cut off. So a wrong draft at the last token
-    // counts as unknown.
+    // If the answer ended within its last round (draft tokens of one step), right draft tokens may have been cut off.
+    // So a wrong draft token at the last position counts as unknown.
     let over = bits.len() > tokens;
     bits.resize(tokens, None);
     if over
@@ -148,8 +156,8 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     bits
 }
 
-/// Which drafts of an answer were right, as a recording that a simulation reads. If rounds of the answer are missing,
-/// no position is known.
+/// Which draft tokens of an answer were right, as a recording that a simulation reads. If a round (draft tokens of one
+/// step) of the answer is missing, no position is known.
 pub fn own_recording(answer: &Answer) -> Recording {
     let bits = match answer.rounds.as_ref().filter(|_| answer.rounds_are_whole()) {
         Some(rounds) => bits(answer, rounds),
@@ -159,14 +167,16 @@ pub fn own_recording(answer: &Answer) -> Recording {
     foretoken_traces::truth::observed_recording(&one)
 }
 
-/// The rates by position: first the observed rates, then extrapolated ones.
+/// The acceptance rates by draft position: first the observed rates, then extrapolated ones.
 ///
-/// Rounds that reach a deep position belong to easy text, so rates rise with depth and level off. Beyond the last
-/// observed position, the differences between neighbouring rates continue as a geometric series. The ratio of the
-/// series is the ratio of the last two observed differences, limited to the range from 0 to 1/2. With fewer than three
-/// observed rates, the last observed rate is used for all further positions. An extrapolated rate is at most 0.999.
+/// Rounds (a request's draft tokens of one step) that reach a deep position belong to easy text, so rates rise with
+/// depth and level off. Beyond the last observed position, the differences between neighbouring rates continue as a
+/// geometric series. The ratio of the series is the ratio of the last two observed differences, limited to the range
+/// from 0 to 1/2. With fewer than three observed rates, the last observed rate is used for all further positions. An
+/// extrapolated rate is at most 0.999.
 fn extrapolated(counts: &[(u64, u64)]) -> Vec<Position> {
-    // One success and one failure are added, so that few rounds at a position do not give a rate of 0 or 1.
+    // One accepted and one rejected draft token are added to the counts of each position, so that few observations of a
+    // position do not give a rate of 0 or 1.
     let observed = counts.iter().take_while(|c| c.0 > 0);
     let rates: Vec<f64> = observed.map(|&(n, a)| (a as f64 + 1.0) / (n as f64 + 2.0)).collect();
     let seen = rates.len();

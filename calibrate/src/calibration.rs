@@ -19,17 +19,18 @@ use std::collections::BTreeSet;
 /// The costs and the acceptance fitted to the observed runs of one server, with the runs themselves.
 #[derive(Debug)]
 pub struct Calibration {
-    /// The observed runs of the server.
+    /// The observed runs of the server to which costs and acceptance are fitted.
     pub sources: Vec<Source>,
-    /// The files of other tools, such as the benchmarks of vLLM and SGLang.
+    /// The benchmark or measurement files of other tools, vLLM and SGLang, that the calibration also reads.
     pub foreign: Vec<Foreign>,
-    /// The steps to which the costs are fitted.
+    /// The timed steps of all runs and files to which the costs are fitted.
     pub rows: Vec<StepRow>,
-    /// The fitted costs of steps; `None` if no step has a time.
+    /// The fitted costs of the server's steps: target passes, draft passes and host; `None` if no step has a time.
     pub cost: Option<CostFit>,
     /// Errors of predicted step times, on steps that were left out of a fit and on the fitted steps.
     pub held_out: HeldOut,
-    /// How often drafts were right, by position in a round; `None` if nothing was drafted.
+    /// How often draft tokens were right in the observed runs, by their position among a request's draft tokens of one
+    /// step; `None` if nothing was drafted.
     pub acceptance: Option<Acceptance>,
     /// The settings of the simulated engine, from the runs' experiments and the server's metrics.
     pub engine: EngineConfig,
@@ -39,16 +40,16 @@ pub struct Calibration {
     /// True if the fit has separate costs for draft passes and target passes. Otherwise the target's passes get the
     /// whole cost of a step, and only the observed draft lengths can be predicted.
     pub separated: bool,
-    /// Whether the costs may be trusted; `None` without costs.
+    /// Whether the fitted costs may be trusted; `None` without costs.
     pub verdict: Option<Verdict>,
-    /// Limits of the data, for the user; the most serious first.
+    /// Limits of the observed data, one sentence each, for the user; the most serious first.
     pub warnings: Vec<String>,
 }
 
 /// If more than this share of a busy server's time lies outside of the logged step times, the server is taken to
 /// schedule asynchronously. The logged step times are then not pass times.
 const ASYNC: f64 = 0.5;
-/// With fewer fitted steps than this, the verdict on the costs is "not judged", and there is a warning.
+/// If the costs are fitted to fewer steps than this, the verdict on them is "not judged", and there is a warning.
 const FEW: usize = 100;
 
 impl Calibration {
@@ -93,8 +94,8 @@ impl Calibration {
         Ok(c)
     }
 
-    /// The name that tables use for the run or file with index `source`. The indices of other tools' files come after
-    /// the indices of the runs.
+    /// The name that tables use for the input with index `source`. The indices count the runs first, then the files of
+    /// other tools.
     pub fn name_of(&self, source: usize) -> String {
         let foreign = || self.foreign.get(source - self.sources.len()).and_then(|f| f.path.file_name());
         match self.sources.get(source) {
@@ -103,7 +104,7 @@ impl Calibration {
         }
     }
 
-    /// The draft lengths of the steps in `rows`.
+    /// The draft lengths of the steps to which the costs are fitted.
     pub fn lengths(&self) -> BTreeSet<u32> {
         self.rows.iter().map(|r| r.k).collect()
     }
@@ -189,7 +190,7 @@ impl Calibration {
         })
     }
 
-    /// The costs as a calibrated profile, the content of `profile.toml`; `None` without costs.
+    /// The fitted costs as a calibrated profile, the content of `profile.toml`; `None` without costs.
     pub fn profile(&self) -> Option<Calibrated> {
         let cost = self.cost.as_ref()?;
         let most = |of: fn(&StepRow) -> u64| self.rows.iter().map(of).max().unwrap_or(0);
@@ -224,21 +225,21 @@ impl Calibration {
         })
     }
 
-    /// Number of tokens of the largest step without prompts. The policies' linear cost model is fitted to passes of up
-    /// to this size.
+    /// Number of tokens of the largest observed step without prompts. The policies' linear cost model is fitted to
+    /// passes of up to this size.
     fn decode_tokens(&self) -> u64 {
         self.rows.iter().filter(|r| r.prompts == 0).map(|r| r.verified).max().unwrap_or(1)
     }
 }
 
-/// The engine's settings: the settings of the first run that has an experiment, else the defaults. Values from the
-/// server's version, from its metrics and from the observed steps replace them.
+/// The simulated engine's settings: the settings of the first run that has an experiment, else the defaults.
+/// Values from the server's version, from its metrics and from the observed steps replace them.
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();
     engine.version = one_server::release(sources).0;
-    // Defaults for keys that the experiment does not set: a logged step ends when its drafts are made, and the host's
-    // work follows before the next step begins.
+    // Defaults for keys that the experiment does not set: a logged step ends when its draft tokens are made, and the
+    // host's work follows before the next step begins.
     engine.async_scheduling.get_or_insert(false);
     engine.deliver_at.get_or_insert(DeliverAt::Drafted);
     for source in sources {
@@ -268,7 +269,7 @@ fn backlog(source: &Source) -> Option<String> {
 }
 
 impl Calibration {
-    /// The verdict on the costs, from their errors on steps and runs that were held out of a fit.
+    /// The verdict on the fitted costs, from their errors on steps and runs that were held out of a fit.
     fn judged(&self) -> Verdict {
         let c = self;
         if let Some(why) = c.asynchronous() {
@@ -308,7 +309,7 @@ impl Calibration {
         Verdict { trusted: Some(true), why: format!("{}: {}", c.covers(), parts.join(", ")) }
     }
 
-    /// The draft lengths and the numbers of requests in a step for which the costs hold, as text.
+    /// The draft lengths and the numbers of requests in a step for which the fitted costs hold, as text.
     fn covers(&self) -> String {
         let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
         let alone = if self.separated { "" } else { " alone" };

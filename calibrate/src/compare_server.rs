@@ -1,4 +1,5 @@
-//! Compares observed runs of a server with what a calibration predicts of them.
+//! Compares observed runs of a server with what a calibration (costs and acceptance fitted to other runs) predicts of
+//! them.
 //!
 //! The error of each number is split into the parts of acceptance, of costs and of the schedule. For this, each run is
 //! predicted twice more: with the acceptance observed in this run, and with the acceptance and the costs of this run.

@@ -1,4 +1,4 @@
-//! The steps of observed runs as a cost model sees them: requests, tokens, context, time.
+//! The steps of observed runs in the form to which costs are fitted: requests, tokens, context, time.
 
 use crate::source::Source;
 use crate::step_lengths::step_lengths;
@@ -9,18 +9,18 @@ use foretoken_sim::{EngineConfig, Time};
 /// The part of a step that a time covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The target's pass and the draft's passes after it.
+    /// The time covers the target's pass and the draft model's passes after it.
     Step,
-    /// The target's pass alone.
+    /// The time covers the target's pass alone.
     Target,
-    /// The draft's passes alone.
+    /// The time covers the draft model's passes alone.
     Draft,
 }
 
 /// A timed step of a server, or a part of a step: its requests, tokens and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRow {
-    /// Index of the run or file that has the step.
+    /// Index of the run or file that has the step, in the calibration's list of both.
     pub source: usize,
     /// The part of the step that its time covers.
     pub part: Part,
@@ -29,17 +29,17 @@ pub struct StepRow {
     /// Number of draft passes after the target's pass. Each draft pass runs over one token per request. The first one
     /// also runs over the tokens of the target's pass.
     pub k: u32,
-    /// Number of requests that decode.
+    /// Number of requests that decode in the step.
     pub decodes: u32,
-    /// Tokens of the decoding requests in the target pass: one per request, and their verified drafts.
+    /// Tokens of the decoding requests in the target pass: one per request, and their verified draft tokens.
     pub verified: u64,
-    /// Number of prompts or prompt chunks in the step.
+    /// Number of prompts or prompt chunks that run in the step.
     pub prompts: u32,
-    /// Tokens of these prompts or chunks in the step.
+    /// Tokens of the step's prompts or prompt chunks, summed.
     pub prompt_tokens: u64,
-    /// Tokens in KV of the requests that decode, before the step.
+    /// Tokens that the step's decoding requests have in KV before the step, summed.
     pub context: u64,
-    /// The time of `part` in seconds. In a step log this is the time of the engine's worker.
+    /// The time that `part` of the step took, seconds. In a step log this is the time of the engine's worker.
     pub elapsed_s: f64,
     /// The host's time for the step in seconds: the time from the previous log line to this one, minus the worker's
     /// time. `None` if the difference is not above 0, if the server may have been idle before the step, or if the time
@@ -47,7 +47,7 @@ pub struct StepRow {
     pub host_s: Option<f64>,
 }
 
-/// A host time above this multiple of the median host time counts as an interruption.
+/// A step's host time above this multiple of the median host time counts as an interruption.
 const INTERRUPTED: f64 = 10.0;
 /// Largest plausible number of tokens in a step. A log line with a larger number is damaged.
 const MOST_TOKENS: u64 = 1 << 20;
@@ -70,8 +70,8 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
         for (i, (before, step)) in steps.iter().zip(steps.iter().skip(1)).enumerate() {
             let Some(k) = passes[i + 1] else { continue };
             let logged = step.logged;
-            // The second of two neighbouring steps has a decoding request. This request was already running in the
-            // first step, so the server was not idle between the two.
+            // True if the second of two neighbouring steps has a decoding request. This request was already running in
+            // the first step, so the server was not idle between the two.
             let busy =
                 logged.generation_requests > 0 && before.logged.iteration.checked_add(1) == Some(logged.iteration);
             let period = step.end.saturating_sub(before.end).as_s();
@@ -118,7 +118,7 @@ fn draft_passes(source: &Source, engine: &EngineConfig) -> Vec<Option<u32>> {
     }
     let lengths = step_lengths(&source.run);
     let most = lengths.iter().flatten().max().copied().unwrap_or(0);
-    // The drafts that are made after step `i` are verified in step `i + 1`.
+    // In the server's log, the draft tokens that are made after step `i` are verified in step `i + 1`.
     let behind = |i: usize| {
         let (step, next) = (&steps[i], steps.get(i + 1)?);
         let follows = step.logged.iteration.checked_add(1) == Some(next.logged.iteration);
@@ -156,9 +156,9 @@ fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
     after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))
 }
 
-/// Removes `host_s` from each row in which it exceeds [`INTERRUPTED`] times the median of all rows. In such a step
-/// another process held the machine, or the server was idle. The rows themselves stay, even for very long steps,
-/// because interrupted steps are part of what the server does on average.
+/// Removes the host time `host_s` from each step in which it exceeds [`INTERRUPTED`] times the median of all steps. In
+/// such a step another process held the machine, or the server was idle. The steps themselves stay, even very long
+/// ones, because interrupted steps are part of what the server does on average.
 fn forget_interruptions(rows: &mut [StepRow]) {
     let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
     host.sort_by(f64::total_cmp);

@@ -5,7 +5,8 @@
 //! A step of `b` tokens with `c` tokens of context, after which n requests draft K tokens each, takes
 //! T(b, c) + D(b + n) + (K − 1) · D(n): the first draft pass runs over all tokens of the step and one more per request,
 //! each later pass over one token per request. The target's cost T is piecewise linear in b, never falls, and has a
-//! constant cost per token of context. The draft's cost D is linear: α per token of context, γ per token, δ per pass.
+//! constant cost per token of context. The draft model's cost D is linear: α per token of context, γ per token, δ per
+//! pass.
 //!
 //! Two rules keep the fit from guessing. Below the smallest observed step T is constant. If the steps cannot separate T
 //! from D, for example because all of them drafted 3 tokens, T gets the whole time of the steps and D none
@@ -18,24 +19,26 @@ use foretoken_sim::Coefficients;
 use nalgebra::{DMatrix, DVector};
 use std::collections::BTreeSet;
 
-/// Numbers of batched tokens at which the slope of the target's cost may change.
+/// Numbers of batched tokens at which the slope of the target's fitted cost may change.
 const BENDS: [u64; 14] = [1, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024];
 
-/// How often the fit is repeated. In the first fit, errors are relative to the observed times. In each repeat, they are
-/// relative to the times that the previous fit predicts. With observed times alone, steps that were short by chance
-/// would count most, and the fit would lie below the mean.
+/// How often the fit of costs to steps is repeated. In the first fit, errors are relative to the observed times. In
+/// each repetition, they are relative to the times that the previous fit predicts. With observed times alone, steps
+/// that were short by chance would count most, and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 
 /// A fitted target pass takes at least this share of the shortest observed step. Without this bound, a fit to few steps
-/// may give all of the time to context or to drafts. Target passes would then be free, so that whole runs take no time,
-/// or a draft pass would cost as much as twenty target passes and would never pay.
+/// may give all of the time to context or to draft passes. Target passes would then be free, so that whole runs take no
+/// time, or a draft pass would cost as much as twenty target passes and would never pay.
 const LEAST_SHARE: f64 = 0.05;
 
-/// A fit separates draft passes from target passes if the standard error of the draft's share of a step is at most
-/// this. This precision is enough: whether drafting pays depends on differences of some tens of per cent of a step.
+/// A fit separates draft passes from target passes if the standard error of the draft passes' share of a step's time is
+/// at most this. This precision is enough: whether drafting pays depends on differences of some tens of per cent of a
+/// step.
 const MOST_ERROR: f64 = 0.10;
 
-/// A result of [`own_share`] below this comes from rounding errors alone.
+/// A share at most this large counts as 0, because it comes from rounding errors alone. It is the share of the
+/// least-squares column "number of draft passes" that the target's columns do not explain ([`own_share`]).
 const ROUNDING: f64 = 1e-6;
 
 /// The policies' linear cost model is fitted to at most this number of pass sizes.
@@ -44,29 +47,30 @@ const SIZES: u64 = 4096;
 /// The fitted costs of target passes, of draft passes and of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostFit {
-    /// (tokens, seconds) of target passes without context. Costs are linear between these points.
+    /// Fitted time of a target pass without context, as (number of tokens, seconds). Times are linear between these
+    /// points.
     pub batched: Vec<(u64, f64)>,
-    /// Seconds per token of context that the target reads.
+    /// Fitted seconds of a target pass per token of context that it reads.
     pub alpha_s: f64,
-    /// The cost of a draft pass; 0 if the fit does not separate draft passes from target passes.
+    /// The fitted linear cost of a draft pass; 0 if the fit does not separate draft passes from target passes.
     pub draft: Coefficients,
-    /// Mean host time between steps, in seconds.
+    /// Mean host time (scheduler, Python, launches) between the steps, seconds.
     pub host_s: f64,
-    /// Root mean square of the relative errors of predicted step times.
+    /// Root mean square of the relative errors of the step times that the fit predicts.
     pub noise: f64,
 }
 
-/// Whether a fit has separate costs for target and draft.
+/// Whether a fit to step times has separate costs for target model and draft model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Costs {
-    /// One cost for target passes and one for draft passes.
+    /// The fit has one cost for target passes and one for draft passes.
     Apart,
-    /// One cost per step, which counts as the target's.
+    /// The fit has one cost per step, which counts as the target's.
     Together,
 }
 
 impl CostFit {
-    /// Fits target and draft to steps.
+    /// Fits the costs of target passes and of draft passes to timed steps.
     ///
     /// # Panics
     /// Without steps.
@@ -97,13 +101,13 @@ impl CostFit {
         fit
     }
 
-    /// The time in seconds to which the error of a step is relative: the predicted time, but at least [`LEAST_SHARE`]
-    /// of the observed time.
+    /// The time in seconds to which the error of a step's predicted time is relative: the predicted time, but at least
+    /// [`LEAST_SHARE`] of the observed time.
     fn expected_s(&self, r: &StepRow) -> f64 {
         self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
 
-    /// The predicted time of a step, or of the part of it that `r` covers, in seconds.
+    /// The time that the fit predicts for a step, or for the part of it that `r` covers, in seconds.
     pub fn step_s(&self, r: &StepRow) -> f64 {
         let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64, &self.draft);
         let draft = d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r);
@@ -114,14 +118,14 @@ impl CostFit {
         }
     }
 
-    /// The target's cost as a latency model.
+    /// The fitted cost of target passes as a latency model.
     pub fn target(&self) -> LatencySpec {
         const FAR: u64 = 1 << 20;
         let context = if self.alpha_s > 0.0 { vec![(0, 0.0), (FAR, self.alpha_s * FAR as f64)] } else { vec![] };
         LatencySpec::Measured(MeasuredSpec { batched: self.batched.clone(), pairs: vec![], context })
     }
 
-    /// The draft's cost as a latency model.
+    /// The fitted cost of draft passes as a latency model.
     pub fn draft_model(&self) -> LatencySpec {
         LatencySpec::Linear(self.draft)
     }
@@ -129,8 +133,8 @@ impl CostFit {
     /// The linear cost model that policies assume for the target (their belief). The line is fitted to the times that
     /// `self` predicts for passes of 1 to `most` tokens.
     pub fn target_line(&self, most: u64) -> Coefficients {
-        // Least squares of relative errors. Each size counts once; if there are more than SIZES sizes, only every n-th
-        // one counts.
+        // Least squares of the relative errors of pass times. Each size of a pass counts once; if there are more than
+        // SIZES sizes, only every n-th one counts.
         let most = most.max(2);
         let sizes: Vec<u64> = (1..=most).step_by(most.div_ceil(SIZES) as usize).collect();
         let a = DMatrix::from_fn(sizes.len(), 2, |i, j| {
@@ -162,8 +166,8 @@ fn bends(rows: &[StepRow]) -> Vec<u64> {
     all
 }
 
-/// True if the steps suffice to separate the cost of a draft pass from the cost of a target pass. `noise` is the root
-/// mean square of the relative errors of a fit of both costs.
+/// True if the observed steps suffice to separate the cost of a draft pass from the cost of a target pass. `noise` is
+/// the root mean square of the relative errors of a fit of both costs.
 pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
     let own = own_share(rows);
     own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= MOST_ERROR
@@ -171,8 +175,8 @@ pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
 
 /// Of the squared norm of the least-squares column "number of draft passes": the share that no combination of the
 /// target's columns explains. The share is about 0.3 for runs of K = 0 and K = 3. It is 0 up to rounding if every step
-/// drafted equally many tokens. The standard error of the draft's share of a step is `noise` / sqrt(share · number of
-/// steps).
+/// drafted equally many tokens. The standard error of the draft passes' share of a step's time is `noise` / sqrt(share
+/// · number of steps).
 fn own_share(rows: &[StepRow]) -> f64 {
     if rows.is_empty() {
         return 0.0;
@@ -182,11 +186,12 @@ fn own_share(rows: &[StepRow]) -> f64 {
         |j: usize| DVector::from_fn(rows.len(), |i, _| column(&rows[i], &bends, j) / rows[i].elapsed_s);
     let mut passes = relative_column(draft_columns(&bends) + 2);
     let whole = passes.norm_squared();
-    // Gram-Schmidt: the target's columns are subtracted from the column of passes one by one.
+    // Gram-Schmidt: the target's columns are subtracted from the column "number of draft passes" one by one.
     let mut basis: Vec<DVector<f64>> = Vec::new();
     for mut column in (0..draft_columns(&bends)).map(relative_column) {
         let length = column.norm();
-        // Each column is made orthogonal twice, because rounding errors leave a remainder after the first time.
+        // Each column of the least-squares matrix is made orthogonal twice, because rounding errors leave a remainder
+        // after the first time.
         for _ in 0..2 {
             basis.iter().for_each(|b| column -= b * b.dot(&column));
         }
@@ -198,7 +203,7 @@ fn own_share(rows: &[StepRow]) -> f64 {
     if whole > 0.0 { passes.norm_squared() / whole } else { 0.0 }
 }
 
-/// The inputs of a fit.
+/// The inputs of a fit of costs to steps: the steps, and what the fit may use.
 struct Fitting<'a> {
     rows: &'a [StepRow],
     bends: &'a [u64],
@@ -208,8 +213,8 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Fits the costs by least squares of errors relative to the `expected` times of the steps, in seconds. Leaves
-    /// `noise` at 0.
+    /// Fits the costs by least squares of errors relative to the `expected` times of the steps, in seconds. Leaves the
+    /// fit's error (`noise`) at 0.
     fn weighted(&self, expected: &[f64]) -> CostFit {
         let Fitting { rows, bends, costs, least_s } = *self;
         let drafts = draft_columns(bends);
@@ -246,8 +251,9 @@ impl Fitting<'_> {
     }
 }
 
-/// Index of the draft's first column. The draft has three columns: context, tokens and passes. The target's columns
-/// come before them: a constant, one ramp between each two neighbouring bends, and context.
+/// Index of the draft model's first column in a row of the least-squares matrix. The draft model has three columns:
+/// context, tokens and passes. The target's columns come before them: a constant, one ramp between each two
+/// neighbouring bends, and context.
 fn draft_columns(bends: &[u64]) -> usize {
     bends.len() + 1
 }
@@ -259,7 +265,7 @@ fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
         (j, Part::Target) if j >= drafts => 0.0,
         (0, _) => 1.0,
         (j, _) if j <= ramps => {
-            // The last ramp continues to rise beyond the largest step.
+            // The last ramp of the target's piecewise linear cost continues to rise beyond the largest step.
             let (from, to) = (bends[j - 1] as f64, bends[j] as f64);
             let share = (tokens(r) as f64 - from) / (to - from);
             if j == ramps { share.max(0.0) } else { share.clamp(0.0, 1.0) }
@@ -271,7 +277,7 @@ fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
     }
 }
 
-/// Tokens of the target pass.
+/// Number of tokens of the step's target pass.
 fn tokens(r: &StepRow) -> u64 {
     r.verified + r.prompt_tokens
 }
@@ -281,8 +287,8 @@ fn passes(r: &StepRow) -> f64 {
     f64::from(r.k)
 }
 
-/// Tokens of all draft passes after the step. The first pass runs over the step's tokens and one more per request, each
-/// later pass over one token per request.
+/// Tokens of all draft passes after the step, summed. The first pass runs over the step's tokens and one more per
+/// request, each later pass over one token per request.
 fn draft_tokens(r: &StepRow) -> f64 {
     let requests = f64::from(r.decodes + r.prompts);
     match r.k {
@@ -328,8 +334,8 @@ mod tests {
         }
     }
 
-    /// A bend is used only if a step lies between the bend before and this bend. If step times are linear in the
-    /// tokens, the fit is linear too, whichever sizes were observed.
+    /// The target's fitted cost bends at a number of tokens only if a step lies between the bend before and this bend.
+    /// If step times are linear in the tokens, the fit is linear too, whichever sizes were observed.
     #[test]
     fn the_line_bends_only_where_steps_decide_it() {
         let bends_of = |sizes: &[u32]| bends(&sizes.iter().map(|&n| step(n)).collect::<Vec<_>>());

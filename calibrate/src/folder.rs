@@ -8,18 +8,18 @@ use foretoken_run::cells::Lock;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Writes `bytes` to the file `name` of a folder.
+/// Writes `bytes` to the file `name` of a results folder, completely or not at all.
 pub fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
     let path = folder.join(name);
     Staged::write_all_to(&path, bytes.as_ref())
         .map_err(|e| Problem::failed(format!("cannot write {}: {e}", path.display())))
 }
 
-/// The marker's text while a command writes the folder. It stays if the command is killed.
+/// The text of a folder's marker file while a command writes the folder. It stays if the command is killed.
 const UNFINISHED: &str = "{ \"unfinished\": \"the command that wrote this folder did not end\" }\n";
 
-/// Checks that a folder may be written to. The folder must not exist or must be empty, or `overwrite` is true and the
-/// folder holds the file `marker`. `what` names the folder's content in messages.
+/// Checks that a command may write its results to a folder. The folder must not exist or must be empty, or `overwrite`
+/// is true and the folder holds the file `marker` of earlier results. `what` names the folder's content in messages.
 pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> Result<()> {
     let half = |name: &std::ffi::OsStr| name.to_str() == Some(&format!("{marker}.partial"));
     let empty = std::fs::read_dir(folder).map_or(true, |entries| entries.flatten().all(|e| half(&e.file_name())));
@@ -38,8 +38,8 @@ pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> R
         .help(format!("choose another with -o, or --overwrite {what}")))
 }
 
-/// Makes `folder` and writes the file `marker`, which says that the folder is unfinished. No other process can begin to
-/// write into the folder while the returned lock lives.
+/// Makes the results folder `folder` and writes the file `marker`, which says that the folder is unfinished. No other
+/// process can begin to write into the folder while the returned lock lives.
 pub fn begin(folder: &Path, marker: &str) -> Result<Lock> {
     make(folder)?;
     let lock = Lock::take_folder(folder, false)?;

@@ -8,23 +8,25 @@ use foretoken_recordings::foreign::{
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// What a file of another tool contains.
+/// The contents of a file of another tool (vLLM or SGLang): timed steps, rounds (a request's draft tokens of one step),
+/// and requests.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// The file's path.
+    /// The path of the other tool's file.
     pub path: PathBuf,
-    /// BLAKE3 of the file's bytes, in hexadecimal.
+    /// BLAKE3 digest of the other tool's file, in hexadecimal.
     pub digest: String,
-    /// The file's format, as a user reads it.
+    /// The name of the file's format, as a user reads it.
     pub format: String,
-    /// The timed steps of the file.
+    /// The steps in the file that have times, for the fit of costs.
     pub rows: Vec<StepRow>,
-    /// Rounds of drafting, as (drafted tokens, accepted tokens, number of rounds with these numbers).
+    /// The file's rounds (a request's draft tokens of one step), as (drafted tokens, accepted tokens, number of rounds
+    /// with these numbers).
     pub rounds: Vec<(u32, u32, u64)>,
-    /// Requests, as (arrival, prompt tokens, output tokens). The arrival is in seconds; `None` if the file has only the
-    /// order of the requests.
+    /// The file's requests, as (arrival, prompt tokens, output tokens). The arrival is in seconds; `None` if the file
+    /// has only the order of the requests.
     pub requests: Vec<(Option<f64>, u32, u32)>,
-    /// Notes for the user on what the file's numbers do not include.
+    /// Notes for the user on what the numbers of the other tool's file do not include.
     pub notes: Vec<String>,
 }
 
@@ -54,7 +56,8 @@ pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Fore
 }
 
 impl Foreign {
-    /// True if the file's format lacks the draft length: SGLang's forward-pass metrics.
+    /// True if the file's format does not say the draft length, so that the user must give it: SGLang's forward-pass
+    /// metrics.
     pub fn takes_draft_length(&self) -> bool {
         self.format == Format::SglangForward.to_string()
     }
@@ -76,13 +79,14 @@ fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
     }
 }
 
-/// Reads vLLM's timed forward passes. Each is a pass of a batch with a stated shape, by the target with its drafter or
-/// by the target alone.
+/// Reads vLLM's timed forward passes into `f`. Each is a pass of a batch with a stated shape, by the target with its
+/// drafter or by the target alone.
 fn forward_cases(f: &mut Foreign, source: usize) -> Result<()> {
     let cases = vllm_forward::read(&f.path).map_err(unread)?;
     let mut unknown = 0;
     for case in &cases {
-        // If a case with drafts does not say whether the drafter ran, its time counts as the time of both models.
+        // If the file does not say of a timed pass with draft tokens whether the drafter ran, its time counts as the
+        // time of both models.
         let drafts = case.shape.requests.iter().any(|r| r.num_draft_tokens > 0);
         unknown += usize::from(case.drafter.is_none() && drafts);
         let part = if case.drafter == Some(false) { Part::Target } else { Part::Step };
@@ -130,8 +134,9 @@ fn vllm_serve(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-/// (draft length, accepted tokens, number of rounds) for 0, 1, … accepted tokens. `at_least` has the shares of all
-/// `rounds` that accepted at least 1, 2, … tokens.
+/// Rounds (a request's draft tokens of one step) by their number of accepted tokens: (draft length, accepted tokens,
+/// number of rounds) for 0, 1, … accepted tokens. `at_least` has the shares of all `rounds` that accepted at least 1,
+/// 2, … tokens.
 fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
     let k = at_least.len() as u32;
     let share = |n: usize| if n == 0 { 1.0 } else { at_least.get(n - 1).copied().unwrap_or(0.0) };
@@ -161,8 +166,8 @@ fn requests(f: &mut Foreign) -> Result<()> {
         }
         let Some(s) = &r.speculation else { continue };
         let deepest = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
-        // SGLang reports steps times the configured draft length as proposed drafts, even if steps drafted less. A
-        // number other than steps times the longest counted draft shows that several lengths were configured.
+        // SGLang reports `proposed_drafts` = steps × configured draft length, even if steps drafted less. If the number
+        // is not steps × the largest counted number of draft tokens, several draft lengths were configured.
         adaptive += usize::from(s.proposed_drafts.is_some_and(|p| p != s.verify_steps * u64::from(deepest)));
         let counted = s.correct_drafts_histogram.iter().enumerate();
         f.rounds.extend(counted.map(|(accepted, &n)| (deepest, accepted as u32, n)));
@@ -203,8 +208,8 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
     Ok(())
 }
 
-/// Reads SGLang's DSpark records: the draft times and the verification times of steps, and the acceptance of every
-/// request. Simulated acceptance is not read.
+/// Reads SGLang's DSpark records into `f`: the draft times and the verification times of steps, and the acceptance of
+/// every request. Acceptance that SGLang itself simulated is not read.
 fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
     for records in sglang_dspark::read(&f.path).map_err(unread)? {
         if records.simulated_accept_length.is_some() {

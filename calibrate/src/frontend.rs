@@ -1,4 +1,4 @@
-//! The delay from a client to the scheduler and back.
+//! The delay of a request on its way from a client to the scheduler and back (HTTP, tokenizer, processes).
 //!
 //! The delay can be read from a request that comes to an idle server. The step with its prompt begins when the
 //! scheduler gets the request, so the time to first token is the sum of this step, the host's part of the step, and the
@@ -9,11 +9,11 @@ use foretoken_profiler::median;
 use foretoken_recordings::request::Answer;
 use foretoken_recordings::steps::{PlacedStep, step_of};
 
-/// The delay is estimated only if at least this number of requests came to an idle server.
+/// The delay between client and scheduler is estimated only if at least this number of requests came to an idle server.
 const FEW: usize = 5;
 
-/// A delay below this, in seconds, counts as 0. The log resolves 0.01 ms, and in a simulation any delay above 0 makes a
-/// client of a closed loop miss a step.
+/// A delay between client and scheduler below this, in seconds, counts as 0. The log resolves 0.01 ms, and in a
+/// simulation any delay above 0 makes a client of a closed loop miss a step.
 const RESOLUTION: f64 = 1e-4;
 
 /// Seconds from client to scheduler and back (HTTP, tokenizer, processes): the median over requests that came to an
@@ -26,9 +26,9 @@ pub fn frontend_s(sources: &[Source], host_s: f64) -> Option<f64> {
     Some(if delay < RESOLUTION { 0.0 } else { delay })
 }
 
-/// Time to first token minus the worker's time for the prompt's step, in seconds. This is the delay plus the host's
-/// time for the step. `None` unless the request came to an idle server and one step ran its whole prompt and nothing
-/// else.
+/// Time to first token minus the worker's time for the prompt's step, in seconds. This is the delay between client and
+/// scheduler plus the host's time for the step. `None` unless the request came to an idle server and one step ran its
+/// whole prompt and nothing else.
 fn delay_s(answer: &Answer, steps: &[PlacedStep]) -> Option<f64> {
     let first = answer.chunks.first()?.0;
     let at = step_of(steps, first)?;

@@ -5,19 +5,19 @@ use crate::fit::CostFit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Errors of predicted step times, relative to the observed times.
+/// Errors of the step times that fitted costs predict, relative to the observed times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Error {
-    /// Number of predicted steps.
+    /// Number of steps whose time was predicted.
     pub steps: usize,
-    /// Mean of |predicted / observed − 1|.
+    /// Mean over steps of |predicted time / observed time − 1|.
     pub mean_absolute: f64,
     /// Sum of predicted times / sum of observed times − 1. The predicted duration of a long run has this error.
     pub bias: f64,
 }
 
 impl Error {
-    /// The errors as text.
+    /// The mean absolute error and the bias of predicted step times, as text.
     pub fn in_words(&self) -> String {
         format!("{:.1} % (bias {:+.1} %)", 100.0 * self.mean_absolute, 100.0 * self.bias)
     }
@@ -27,29 +27,30 @@ impl Error {
 /// or loads).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRun {
-    /// Label of the run's policy.
+    /// Label of the policy of the live run whose pass times are predicted.
     pub policy: String,
-    /// The name of the run's recording, a tape.
+    /// The name of the file with the live run's recording.
     pub tape: String,
-    /// Error of the summed time of target passes: predicted / measured − 1. `None` if this run has no target pass, or
-    /// if no run of another cell has a target pass.
+    /// Error of the summed time of the run's target passes: predicted / measured − 1. `None` if this run has no target
+    /// pass, or if no run of another cell (a policy at a load) has one.
     pub target: Option<f64>,
-    /// Error of the summed time of draft passes: predicted / measured − 1. `None` if this run has no draft pass, or if
-    /// no run of another cell has a draft pass.
+    /// Error of the summed time of the run's draft passes: predicted / measured − 1. `None` if this run has no draft
+    /// pass, or if no run of another cell (a policy at a load) has one.
     pub draft: Option<f64>,
 }
 
 /// Errors of step times that a fit predicts, on steps left out of the fit and on the fitted steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// (index of a run, errors on its steps of a fit to all other runs). A run is missing if there is no other run, or
-    /// if the other runs lack one of its draft lengths with batches as small and as large as in this run.
+    /// For each run: (its index, the errors on its steps). The costs are fitted to all other runs. A run is missing
+    /// here if there is no other run, or if the other runs lack one of its draft lengths with batches as small and as
+    /// large as in this run.
     pub by_run: Vec<(usize, Error)>,
-    /// Error on the second halves of all runs, of a fit to the first halves.
+    /// Errors on the steps of the second half of every run, of costs fitted to the first halves.
     pub by_time: Error,
-    /// Error of the fit on the steps to which it was fitted.
+    /// Errors on the steps to which the costs were fitted.
     pub fitted: Error,
-    /// (draft length, error on the fitted steps of this draft length).
+    /// (draft length, errors on those fitted steps that have this draft length).
     pub by_length: Vec<(u32, Error)>,
 }
 
@@ -59,7 +60,7 @@ fn batches(rows: &[StepRow], k: u32) -> Option<(u32, u32)> {
     Some((decodes().min()?, decodes().max()?))
 }
 
-/// The errors of the step times that `fit` predicts for `rows`.
+/// The errors of the step times that the costs `fit` predict for the steps `rows`.
 pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Error {
     let (mut n, mut absolute, mut predicted, mut observed) = (0, 0.0, 0.0, 0.0);
     for row in rows {
@@ -76,8 +77,8 @@ pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Erro
 }
 
 impl HeldOut {
-    /// The errors of `fit`, and of further fits that leave steps out. `fit_to` is the function that made `fit` from
-    /// `rows`; it makes the further fits too.
+    /// The errors of the step times that `fit` predicts, and the errors of further fits that leave steps out.
+    /// `fit_to` is the function that made `fit` from `rows`; it makes the further fits too.
     pub fn of(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> HeldOut {
         let mut runs: Vec<usize> = rows.iter().map(|r| r.source).collect();
         runs.dedup();
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
     use crate::costs::Part;
 
-    /// Steps of a server that take 10 ms, 0.1 ms a token and 5 ms a draft pass.
+    /// Steps of a test's server that take 10 ms, 0.1 ms a token and 5 ms a draft pass.
     fn rows() -> Vec<StepRow> {
         let mut all = Vec::new();
         for (source, k) in [(0, 0), (1, 0), (2, 3), (3, 3)] {
@@ -155,7 +156,7 @@ mod tests {
             assert!(error.mean_absolute < 1e-6 && error.bias.abs() < 1e-6, "{error:?}");
         }
         assert!((fit.host_s - 1e-3).abs() < 1e-12 && fit.noise < 1e-6);
-        // A length that no step had: two draft passes.
+        // The fit predicts a step with two draft passes, although no observed step had two.
         let mut two = rows[205];
         (two.k, two.verified) = (2, u64::from(two.decodes) * 3);
         two.elapsed_s = 10e-3 + 1e-4 * (two.verified + two.prompt_tokens) as f64 + 10e-3;
@@ -167,7 +168,7 @@ mod tests {
     fn noise_leaves_the_fit_unbiased() {
         let mut rows = rows();
         for (i, row) in rows.iter_mut().enumerate() {
-            // Half of the steps are a third shorter, the other half a third longer.
+            // Noise on the step times: half of the steps are a third shorter, the other half a third longer.
             row.elapsed_s *= if i / 8 % 2 == 0 { 2.0 / 3.0 } else { 4.0 / 3.0 };
         }
         let bias = error(&CostFit::to(&rows), rows.iter()).bias;

@@ -19,14 +19,16 @@ use foretoken_spec::problem::Result;
 use foretoken_traces::truth::TruthTable;
 use rand_distr::{Distribution, StandardNormal};
 
-/// Number of draws. A standard deviation over 32 draws is itself uncertain by 13 %.
+/// Number of random draws of acceptance from which a prediction's interval is computed. A standard deviation over 32
+/// draws is itself uncertain by 13 %.
 const DRAWS: u64 = 32;
 
-/// Assumed standard deviation of the log-odds of an extrapolated acceptance rate.
+/// Assumed standard deviation of the log-odds of an acceptance rate that was extrapolated to depths at which nothing
+/// was drafted.
 const EXTRAPOLATED: f64 = 0.2;
 
-/// Predictions of a cell's numbers (latencies, throughput) with randomly drawn acceptance: `[i][j]` is the prediction
-/// of repeat j with draw i. Empty if the draft length `k` is 0.
+/// Predictions of the numbers (latencies, throughput) of one draft length at one load, with randomly drawn acceptance:
+/// `[i][j]` is the prediction of repeat j with draw i. Empty if the draft length `k` is 0.
 pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<Numbers>>> {
     if k == 0 {
         return Ok(Vec::new());
@@ -48,8 +50,8 @@ pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<
     (0..DRAWS).map(one).collect()
 }
 
-/// A truth table with the same number of outputs, drawn from the outputs of `table` with replacement. `by` is added to
-/// the log-odds of extrapolated rates.
+/// A truth table (which draft tokens of recorded answers were right) with as many outputs as `table`, drawn from its
+/// outputs with replacement. `by` is added to the log-odds of extrapolated rates.
 fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     let (n, luck) = (table.outputs.len(), Luck::new(draw, Stream::Request, 0));
     let drawn = (0..n as u64).map(|i| table.outputs[(luck.unit(i) * n as f64) as usize].clone());
@@ -60,8 +62,8 @@ fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     TruthTable { header, outputs: drawn.collect() }
 }
 
-/// The rates by position, where `by` is added to the log-odds of each rate after the first `seen` positions. Rates of 0
-/// and 1 stay.
+/// The acceptance rates by draft position with `by` added to the log-odds of each rate after the first `seen`
+/// positions. Rates of 0 and 1 stay.
 fn moved(rates: &[f64], seen: usize, by: f64) -> Vec<f64> {
     let shifted = |rate: f64| {
         let odds = (rate / (1.0 - rate)) * by.exp();

@@ -22,82 +22,92 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
 
-/// File of the calibrated profile.
+/// Name of the file, in a calibration's folder, with the calibrated profile (costs of passes).
 pub const PROFILE: &str = "profile.toml";
-/// File of the truth table.
+/// Name of the file, in a calibration's folder, with the truth table: which draft tokens of each observed answer were
+/// right.
 pub const TRUTH: &str = "acceptance.truth";
-/// File of the acceptance by category, in the form of an experiment's tables.
+/// Name of the file, in a calibration's folder, with the acceptance by category of requests, in the form of an
+/// experiment's tables.
 pub const BY_CATEGORY: &str = "by-category.toml";
-/// File of the experiment that simulates the observed server.
+/// Name of the file, in a calibration's folder, with the experiment that simulates the observed server.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// File of the results and their inputs.
+/// Name of the file, in a calibration's folder, with the results and their input files as JSON.
 pub const FOUND: &str = "calibration.json";
-/// File of the HTML page.
+/// Name of the calibration's HTML page in its folder.
 pub const PAGE: &str = "calibration.html";
 
-/// The content of `calibration.json`.
+/// The content of `calibration.json`: what a calibration found, and from which files.
 #[derive(Debug, Serialize)]
 pub struct Found<'a> {
     /// Version of Foretoken that made the calibration.
     pub foretoken: &'static str,
-    /// The files from which the calibration was made.
+    /// The files (observed runs, other tools' files) from which the calibration was made.
     pub inputs: Vec<Input>,
-    /// The observed server; `None` if it is not known.
+    /// The server whose runs were observed; `None` if it is not known.
     pub server: Option<Server>,
-    /// Draft lengths of the steps with times.
+    /// Draft lengths of the steps to which the costs were fitted.
     pub draft_lengths: Vec<u32>,
-    /// True if draft passes and target passes have separate costs.
+    /// True if the fit has separate costs for draft passes and target passes.
     pub separated: bool,
     /// The draft length of the latest observed run; `None` if it is not known, or if the server drafted several
     /// lengths.
     pub now: Option<u32>,
-    /// The loads under which the server was observed.
+    /// The loads (arrivals and requests) under which the server was observed.
     pub loads: Vec<ObservedLoad>,
     /// Number of steps to which the costs were fitted.
     pub steps: usize,
-    /// Errors on steps that were left out of a fit.
+    /// Errors of predicted step times on steps that were left out of a fit.
     pub held_out: &'a HeldOut,
-    /// The verdict on the costs; `None` if there are no costs.
+    /// The verdict on the fitted costs: whether they may be trusted; `None` if there are no costs.
     pub verdict: Option<&'a Verdict>,
-    /// Acceptance by position in a round.
+    /// How often draft tokens were accepted, by their position among a request's draft tokens of one step.
     pub acceptance: &'a [Position],
-    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty unless the
-    /// calibration was made from a table; other calibrations know only the error between runs.
+    /// Factors by which the true costs of passes and of the host may differ from the fitted ones, one entry per random
+    /// draw. Empty unless the calibration was made from a table of benchmark results; other calibrations know only the
+    /// error between runs.
     #[serde(skip_serializing_if = "<[CostFactors]>::is_empty")]
     pub costs: &'a [CostFactors],
-    /// Limits of the data, for the user.
+    /// Limits of the observed data, one sentence each, for the user.
     pub warnings: &'a [String],
 }
 
-/// A file from which a calibration was made.
+/// A file (an observed run, or another tool's file) from which a calibration was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// The file's path.
+    /// The path of the file from which the calibration was made.
     pub path: String,
-    /// BLAKE3 of the file's bytes, in hexadecimal.
+    /// BLAKE3 digest of the file's bytes, in hexadecimal.
     pub blake3: String,
     /// What the file is, as text: an observed run, or another tool's format.
     pub what: String,
 }
 
+/// The path of an input file as the calibration keeps it. An absolute path becomes a file name, because the folder of a
+/// calibration may be read on another computer.
+fn portable(path: &Path) -> String {
+    let name = path.file_name().filter(|_| path.is_absolute());
+    name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
 impl Calibration {
-    /// The files from which the calibration was made.
+    /// The files (observed runs, other tools' files) from which the calibration was made.
     pub fn inputs(&self) -> Vec<Input> {
         let observed = self.sources.iter().map(|s| Input {
-            path: s.path.display().to_string(),
+            path: portable(&s.path),
             blake3: s.digest.clone(),
             what: format!("observed: {}, {} requests", s.recording.head.policy, s.run.answers.len()),
         });
         let foreign = self.foreign.iter().map(|f| Input {
-            path: f.path.display().to_string(),
+            path: portable(&f.path),
             blake3: f.digest.clone(),
             what: f.format.clone(),
         });
         observed.chain(foreign).collect()
     }
 
-    /// Writes the calibration into a folder. The folder must be new or empty, or hold a calibration if `overwrite` is
-    /// true.
+    /// Writes the calibration (profile, truth table, experiment, page) into a folder. The folder must be new or empty,
+    /// or hold a calibration if `overwrite` is true.
     ///
     /// # Errors
     /// The folder holds something else, a file cannot be written, or the experiment cannot run.
@@ -121,11 +131,11 @@ impl Calibration {
             check_experiment(folder)?;
         }
         put(PAGE, page::page(self).html().as_bytes())?;
-        // This file is written last: a folder that has it is complete.
+        // `calibration.json` is written last, so a folder that has it is complete.
         put(FOUND, self.found().as_bytes())
     }
 
-    /// The content of `calibration.json`, with a seal that shows whether the file was edited.
+    /// The content of `calibration.json`, with a seal (checksum) that shows whether the file was edited.
     fn found(&self) -> String {
         let loads = self.loads();
         let found = Found {
@@ -183,8 +193,8 @@ impl Calibration {
         Ok(text)
     }
 
-    /// The engine's settings as a TOML table, without `step_overhead_s`, which the profile gives. `max_draft_len` is at
-    /// least the longest observed draft length.
+    /// The simulated engine's settings as a TOML table, without `step_overhead_s`, which the profile gives.
+    /// `max_draft_len` is at least the longest observed draft length.
     fn engine_table(&self) -> Result<String> {
         let cannot = |e: toml::ser::Error| Problem::failed(format!("the engine's settings cannot be written: {e}"));
         // The experiment simulates every observed draft length, so `max_draft_len` must allow the longest one.
@@ -197,8 +207,9 @@ impl Calibration {
         toml::to_string(&whole).map_err(cannot)
     }
 
-    /// The keys of `[workload]`. The requests come from the first run with open arrivals, else from the run with most
-    /// requests, else from the first file of another tool that has requests. `None` if there are no requests.
+    /// The keys of the experiment's table `[workload]`. The requests come from the first run with open arrivals, else
+    /// from the run with most requests, else from the first file of another tool that has requests. `None` if there are
+    /// no requests.
     fn workload(&self) -> Result<Option<String>> {
         let open = self.sources.iter().position(|s| s.recording.head.clients.is_none());
         let most = || (0..self.sources.len()).max_by_key(|&i| self.sources[i].run.workload.len());
@@ -208,7 +219,7 @@ impl Calibration {
     }
 }
 
-/// Checks that the experiment of a calibration's folder can run. If not, removes the calibration's files.
+/// Checks that the experiment in a calibration's folder can run. If not, removes the calibration's files.
 fn check_experiment(folder: &Path) -> Result<()> {
     let file = folder.join(EXPERIMENT);
     Plan::load(&file, &[]).map(drop).map_err(|e| {
@@ -221,7 +232,7 @@ fn check_experiment(folder: &Path) -> Result<()> {
     })
 }
 
-/// Removes the files of a calibration.
+/// Removes the files of a calibration from its folder.
 fn take_away(folder: &Path) {
     for name in [PROFILE, TRUTH, EXPERIMENT, PAGE, BY_CATEGORY] {
         drop(std::fs::remove_file(folder.join(name)));
@@ -236,8 +247,8 @@ fn keys(workload: &WorkloadSpec) -> Result<String> {
     Ok(table.iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
 }
 
-/// Makes the folder for a calibration. The returned lock keeps other processes out of the folder while the lock lives.
-/// Refuses a folder with other content. With `overwrite`, removes the files of an earlier calibration.
+/// Makes the folder for a calibration's files. The returned lock keeps other processes out of the folder while the lock
+/// lives. Refuses a folder with other content. With `overwrite`, removes the files of an earlier calibration.
 pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<Lock> {
     check_free(folder, FOUND, "a calibration", overwrite)?;
     let lock = begin(folder, FOUND)?;
@@ -245,26 +256,27 @@ pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<Lock> {
     Ok(lock)
 }
 
-/// A calibration read from its folder: the parts that predictions need.
+/// The parts of a calibration, read from its folder, that predictions of runs need.
 #[derive(Debug)]
 pub struct Kept {
-    /// The costs of passes and of the host.
+    /// The calibrated costs of passes and of the host.
     pub cost: Calibrated,
-    /// Which drafts of each observed answer were right (a truth table); `None` if the calibration has none.
+    /// Which draft tokens of each observed answer were right (a truth table); `None` if the calibration has none.
     pub table: Option<TruthTable>,
-    /// Acceptance by position in a round: P(accepted | reached).
+    /// Acceptance rates by draft position in a step: P(accepted | all earlier draft tokens of the step accepted).
     pub rates: Vec<f64>,
-    /// The settings of the simulated engine.
+    /// The settings of the engine that simulates the observed server.
     pub engine: EngineConfig,
-    /// The files from which the calibration was made. The calibration must not predict these runs.
+    /// The files (observed runs, other tools' files) from which the calibration was made. It must not predict these
+    /// runs.
     pub inputs: Vec<Input>,
-    /// Warnings about the profile: that it was edited, or that its costs are not trusted.
+    /// Warnings about the calibrated profile: that it was edited, or that its costs are not trusted.
     pub warnings: Vec<String>,
-    /// The observed server; `None` if the calibration does not name it.
+    /// The server whose runs were observed; `None` if the calibration does not name it.
     pub server: Option<Server>,
 }
 
-/// The fields of `calibration.json` that are read back.
+/// The fields of `calibration.json` that predictions and recommendations read back.
 #[derive(Deserialize)]
 struct FoundBack {
     inputs: Vec<Input>,
@@ -291,7 +303,7 @@ impl FoundBack {
         }
         seal::check(Syntax::Json, &text).map_err(|e| bad(format!("it is damaged or was changed: {e}")))?;
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-        // Only a calibration from live runs has this field.
+        // Only the `calibration.json` of a calibration from live runs has the field `passes`.
         if value.get("passes").is_some() {
             return Err(bad("it was made from live runs, so it has costs only: no server and no acceptance".into()).help(
                 "`foretoken validate DIR --profile` predicts live runs with it; for a server, calibrate on observed runs",
@@ -310,37 +322,38 @@ fn last(loads: &[ObservedLoad]) -> Option<&SeenRun> {
     loads.iter().flat_map(|load| &load.runs).max_by_key(|run| run.started_unix_us)
 }
 
-/// A calibration read from its folder: the parts that `recommend` needs.
+/// The parts of a calibration, read from its folder, that `foretoken recommend` needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// The observed server; `None` if it is not known.
+    /// The server whose runs were observed; `None` if it is not known.
     pub server: Option<Server>,
-    /// The loads under which the server was observed.
+    /// The loads (arrivals and requests) under which the server was observed.
     pub loads: Vec<ObservedLoad>,
-    /// The draft lengths of the timed steps.
+    /// The draft lengths of the steps to which the costs were fitted.
     pub lengths: Vec<u32>,
-    /// True if draft passes and target passes have separate costs.
+    /// True if the fit has separate costs for draft passes and target passes.
     pub separated: bool,
-    /// Number of steps to which the costs were fitted.
+    /// Number of steps to which the calibration's costs were fitted.
     pub steps: usize,
-    /// Number of positions of a round at which drafts were observed.
+    /// Number of draft positions (1st, 2nd, … draft token of a request in a step) at which draft tokens were observed.
     pub positions: u32,
     /// Error between runs, as a share. A fit to all other runs predicts the sum of a run's step times. The field is the
     /// root mean square of the relative errors of these sums. If no run could be left out, the field is the absolute
     /// error of the summed step times of the second halves of all runs.
     pub between_runs: f64,
-    /// Acceptance by position in a round.
+    /// How often draft tokens were accepted, by their position among a request's draft tokens of one step.
     pub acceptance: Vec<Position>,
-    /// Number of requests of all runs and of other tools' files. Each run counts with the number of requests of the
-    /// first run of its load.
+    /// Number of requests of all observed runs and of other tools' files. Each run counts with the number of requests
+    /// of the first run of its load.
     pub requests: usize,
-    /// Factors by which the true costs may differ from the fitted ones, one entry per random draw. Empty unless the
-    /// calibration was made from a table; other calibrations know only the error between runs.
+    /// Factors by which the true costs of passes and of the host may differ from the fitted ones, one entry per random
+    /// draw. Empty unless the calibration was made from a table of benchmark results; other calibrations know only the
+    /// error between runs.
     pub costs: Vec<CostFactors>,
 }
 
 impl Known {
-    /// Reads a calibration's folder.
+    /// Reads from a calibration's folder what `foretoken recommend` needs.
     ///
     /// # Errors
     /// The folder holds no calibration, or it is damaged.
@@ -388,7 +401,7 @@ impl Known {
 }
 
 impl Kept {
-    /// Reads a calibration's folder.
+    /// Reads from a calibration's folder what predictions of runs need.
     ///
     /// # Errors
     /// The folder holds no calibration, or it is damaged or has no costs.

@@ -11,34 +11,34 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// A calibration from live runs.
+/// A calibration from live runs, in which Foretoken ran models on a device: fitted costs and their errors.
 #[derive(Debug)]
 pub struct LiveCalibration {
-    /// The fitted costs, the content of `profile.toml`.
+    /// The costs of passes, fitted to the live runs; the content of `profile.toml`.
     pub profile: Calibrated,
-    /// The other results, the content of `calibration.json`.
+    /// The inputs, errors and verdict, the content of `calibration.json`.
     pub found: LiveFound,
 }
 
-/// The content of `calibration.json`.
+/// The content of `calibration.json` of a calibration from live runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveFound {
     /// Version of Foretoken that made the calibration.
     pub foretoken: String,
     /// The recordings (tapes) of the live runs.
     pub inputs: Vec<Input>,
-    /// Number of target passes and of draft passes.
+    /// Number of timed (target passes, draft passes) to which the costs were fitted.
     pub passes: (u64, u64),
     /// The errors of the pass times of each run, predicted from the runs of other cells (other policies or loads).
     /// Empty if all runs belong to one cell.
     pub held_out: Vec<HeldOutRun>,
-    /// Whether the costs may be trusted.
+    /// Whether the fitted costs may be trusted.
     pub verdict: Verdict,
 }
 
 impl LiveCalibration {
-    /// Writes the calibration into a folder. The folder must be new or empty, or hold a calibration if `overwrite` is
-    /// true.
+    /// Writes the calibration from live runs into a folder. The folder must be new or empty, or hold a calibration if
+    /// `overwrite` is true.
     ///
     /// # Errors
     /// The folder holds something else, or cannot be written.
@@ -46,7 +46,7 @@ impl LiveCalibration {
         let _alone = ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile.to_toml())?;
         let json = serde_json::to_string_pretty(&self.found).expect("plain data always serialises");
-        // This file is written last: a folder that has it is complete.
+        // `calibration.json` is written last, so a folder that has it is complete.
         put(folder, FOUND, seal::seal(Syntax::Json, &json))
     }
 }

@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A load under which a server was observed.
+/// A load under which a server was observed: its arrivals and requests, and the runs that had them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedLoad {
     /// The load's name for users: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
     pub name: String,
-    /// The runs with this load. The first one has the most requests; `requests` and `workload` come from this run.
-    /// Empty if the load is that of another tool's file.
+    /// The observed runs with this load. The first one has the most requests; `requests` and `workload` come from this
+    /// run. Empty if the load is that of another tool's file.
     pub runs: Vec<SeenRun>,
-    /// Number of requests of the first run, or of the file.
+    /// Number of requests of the first run in `runs`; without a run, of the other tool's file.
     pub requests: usize,
     /// The workload that simulates the load. Paths in it are relative to the calibration's folder.
     pub workload: WorkloadSpec,
@@ -28,11 +28,11 @@ pub struct ObservedLoad {
 /// The parts of an observed run that `recommend` needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeenRun {
-    /// The run's name in tables.
+    /// The name of the observed run in tables.
     pub name: String,
-    /// Path of the run's recording.
+    /// Path of the recording of the observed run: what was sent and what came back.
     pub recording: String,
-    /// The draft length of the server; `None` where the server drafted several lengths.
+    /// The draft length with which the server ran; `None` where the server drafted several lengths.
     pub k: Option<u32>,
     /// The draft lengths by batch size that the run's experiment states. `None` if it states no such table, or if the
     /// server drafted one length throughout.
@@ -43,16 +43,17 @@ pub struct SeenRun {
 }
 
 impl ObservedLoad {
-    /// True if arrivals are open, false for a closed loop.
+    /// True if requests of this load arrive at set times (open arrivals), false for a closed loop.
     pub fn is_open(&self) -> bool {
         !matches!(self.workload.arrivals, ArrivalSpec::ClosedLoop(_))
     }
 }
 
-/// Name of the folder for traces in a calibration's folder.
+/// Name of the subfolder of a calibration's folder that has the traces of requests.
 pub const TRACES: &str = "traces";
 
-/// Closed loops share a load if their mean prompt and output lengths differ by at most this share.
+/// Closed loops with equally many clients count as one load if their mean prompt and output lengths differ by at most
+/// this share.
 const NEAR: f64 = 0.05;
 
 impl Calibration {
@@ -75,10 +76,12 @@ impl Calibration {
         loads
     }
 
-    /// (sort key, load) of a group of runs. The sort key is (is open, clients or requests per second).
+    /// (sort key, load) of a group of runs with the same load. The sort key is (is open, clients or requests per
+    /// second).
     fn load(&self, group: &[usize]) -> ((bool, f64), ObservedLoad) {
         let requests = |at: usize| self.sources[at].run.workload.len();
-        // The run with the most requests. If several runs have equally many, the first of them.
+        // The run with the most requests represents the group of runs. If several runs have equally many, it is the
+        // first of them.
         let most = group.iter().copied().rev().max_by_key(|&at| requests(at)).expect("a group has a run");
         let source = &self.sources[most];
         let rest = group.iter().copied().filter(|&at| at != most);
@@ -154,7 +157,8 @@ impl Calibration {
         self.engine.scheduling_policy == foretoken_sim::SchedulingPolicy::Priority
     }
 
-    /// The traces of all runs, and of all files that have requests, as (file name, CSV text).
+    /// The traces of the requests of all runs, and of all other tools' files that have requests, as (file name, CSV
+    /// text).
     pub fn traces(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for (at, source) in self.sources.iter().enumerate() {
@@ -176,7 +180,8 @@ impl Calibration {
         all
     }
 
-    /// The path of the trace of a run or file, relative to the calibration's folder.
+    /// The path of the trace of requests of run number `at` (numbers after the last run mean other tools' files),
+    /// relative to the calibration's folder.
     pub fn trace_path(&self, at: usize) -> String {
         format!("{TRACES}/{}", self.trace_name(at))
     }
@@ -208,7 +213,7 @@ impl SeenRun {
     }
 }
 
-/// A workload with the arrival times and lengths of the trace at `path`.
+/// A workload with the arrival times and lengths of the requests in the trace at `path`.
 fn open(path: String) -> WorkloadSpec {
     WorkloadSpec {
         arrivals: ArrivalSpec::Trace(Box::new(TraceSpec::new(path))),
@@ -222,7 +227,7 @@ fn open(path: String) -> WorkloadSpec {
     }
 }
 
-/// A closed loop with the lengths of the trace at `path`.
+/// A closed loop of `clients` clients with the lengths of the requests in the trace at `path`.
 fn closed(clients: u32, path: String) -> WorkloadSpec {
     WorkloadSpec {
         arrivals: ArrivalSpec::ClosedLoop(clients),
@@ -231,7 +236,7 @@ fn closed(clients: u32, path: String) -> WorkloadSpec {
     }
 }
 
-/// True if a file has the arrival time of each request.
+/// True if a file of another tool has the arrival time of each request.
 fn is_timed(file: &Foreign) -> bool {
     file.requests.iter().all(|r| r.0.is_some())
 }
@@ -270,7 +275,7 @@ fn stated_rate(experiment: &Experiment) -> Option<f64> {
     }
 }
 
-/// Mean requests per second between the first and the last arrival; 0 if all come at once.
+/// Mean number of requests per second between the first and the last arrival of a workload; 0 if all come at once.
 pub fn mean_rate(w: &Workload) -> f64 {
     let span = match (w.arrival.first(), w.arrival.last()) {
         (Some(first), Some(last)) => last.saturating_sub(*first).as_s(),

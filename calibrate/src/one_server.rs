@@ -26,10 +26,10 @@ const SAME: [&str; 11] = [
     "watermark",
 ];
 
-/// The server that a calibration was made from.
+/// The server whose runs a calibration was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// The server's address without passwords or keys.
+    /// The server's URL without passwords or keys.
     #[serde(default)]
     pub url: String,
     /// The model that requests named.
@@ -92,10 +92,10 @@ pub fn check(sources: &[Source]) -> Result<()> {
     Ok(())
 }
 
-/// Reads a value from a run; `None` if the run does not have it.
+/// A function that reads from a run a value that all runs of one server share; `None` if the run does not have it.
 type ReadValue = dyn Fn(&Source) -> Option<String>;
 
-/// A value that all runs of one server share.
+/// A value that all runs of one server share, such as the model, and how it is read from a run.
 struct Fact {
     name: &'static str,
     value: Box<ReadValue>,

@@ -1,14 +1,17 @@
 //! The HTML page of a calibration: verdict, warnings, fitted costs and their errors, acceptance, and input files.
 
+use crate::acceptance::Position;
 use crate::calibration::Calibration;
-use crate::costs::StepRow;
+use crate::costs::{Part as StepPart, StepRow};
 use crate::held_out::Error;
 use crate::source::load;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
-use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
+use foretoken_report::{
+    AtPosition, Profiled, ProfiledFit, ProfiledPass, cost_figure, positions_figure, profile_figures,
+};
 use foretoken_traces::truth::TruthTable;
 
-/// Makes the page of a calibration.
+/// Makes the HTML page of a calibration: verdict, warnings, fitted costs, acceptance and inputs.
 pub fn page(c: &Calibration) -> Page {
     let mut lead = vec![Part::Headline(headline(c))];
     // The headline has the errors of single steps. The verdict comes after the headline, because the verdict is about
@@ -22,6 +25,7 @@ pub fn page(c: &Calibration) -> Page {
     Page {
         title: "Calibration".into(),
         kind: "Foretoken calibration · observed".into(),
+        scope: scope(c),
         lead,
         sections: vec![costs(c), acceptance(c), made_from(c), next(c)],
         foot: format!("Made by Foretoken {} from observed runs.", env!("CARGO_PKG_VERSION")),
@@ -29,9 +33,26 @@ pub fn page(c: &Calibration) -> Page {
     }
 }
 
-/// A sentence on the errors on runs that were left out of the fit. It names the runs with the largest and the smallest
-/// error. If no run could be left out, it gives the error on the second halves of runs; without costs, it says that the
-/// costs are not known.
+/// For which server, draft lengths and loads the calibration was made, in one line.
+fn scope(c: &Calibration) -> String {
+    let server = c.profile().map(|profile| profile.server);
+    let lengths: Vec<String> = c.lengths().iter().map(u32::to_string).collect();
+    let mut loads: Vec<String> = Vec::new();
+    for source in &c.sources {
+        let load = load(&source.recording);
+        if !loads.contains(&load) {
+            loads.push(load);
+        }
+    }
+    let k = (!lengths.is_empty()).then(|| format!("K = {}", lengths.join(", ")));
+    let loads = (!loads.is_empty()).then(|| loads.join(", "));
+    let steps = format!("{} steps", c.rows.len());
+    [server, k, loads, Some(steps)].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+/// A sentence on the errors of predicted step times on runs that were left out of the fit. It names the runs with the
+/// largest and the smallest error. If no run could be left out, it gives the error on the second halves of runs;
+/// without costs, it says that the costs are not known.
 fn headline(c: &Calibration) -> String {
     if c.cost.is_none() {
         return "What steps cost is not known.".to_owned();
@@ -69,7 +90,7 @@ fn percent(x: f64) -> String {
 
 /// A share as a percentage with its sign.
 fn signed(x: f64) -> String {
-    // Otherwise a small negative share would read "-0.0 %".
+    // Otherwise a small negative share would read "-0.0 %" on the page.
     let x = if x.abs() < 5e-4 { 0.0 } else { x };
     format!("{:+.1} %", 100.0 * x)
 }
@@ -97,6 +118,14 @@ fn costs(c: &Calibration) -> Section {
     let mut section = Section::new("costs", "What steps cost");
     let Some(fit) = &c.cost else { return section };
     let ms = |s: f64| format!("{:.3} ms", 1e3 * s);
+    let alone = c.rows.iter().filter(|r| r.k == 0 && r.part == StepPart::Step || r.part == StepPart::Target);
+    let seen: Vec<(u64, f64)> =
+        alone.map(|r| (r.verified + r.prompt_tokens, r.elapsed_s - fit.alpha_s * r.context as f64)).collect();
+    if let Some(figure) = cost_figure(&fit.batched, &seen, &format!("observed, {} steps without drafts", seen.len())) {
+        let caption = "The fitted time of a pass by its tokens, without the part for its context, and the observed steps less \
+                       the same part.";
+        section.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
+    }
     let points: Vec<String> = fit.batched.iter().map(|(b, s)| format!("{b}: {}", ms(*s))).collect();
     section.parts.push(Part::Facts(vec![
         ("a target pass by its tokens".into(), points.join(", ")),
@@ -186,6 +215,12 @@ fn acceptance(c: &Calibration) -> Section {
         ],
     );
     let deepest = a.positions.iter().filter(|p| !p.extrapolated).count() + 3;
+    let drawn: Vec<AtPosition> = a.positions.iter().take(deepest).map(at_position).collect();
+    section.parts.extend(positions_figure(&drawn, "observed, all draft lengths").map(|figure| Part::Figure {
+        svg: figure.svg,
+        caption: "Of the rounds that reached a position, the share that accepted it. Dashed: positions that no round reached."
+            .into(),
+    }));
     for p in a.positions.iter().take(deepest) {
         let number = |n: u64| Value::number(n as f64, n.to_string());
         let from = if p.extrapolated { "extrapolated" } else { "observed" };
@@ -217,7 +252,25 @@ fn acceptance(c: &Calibration) -> Section {
     section
 }
 
-/// A table of acceptance by category and by number of tokens in the context.
+fn at_position(p: &Position) -> AtPosition {
+    AtPosition {
+        position: p.position,
+        rate: p.rate,
+        interval: (!p.extrapolated).then(|| wilson(p.accepted, p.reached)),
+    }
+}
+
+/// Wilson's 95 % interval (1927) of an acceptance rate: `hits` accepted of `tries` draft tokens. Steps count as
+/// independent.
+fn wilson(hits: u64, tries: u64) -> (f64, f64) {
+    const Z: f64 = 1.959_964;
+    let (n, p) = (tries as f64, hits as f64 / tries as f64);
+    let middle = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+    let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+    (middle - half, middle + half)
+}
+
+/// A table of acceptance by category of requests and by number of tokens in the context.
 fn by_context(truth: &TruthTable) -> Table {
     let mut table = Table::new(
         "By category and context",
@@ -256,7 +309,7 @@ fn made_from(c: &Calibration) -> Section {
     section
 }
 
-/// The section with the commands that use the calibration.
+/// The page's section with the commands that use the calibration.
 fn next(c: &Calibration) -> Section {
     let mut section = Section::new("next", "What to do with it");
     if c.cost.is_none() {
@@ -273,4 +326,19 @@ fn next(c: &Calibration) -> Section {
     ];
     section.parts.push(Part::List(all.map(str::to_owned).to_vec()));
     section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wilson;
+
+    /// Checks the 95 % interval of a share against Wilson (1927), with the example of 4 of 10 in Brown, Cai and
+    /// DasGupta (2001): 0.168 to 0.687.
+    #[test]
+    fn the_interval_of_a_share_is_wilsons() {
+        let (low, high) = wilson(4, 10);
+        assert!((low - 0.168_2).abs() < 1e-3 && (high - 0.687_3).abs() < 1e-3, "{low} {high}");
+        let (low, high) = wilson(0, 10);
+        assert!(low.abs() < 1e-12 && (high - 0.277_5).abs() < 1e-3, "{low} {high}");
+    }
 }

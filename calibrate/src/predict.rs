@@ -1,5 +1,6 @@
 //! Predicts how a server serves the requests of an observed run. Arrivals, prompts and lengths come from the run, costs
-//! and acceptance from a calibration. Nothing else of the run is read, except its acceptance for `AcceptanceFrom::Own`.
+//! and acceptance from a calibration. Nothing else of the run is read, except, with `AcceptanceFrom::Own`, which of its
+//! draft tokens were accepted.
 
 use crate::source::Source;
 use foretoken_policies::{Belief, Fixed, PolicyContext, PolicySpec};
@@ -15,24 +16,24 @@ use std::sync::atomic::AtomicBool;
 /// Where the acceptance of a simulated run comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum AcceptanceFrom<'a> {
-    /// A truth table of other runs: which drafts of each recorded answer were right. Each request gets a recorded
+    /// A truth table of other runs: which draft tokens of each recorded answer were right. Each request gets a recorded
     /// answer of its own category.
     Table(&'a TruthTable),
-    /// The acceptance that was observed for each request of the predicted run itself. Positions where nothing was
-    /// drafted get these rates by position.
+    /// The acceptance that was observed for each request of the predicted run itself. Where nothing was drafted,
+    /// acceptance is drawn with these rates, one for each draft position.
     Own(&'a [f64]),
-    /// Acceptance rates by position in a round.
+    /// Acceptance rates by draft position in a step: P(accepted | all earlier draft tokens of the step accepted).
     Rates(&'a [f64]),
     /// Nothing is drafted, so nothing is accepted.
     None,
 }
 
-/// The inputs of a prediction.
+/// The inputs of a prediction of an observed run: costs, acceptance, engine settings, seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Prediction<'a> {
     /// The calibrated costs of passes and of the host.
     pub cost: &'a Calibrated,
-    /// Where the acceptance comes from.
+    /// Where the simulated run gets its acceptance (which draft tokens are right) from.
     pub acceptance: AcceptanceFrom<'a>,
     /// The settings of the simulated engine.
     pub engine: &'a EngineConfig,
@@ -82,9 +83,9 @@ impl Prediction<'_> {
 }
 
 impl AcceptanceFrom<'_> {
-    /// The acceptance source for a simulation of `answers`, which are in the order of `workload`. `Own` adds a
-    /// recording of each answer to `workload`. `Table` gives only a placeholder, because `serve` makes this source
-    /// itself.
+    /// The acceptance source (it says which draft tokens are right) for a simulation of `answers`, which are in the
+    /// order of `workload`. `AcceptanceFrom::Own` adds a recording of each answer to `workload`.
+    /// `AcceptanceFrom::Table` gives only a placeholder, because `serve` makes this source itself.
     pub(crate) fn source_of<'s>(
         self,
         answers: impl Iterator<Item = &'s Answer>,
@@ -106,7 +107,7 @@ fn spec(source: Rates) -> AcceptanceSpec {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }
 }
 
-/// The policy with a fixed draft length; plain decoding for 0.
+/// The policy that drafts `k` tokens for every request in every step; plain decoding for 0.
 pub(crate) fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64) -> Speculation {
     if k == 0 {
         return Speculation::Off;

@@ -1,4 +1,4 @@
-//! Predicts one cell, that is, one draft length at one load, for each of its observed repeats.
+//! Predicts one cell of a comparison, that is, one draft length at one load, for each of its observed repeats.
 
 use crate::costs::rows;
 use crate::fit::CostFit;
@@ -14,20 +14,21 @@ use foretoken_profiler::{Calibrated, median};
 use foretoken_sim::Run;
 use foretoken_spec::problem::Result;
 
-/// A prediction is the mean over this number of simulations. Each simulation has its own seed, with which it draws the
-/// acceptance of its requests.
+/// The prediction of a run is the mean over this number of simulations. Each simulation has its own seed, with which it
+/// draws the acceptance of its requests.
 const DRAWS: u64 = 5;
 
-/// The latencies and the throughput of a run, with the accepted drafts per round.
+/// The latencies and the throughput of a run, observed or simulated, with the mean number of accepted draft tokens of a
+/// request in a step.
 #[derive(Clone, Copy)]
 struct RunNumbers {
     numbers: Numbers,
-    /// Mean number of accepted drafts of a round; `None` if nothing was drafted.
+    /// Mean number of accepted draft tokens of a request in a step; `None` if nothing was drafted.
     accepted: Option<f64>,
 }
 
-/// Compares the repeats of a cell with their predictions. `None` if in no repeat a request of several tokens finished,
-/// both on the server and in the predictions.
+/// Compares the repeats of a cell (one draft length at one load) with their predictions. A repeat counts only if
+/// requests of several tokens finished, on the server and in all predictions. `None` if no repeat counts.
 pub(crate) fn predict_cell(
     kept: &Kept,
     fitted: &[Source],
@@ -78,7 +79,7 @@ pub(crate) fn predict_cell(
     }))
 }
 
-/// The numbers of a run; `None` if no request of several tokens finished.
+/// The latencies, throughput and accepted draft tokens of a run; `None` if no request of several tokens finished.
 fn numbers(run: &Run) -> Option<RunNumbers> {
     let rounds = run.totals.rounds();
     let accepted = (rounds > 0).then(|| run.totals.accepted() as f64 / rounds as f64);
@@ -86,7 +87,8 @@ fn numbers(run: &Run) -> Option<RunNumbers> {
     numbers.tpot.is_some().then_some(RunNumbers { numbers, accepted })
 }
 
-/// The mean of a prediction over [`DRAWS`] seeds; `None` if no request of several tokens finished with any seed.
+/// The mean, over [`DRAWS`] seeds, of the predicted numbers of a run with draft length `k`; `None` if no request of
+/// several tokens finished with any seed.
 fn mean(prediction: &Prediction, source: &Source, k: u32) -> Result<Option<RunNumbers>> {
     let (mut all, mut accepted) = (Vec::new(), Vec::new());
     for seed in 1..=DRAWS {
@@ -99,8 +101,8 @@ fn mean(prediction: &Prediction, source: &Source, k: u32) -> Result<Option<RunNu
     Ok((!all.is_empty()).then(|| RunNumbers { numbers: Numbers::mean(&all), accepted }))
 }
 
-/// Costs fitted to the run's own steps. The run has one draft length, so its target passes get the whole time of a step
-/// and its drafts are free. If the run has no timed steps, the calibrated costs.
+/// Costs fitted to the steps of the predicted run itself. The run has one draft length, so its target passes get the
+/// whole time of a step and its draft passes cost nothing. If the run has no timed steps, the calibrated costs.
 fn own_cost(source: &Source, kept: &Kept) -> Calibrated {
     let rows = rows(std::slice::from_ref(source), &kept.engine);
     let mut own = kept.cost.clone();

@@ -1,9 +1,10 @@
 //! Repeats the schedule of an observed run with Foretoken's engine, and compares the content of steps, not their times.
 //!
-//! Step n begins at n seconds. Each request accepts, round by round, what the server reported. No file says when a
-//! request reached the scheduler, so each request is placed at a step of the log. These places are the only free
-//! parameters, one per request. Everything else follows from them and is compared with the log: the requests and tokens
-//! of every step, every round, every chunk of an answer, and the step that ended the answer.
+//! Step n begins at n seconds. In each step, a request accepts as many of its draft tokens as the server reported. No
+//! file says when a request reached the scheduler, so each request is placed at a step of the log. These places are the
+//! only free parameters, one per request. Everything else follows from them and is compared with the log: the requests
+//! and tokens of every step, every request's draft tokens of a step, every chunk of an answer, and the step that ended
+//! the answer.
 
 use crate::predict::{AcceptanceFrom, fixed};
 use crate::source::Source;
@@ -32,15 +33,16 @@ fn content(step: &LoggedStep) -> Content {
 }
 
 /// Repeats the schedule of a run that always drafted `k` tokens (0: none) with Foretoken's scheduler, and compares
-/// steps, rounds, chunks and last steps with the log. `None` if the run has no step log, if an answer did not finish
-/// or, with `k` above 0, if not all rounds of an answer are known.
+/// steps, rounds (a request's draft tokens of one step), chunks and last steps with the log. `None` if the run has no
+/// step log, if an answer did not finish or, with `k` above 0, if not all rounds of an answer are known.
 ///
 /// # Errors
 /// The engine does not accept the settings.
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();
-    // A request without a finished answer was never scheduled, or its last step is not known.
+    // Every answer must be finished, and all its rounds (draft tokens of one step) known. Otherwise the last step of
+    // its request is not known.
     if run.steps.is_empty() || !run.answers.iter().all(|a| a.finished() && known(a)) {
         return Ok(None);
     }
@@ -48,8 +50,8 @@ pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32)
     let mut places = replay.first_places();
     let mut replayed =
         Replayed { run: source.name(), steps: run.steps.len(), placed: places.len(), ..Replayed::default() };
-    // Each attempt that differs from the log moves requests to other steps. The number of attempts is limited, because
-    // a request may be moved back and forth without end.
+    // Each attempt to repeat the schedule that differs from the log moves requests to other steps. The number of
+    // attempts is limited, because a request may be moved back and forth without end.
     for _ in 0..8 * places.len() + 1 {
         let made = replay.make(&places)?;
         let differs = run.steps.iter().zip(&made.contents).position(|(log, ours)| content(&log.logged) != *ours);
@@ -72,18 +74,19 @@ struct Replay<'a> {
     config: EngineConfig,
     cost: &'a Calibrated,
     k: u32,
-    /// Indices of the answers in the scheduler's order, which is the order of their first tokens.
+    /// Indices of the run's answers in the order in which the scheduler gets their requests, which is the order of
+    /// their first tokens.
     order: Vec<usize>,
 }
 
-/// The schedule that Foretoken's engine made.
+/// The schedule that Foretoken's engine made for the run's requests.
 #[derive(Default)]
 struct Made {
     contents: Vec<Content>,
-    /// First and last step of each request, in the scheduler's order.
+    /// Index of each request's first step, in the order in which the scheduler gets the requests.
     first: Vec<usize>,
     last: Vec<usize>,
-    /// The rounds of each request: (verified tokens, accepted tokens).
+    /// The rounds (draft tokens of one step) of each request: (verified tokens, accepted tokens).
     rounds: Vec<Vec<(u32, u32)>>,
 }
 
@@ -118,7 +121,8 @@ impl<'a> Replay<'a> {
             request.arrival = Time::from_s(place as f64);
             workload.push(request);
         }
-        // All rounds are known, so the rate for unknown positions is never used.
+        // All rounds (draft tokens of one step) of the run's requests are known, so the acceptance rate for unknown
+        // positions (0) is never used.
         let from = if self.k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&[0.0]) };
         let acceptance = from.source_of(self.order.iter().map(|&i| &self.source.run.answers[i]), &mut workload);
         let acceptance = acceptance.build(1, &workload).map_err(|e| Problem::failed(e.to_string()))?;
@@ -169,8 +173,8 @@ impl<'a> Replay<'a> {
             return false;
         }
         if (prompts, tokens) > (our_prompts, our_tokens) {
-            // The log has more prompts in this step than Foretoken: the next request in line is moved to this step.
-            // This explains the difference only if the request had been sent by then.
+            // The log has more prompts in this step than Foretoken, so the next request in the scheduler's order is
+            // moved to this step. This explains the difference only if the client had sent the request by then.
             let Some(next) = (0..places.len()).find(|&i| made.first[i] > at && places[i] > at) else { return false };
             let sent = self.answer(next).sent <= self.steps()[at].start;
             places[next] = at;
@@ -199,8 +203,9 @@ impl<'a> Replay<'a> {
         format!("step {at} (iteration {number} of the log): {log}; ours: {}", words(made.contents.get(at).copied()))
     }
 
-    /// Compares a schedule whose steps are all equal to the log's. Returns the number of compared rounds, and the first
-    /// difference: in a round, in the chunks of an answer, or in the last step of an answer.
+    /// Compares the engine's schedule with the server's log, if all its steps are equal to the log's. Returns the
+    /// number of compared rounds (a request's draft tokens of one step), and the first difference: in a round, in the
+    /// chunks of an answer, or in the last step of an answer.
     fn compare(&self, made: &Made) -> (usize, Option<String>) {
         let mut compared = 0;
         for at in 0..self.order.len() {
@@ -234,10 +239,11 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The rounds of an answer of `tokens` tokens, as (verified, accepted). Accepted tokens count only up to the answer's
-/// last token, because a client does not see drafts after this token.
+/// The rounds (draft tokens of one step) of an answer of `tokens` tokens, as (verified, accepted). Accepted tokens
+/// count only up to the answer's last token, because a client does not see draft tokens after this token.
 fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
-    // The first token comes from the prompt's step. A round emits one token more than it accepts.
+    // The first token of an answer comes from the prompt's step. Each round (a request's draft tokens of one step)
+    // emits one token more than it accepts.
     let mut left = tokens.saturating_sub(1);
     let cut = |(verified, accepted): (u32, u32)| {
         let seen = accepted.min(left);
@@ -269,12 +275,13 @@ fn misplaced_chunk(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     None
 }
 
-/// An executor whose step n begins at n seconds. It records the schedule of Foretoken's engine.
+/// An executor (it says how long steps take) whose step n begins at n seconds. It records the schedule of Foretoken's
+/// engine.
 struct StepRecorder<'a> {
     clock: EventClock<'a>,
-    /// Number of tokens that each request has yet to emit.
+    /// Number of output tokens that each request has yet to emit.
     left: Vec<u32>,
-    /// Number of tokens that each request emits in all.
+    /// Number of output tokens that each request emits in all.
     asked: &'a [u32],
     made: Made,
 }
@@ -338,7 +345,8 @@ mod tests {
     use crate::calibration::Calibration;
     use std::path::Path;
 
-    /// Recorded from vLLM 0.32.0 for CPUs with the shipped pair: 12 requests of three clients.
+    /// A run of vLLM 0.32.0 for CPUs with the shipped pair of models, recorded with draft length `k`: 12 requests of
+    /// three clients.
     fn recorded(k: u32) -> Source {
         let name = format!("../recordings/fixtures/vllm-0.32-k{k}.obs");
         Source::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
@@ -384,7 +392,8 @@ mod tests {
     fn a_changed_round_is_found() {
         let mut source = recorded(3);
         let rounds = source.run.answers.iter_mut().find_map(|a| a.rounds.as_mut()).unwrap();
-        // Two rounds are swapped: the answer keeps its length, but its chunks end elsewhere.
+        // Two rounds (draft tokens of one step) of an answer are swapped: the answer keeps its length, but its chunks
+        // end elsewhere.
         let (i, j) = (0..rounds.accepted.len())
             .flat_map(|i| (0..i).map(move |j| (j, i)))
             .find(|&(i, j)| rounds.accepted[i] != rounds.accepted[j])

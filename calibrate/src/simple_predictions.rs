@@ -1,5 +1,5 @@
-//! Two simple predictions, made from the same inputs as the simulation: linear interpolation between two observed draft
-//! lengths, and a closed formula.
+//! Two simple predictions of a server's latencies, made from the same inputs as the simulation: linear interpolation
+//! between two observed draft lengths, and a closed formula.
 
 use crate::kept::Kept;
 use crate::source::Source;
@@ -8,17 +8,18 @@ use foretoken_compare::numbers::{Numbers, RunRecords};
 use foretoken_sim::PassShape;
 use foretoken_traces::truth::NOT_DRAFTED;
 
-/// The mean latencies of closed loops with equally many clients, in seconds.
+/// The mean latencies of observed closed loops with equally many clients, in seconds.
 #[derive(Clone, Copy)]
 struct LoopLatencies {
-    /// Requests in flight, which is the number of clients.
+    /// Number of clients of the closed loops, which is the number of requests in flight.
     clients: f64,
     ttft: f64,
     tpot: f64,
 }
 
-/// Predicts `source` by linear interpolation in clients and in draft length, between the observed closed loops of the
-/// shortest and of the longest fitted draft length. `None` without closed loops of two lengths.
+/// Predicts the latencies of the observed run `source` by linear interpolation in clients and in draft length, between
+/// the observed closed loops of the shortest and of the longest fitted draft length. `None` without closed loops of two
+/// lengths.
 pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Kept) -> Option<Numbers> {
     let lengths: Vec<u32> = fitted.iter().filter_map(|s| s.k).collect();
     let (shortest, longest) = (*lengths.iter().min()?, *lengths.iter().max()?);
@@ -58,8 +59,8 @@ fn closed_loops(fitted: &[Source], k: u32) -> Vec<LoopLatencies> {
     loops.iter().filter_map(joined).collect()
 }
 
-/// Predicts `source` by a closed formula: in the fitted time of a step, a request gets (1 − a^(k+1)) / (1 − a) tokens
-/// on average. a is one acceptance rate for all positions.
+/// Predicts the latencies of the observed run `source` by a closed formula: in the fitted time of a step, a request
+/// gets (1 − a^(k+1)) / (1 − a) tokens on average. a is one acceptance rate for all positions.
 pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers> {
     let a = one_rate(kept);
     let (target, draft) = (kept.cost.target.cost.build(), kept.cost.draft.cost.build());
@@ -77,8 +78,8 @@ pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers
     serve(source, kept, &ttft, &tpot)
 }
 
-/// The acceptance rate of the formula: the share of right drafts over all observed positions; without a truth table,
-/// the rate at the first position.
+/// The acceptance rate in the formula for the tokens that a request gets in a step: the share of right draft tokens
+/// over all observed positions; without a truth table, the rate at the first position.
 fn one_rate(kept: &Kept) -> f64 {
     let Some(table) = &kept.table else { return kept.rates.first().copied().unwrap_or(0.0) };
     let known = table.outputs.iter().flat_map(|o| &o.ranks).filter(|rank| **rank != NOT_DRAFTED);

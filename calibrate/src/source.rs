@@ -1,4 +1,4 @@
-//! The observed runs from which a calibration is made.
+//! The observed runs of a server from which a calibration (fitted costs and acceptance) is made.
 
 use crate::step_lengths::step_lengths;
 use foretoken_recordings::Unread;
@@ -12,20 +12,20 @@ use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// An observed run, read from its recording.
+/// An observed run of a server, read from its recording.
 #[derive(Debug)]
 pub struct Source {
-    /// Path of the run's recording.
+    /// Path of the run's recording: what was sent and what came back.
     pub path: PathBuf,
-    /// BLAKE3 of the recording, in hexadecimal.
+    /// BLAKE3 digest of the run's recording, in hexadecimal.
     pub digest: String,
     /// The recorded events: what was sent, what came back and when.
     pub recording: Recording,
-    /// The run, rebuilt from the recording.
+    /// The run's answers and steps, rebuilt from the recording.
     pub run: ObservedRun,
     /// Notes for the user on what the recording lacks or what disturbed the run.
     pub findings: Vec<String>,
-    /// The draft length of the server; `None` if the server chose several lengths.
+    /// The draft length with which the server ran; `None` if the server chose several lengths.
     pub k: Option<u32>,
     /// The engine's settings in the experiment of the run's results folder; `None` without an experiment.
     pub engine: Option<EngineConfig>,
@@ -65,7 +65,8 @@ impl Source {
     }
 }
 
-/// The load of a run as text. Repeats of a run have equal text.
+/// The load of a run as text: the number of clients, or the rate of open arrivals and the seed. Repeats of a run have
+/// the same text.
 pub(crate) fn load(recording: &Recording) -> String {
     match recording.head.clients {
         Some(clients) => format!("closed {clients}"),
@@ -97,7 +98,7 @@ pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     Ok(all)
 }
 
-/// The recordings at a path, sorted by name.
+/// The recordings of observed runs at a path, sorted by name.
 fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_path_buf()]);
@@ -136,15 +137,16 @@ fn stated(recording: &Path) -> Option<Experiment> {
     Some(plan.variants.get(variant)?.experiment.clone())
 }
 
-/// Converts a reader's error to the program's error.
+/// Converts the error about a file that could not be read to the program's error.
 pub fn unread(e: Unread) -> Box<Problem> {
     let hint = e.hint.clone();
     Problem::bad_input(e.to_string()).help(hint)
 }
 
-/// The draft length of a run: its longest one, if at least 95 % of its rounds and of its steps have this length; else
-/// `None`. The last round of each answer does not count, because it may be shorter. Steps count too, because rounds
-/// alone do not show steps without drafts. 0 if the run has neither rounds nor steps.
+/// The draft length of a run: its longest one, if at least 95 % of its rounds (a request's draft tokens of one step)
+/// and of its steps have this length; else `None`. The last round of each answer does not count, because it may be
+/// shorter. Steps count too, because rounds alone do not show steps without draft tokens. 0 if the run has neither
+/// rounds nor steps.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
     let rounds: Vec<u32> =
@@ -157,8 +159,8 @@ fn draft_length(run: &ObservedRun) -> Option<u32> {
     }
 }
 
-/// The longest of `lengths` if at least 95 % of them equal it; else `None`. 0 without lengths. Up to 5 % may be
-/// shorter, because an engine drafts less near the end of a context.
+/// The longest of the draft lengths `lengths` if at least 95 % of them equal it; else `None`. 0 without lengths. Up to
+/// 5 % may be shorter, because an engine drafts less near the end of a context.
 fn one_length(lengths: &[u32]) -> Option<u32> {
     let most = lengths.iter().max().copied().unwrap_or(0);
     let same = lengths.iter().filter(|&&k| k == most).count();

@@ -3,13 +3,14 @@
 use foretoken_recordings::run::ObservedRun;
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// For each step of a run: the number of drafts per request that the step verified. `None` if no request decoded, or if
-/// the log's counts are impossible. Also `None` if the step has more drafts per request than any round of an answer, as
-/// when a preempted request was computed again (the log counts its tokens as an answer's).
+/// For each step of a run: the number of draft tokens per request that the step verified. `None` if no request decoded,
+/// or if the log's counts are impossible. Also `None` if the step has more draft tokens per request than any round
+/// (draft tokens of one step) of an answer, as when a preempted request was computed again (the log counts its tokens
+/// as an answer's).
 ///
-/// A step of `n` decoding requests schedules `n` tokens and their drafts, so the log gives the mean draft length.
+/// A step of `n` decoding requests schedules `n` tokens and their draft tokens, so the log gives the mean draft length.
 /// Requests of one step may have different lengths. If no round of an answer has the mean length, the next longer
-/// length of a round is used, because the longest draft decides the number of passes.
+/// length of a round is used, because the largest draft length decides the number of draft passes.
 pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
     let mut known: Vec<u32> = run
         .answers
@@ -60,7 +61,8 @@ mod tests {
         }
     }
 
-    /// A step of two requests, of which one drafted 3 tokens and the other 1: no round has the mean length of 2.
+    /// A step of two requests, of which one drafted 3 tokens and the other 1: no request has the mean draft length of
+    /// 2, so the largest one counts.
     #[test]
     fn of_several_lengths_in_a_step_the_longest_counts() {
         let mut run = run();

@@ -1,4 +1,4 @@
-//! Recordings of a server with known costs and acceptance, for tests.
+//! Recordings of a synthetic server with known costs and acceptance, for tests.
 
 use foretoken_recordings::recording::{Asked, Ended, Ending, Event, Head, Recording, Server, Tokens};
 use foretoken_sim::{Luck, Stream, Time};
@@ -7,28 +7,28 @@ use std::path::Path;
 /// The true costs and the true acceptance of the synthetic server.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
-    /// Seconds of a target pass without tokens.
+    /// Seconds of the synthetic server's target pass without tokens.
     pub target_s: f64,
-    /// Seconds per token of a target pass.
+    /// Seconds that each token adds to a target pass.
     pub token_s: f64,
-    /// Seconds of a draft pass.
+    /// Seconds of a draft pass of the synthetic server.
     pub draft_s: f64,
-    /// Seconds of the host between steps.
+    /// Seconds of the host between the synthetic server's steps.
     pub host_s: f64,
-    /// Probability that a draft is right, independent of other drafts.
+    /// Probability that a draft token of the synthetic server is right, independent of the others.
     pub rate: f64,
 }
 
-/// The server of most tests.
+/// The costs and acceptance of the synthetic server that most tests use.
 pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s: 1e-3, rate: 0.7 };
 
-/// The draft lengths of a server.
+/// The draft lengths that a synthetic server uses.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths {
-    /// One draft length for all steps.
+    /// One draft length for all steps of the server.
     Fixed(u32),
-    /// Entries (requests, length): a step of at most `requests` requests drafts `length` tokens; the first entry that
-    /// fits counts. If the length is 0, the drafter still runs once, as on vLLM's model runner V1.
+    /// Entries (requests, length): a step of at most `requests` requests drafts `length` tokens per request; the first
+    /// entry that fits counts. If the length is 0, the drafter still runs once, as on vLLM's model runner V1.
     Table(&'static [(u32, u32)]),
     /// The entries of `Table`, on vLLM's model runner V2: after every step, the draft model makes as many passes as the
     /// longest length in the table.
@@ -36,7 +36,7 @@ pub enum Lengths {
 }
 
 impl Lengths {
-    /// (draft length, draft passes) after a step of `requests` requests.
+    /// (Draft length, number of draft passes) after a step of `requests` requests.
     fn behind(self, requests: u32) -> (u32, u32) {
         let length = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
         match self {
@@ -64,14 +64,14 @@ struct Running {
 }
 
 impl Law {
-    /// A closed loop of `clients` clients that send `requests` requests in all, with 60 prompt and 40 output tokens
-    /// each.
+    /// The recording of a closed loop of `clients` clients that send `requests` requests in all, with 60 prompt and 40
+    /// output tokens each, to the synthetic server with draft length `k`.
     pub fn closed(&self, k: u32, clients: u32, requests: u32, seed: u64) -> Recording {
         self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
     }
 
-    /// A closed loop on a server that drafts by a table. The number of clients rises by one every ten requests, up to
-    /// 8, and then starts again at 1.
+    /// The recording of a closed loop on a synthetic server that drafts by a table. The number of clients rises by one
+    /// every ten requests, up to 8, and then starts again at 1.
     pub fn rising(&self, lengths: Lengths, requests: u32, seed: u64) -> Recording {
         self.serve(lengths, |request| 1 + request / 10 % 8, requests, seed)
     }
@@ -98,7 +98,7 @@ impl Law {
             ..Head::default()
         };
         let (mut events, mut now, mut next, mut step) = (Vec::new(), 0.0, 0, 0u64);
-        // Number of drafts per decoding request that the previous step made and that this step verifies.
+        // Number of draft tokens per decoding request that the previous step made and that this step verifies.
         let mut held = 0;
         let mut running: Vec<Running> = Vec::new();
         while next < requests || !running.is_empty() {
@@ -158,14 +158,14 @@ impl Law {
         r.left > 0
     }
 
-    /// Writes the recording of a closed loop with 40 requests per client into `folder`.
+    /// Writes the recording of a closed loop on the synthetic server, with 40 requests per client, into `folder`.
     pub fn write(&self, folder: &Path, k: u32, clients: u32, seed: u64) -> std::path::PathBuf {
         let recording = self.closed(k, clients, 40 * clients, seed);
         write_recording(&recording, folder, &format!("k{k}-c{clients}-s{seed}"))
     }
 }
 
-/// Writes a recording into a folder.
+/// Writes the recording of a run into the file `name` of a folder.
 pub fn write_recording(recording: &Recording, folder: &Path, name: &str) -> std::path::PathBuf {
     let path = folder.join(format!("{name}.obs"));
     let mut writer = foretoken_recordings::recording::RecordingWriter::create(&path, &recording.head).unwrap();

@@ -16,8 +16,8 @@ fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<So
     (Calibration::of(open_all(&paths).unwrap(), vec![]).unwrap(), open_all(&paths).unwrap())
 }
 
-/// Overwriting a calibration leaves no file of it behind. Otherwise the old acceptance by category would lie beside the
-/// new costs.
+/// Overwriting a calibration's folder leaves no file of the earlier calibration. Otherwise the old acceptance by
+/// category would lie beside the new costs.
 #[test]
 fn overwriting_removes_every_file_of_the_earlier_calibration() {
     let dir = tempfile::tempdir().unwrap();
@@ -25,7 +25,7 @@ fn overwriting_removes_every_file_of_the_earlier_calibration() {
     let folder = dir.path().join("cal");
     calibrated(drafting.path(), &[0, 3], &LAW).0.write(&folder, false).unwrap();
     assert!(folder.join(BY_CATEGORY).exists());
-    // Runs without drafts say nothing about acceptance.
+    // Runs without draft tokens say nothing about acceptance, so the new calibration writes no file about it.
     calibrated(plain.path(), &[0], &LAW).0.write(&folder, true).unwrap();
     assert!(folder.join(FOUND).exists() && !folder.join(BY_CATEGORY).exists());
 }
@@ -35,7 +35,7 @@ fn the_true_costs_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let (c, _) = calibrated(dir.path(), &[0, 3], &LAW);
     let fit = c.cost.as_ref().unwrap();
-    // The log rounds step times to hundredths of a millisecond.
+    // The synthetic server's log rounds step times to hundredths of a millisecond.
     assert!((fit.host_s - LAW.host_s).abs() < 5e-5, "{fit:?}");
     assert!((fit.draft.delta_s - LAW.draft_s).abs() < 2e-4, "{fit:?}");
     assert!(c.separated && c.held_out.by_time.mean_absolute < 5e-3, "{:?}", c.held_out);
@@ -49,8 +49,8 @@ fn the_true_costs_are_found() {
     assert!(verdict.starts_with("trusted for K = 0, 3, steps of up to 8 requests: later steps within 0."), "{verdict}");
 }
 
-/// Runs at K = 2 and 5, and one of the fitted runs, compared with a calibration at K = 0 and 3. Made once for all
-/// tests.
+/// Compares five runs with a calibration on runs at draft lengths 0 and 3: two runs each at lengths 2 and 5, and one of
+/// the calibration's own runs. The comparison is made once for all tests.
 fn comparison() -> &'static ServerComparison {
     static COMPARISON: OnceLock<ServerComparison> = OnceLock::new();
     COMPARISON.get_or_init(|| {
@@ -100,10 +100,10 @@ fn acceptance_beyond_the_longest_observed_draft_is_a_warning() {
     assert!(warnings.iter().any(|w| w.contains("beyond position 3")), "{warnings:?}");
 }
 
-/// Draft lengths by batch size: 3 tokens for up to four requests, 1 token for more.
+/// A test server's draft lengths by batch size: 3 tokens for up to four requests, 1 token for more.
 const TABLE: [(u32, u32); 2] = [(4, 3), (64, 1)];
 
-/// A calibration on one run whose draft length depends on the batch size, and on runs with these fixed lengths.
+/// A calibration on one run whose draft length depends on the batch size, and on runs with the fixed lengths `fixed`.
 fn by_table(lengths: Lengths, fixed: &[u32]) -> Calibration {
     let dir = tempfile::tempdir().unwrap();
     let mut paths: Vec<_> = fixed.iter().flat_map(|&k| [1, 4, 8].map(|c| LAW.write(dir.path(), k, c, 1))).collect();
@@ -113,8 +113,8 @@ fn by_table(lengths: Lengths, fixed: &[u32]) -> Calibration {
     Calibration::of(sources, vec![]).unwrap()
 }
 
-/// Checks that the fitted times of a target pass and of a draft pass are within 2 % of the true ones, and that the
-/// costs are separate and trusted.
+/// Checks that the fitted times of the synthetic server's target pass and draft pass are within 2 % of the true ones,
+/// and that the costs are separate and trusted.
 fn check_costs(c: &Calibration) {
     let fit = c.cost.as_ref().unwrap();
     assert!(c.separated, "{fit:?}");
@@ -154,18 +154,18 @@ fn noisy_steps_of_a_run_with_several_lengths_give_the_costs() {
     assert!(off.abs() < 0.10, "off by {off}");
 }
 
-/// A table that has a draft length of 0. Rounds alone do not show steps without drafts, so they would give K = 3 for
-/// all steps.
+/// The server's table by batch size has a draft length of 0. The observed numbers of draft tokens alone do not show
+/// steps without draft tokens, so they would give K = 3 for all steps.
 #[test]
 fn steps_without_drafts_count_as_such() {
     let c = by_table(Lengths::Table(&[(4, 3), (64, 0)]), &[]);
     check_costs(&c);
-    // The drafter runs once after a step that drafts nothing.
+    // On this server, the drafter also runs once after a step that drafts nothing.
     assert_eq!(c.lengths().into_iter().collect::<Vec<_>>(), [1, 3]);
 }
 
 /// With vLLM's model runner V2, the drafter makes as many passes after every step as the longest length in the table.
-/// So the steps of one run do not separate the cost of drafting. A second run without drafts does.
+/// So the steps of one run do not separate the cost of drafting. A second run without draft tokens does.
 #[test]
 fn the_release_decides_how_many_draft_passes_a_step_makes() {
     let c = by_table(Lengths::TableOnV2(&TABLE), &[]);
@@ -173,14 +173,15 @@ fn the_release_decides_how_many_draft_passes_a_step_makes() {
     check_costs(&by_table(Lengths::TableOnV2(&TABLE), &[0]));
 }
 
-/// With one draft length the whole step counts as the target's pass: no pass is free, and this length is predicted.
+/// With one draft length the whole step's time counts as the target's pass: no pass is free, and only this length is
+/// predicted.
 #[test]
 fn one_length_alone_has_no_free_pass() {
     let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (c, fitted) = calibrated(dir.path(), &[3], &LAW);
     let fit = c.cost.as_ref().unwrap();
     assert!(!c.separated && fit.draft == foretoken_sim::Coefficients::FREE);
-    // A step of one request: four tokens and three draft passes.
+    // True time of a step of one request with four tokens in the target pass and three draft passes.
     let step = LAW.target_s + 4.0 * LAW.token_s + 3.0 * LAW.draft_s;
     assert!((fit.batched[0].1 / step - 1.0).abs() < 0.01, "{fit:?}");
     assert!(c.verdict.as_ref().unwrap().in_words().starts_with("trusted for K = 3 alone"), "{:?}", c.verdict);
@@ -192,7 +193,7 @@ fn one_length_alone_has_no_free_pass() {
     assert!(off.abs() < 0.05, "{off}");
 }
 
-/// Recordings of a few requests in which every second line of the step log is missing.
+/// The runs are recordings of a few requests in which every second line of the step log is missing.
 #[test]
 fn tiny_damaged_recordings_have_no_free_pass_and_finite_noise() {
     let dir = tempfile::tempdir().unwrap();
@@ -214,7 +215,7 @@ fn tiny_damaged_recordings_have_no_free_pass_and_finite_noise() {
     }
 }
 
-/// A server whose steps take twice as long in the second half of each run.
+/// The steps of this synthetic server take twice as long in the second half of each run.
 #[test]
 fn a_server_that_changes_is_not_trusted() {
     let dir = tempfile::tempdir().unwrap();

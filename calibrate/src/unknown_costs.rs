@@ -1,33 +1,37 @@
-//! The uncertainty of calibrated costs, as random factors.
+//! The uncertainty of calibrated costs, as random factors on them.
 
 use foretoken_sim::Luck;
 use serde::{Deserialize, Serialize};
 
-/// Factors by which the true costs of a server may differ from the calibrated ones. 1 is no difference.
+/// Factors by which the true costs of a server's passes and host may differ from the calibrated ones. 1 is no
+/// difference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostFactors {
-    /// Factor on the target's δ, the time per pass.
+    /// Factor by which the true constant time of a target pass (δ) may differ from the fitted one.
     pub pass: f64,
-    /// Factor on the target's γ, the time per token.
+    /// Factor by which the true time per token of a target pass (γ) may differ from the fitted one.
     pub token: f64,
-    /// Factor on the time of a draft pass.
+    /// Factor by which the true time of a draft pass may differ from the fitted one.
     pub draft: f64,
-    /// Factor on the host's time per step that verifies drafts.
+    /// Factor by which the true host time per step that verifies draft tokens may differ from the fitted one.
     pub step: f64,
-    /// Factor on the host's time per request in a step that verifies drafts.
+    /// Factor by which the true host time per request in a step that verifies draft tokens may differ from the fitted
+    /// one.
     pub request: f64,
-    /// Factor on the additional host time of a step that verifies drafts and is too large for a captured graph.
+    /// Factor by which the true additional host time of a step that verifies draft tokens and is too large for a
+    /// captured CUDA graph may differ from the fitted one.
     pub launch: f64,
 }
 
 impl CostFactors {
-    /// All factors 1: the costs as they were fitted.
+    /// All factors are 1: the true costs are the fitted ones.
     pub const NONE: CostFactors =
         CostFactors { pass: 1.0, token: 1.0, draft: 1.0, step: 1.0, request: 1.0, launch: 1.0 };
 }
 
-/// Draw number `n` from the standard normal distribution. Equal `luck` and `n` give equal draws.
+/// Draw number `n` from the standard normal distribution. `luck` is a seeded source of random numbers; equal `luck` and
+/// `n` give equal draws.
 pub fn normal(luck: &Luck, n: u64) -> f64 {
     let (u, v) = (1.0 - luck.unit(2 * n), luck.unit(2 * n + 1));
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()

@@ -1,4 +1,4 @@
-//! The verdict on a calibration: whether its costs may be trusted.
+//! The verdict on a calibration: whether its fitted costs may be trusted.
 
 use crate::held_out::HeldOutRun;
 use foretoken_spec::problem::{Exit, Problem, Result};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// sum of many steps, because latencies and rates are sums.
 pub const TRUSTED: f64 = 0.10;
 
-/// The verdict on a calibration.
+/// The verdict on a calibration: whether its fitted costs may be trusted, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// True if the costs may be trusted; `None` if nothing was held out to judge them by, or too little was measured.
@@ -20,7 +20,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The verdict on live runs that were predicted by the runs of other cells.
+    /// The verdict on costs from live runs. The pass times of each run are predicted by costs fitted to the runs of
+    /// other cells (other policies or loads).
     pub fn of_live(runs: &[HeldOutRun]) -> Verdict {
         let parts = |r: &HeldOutRun| [("target", r.target), ("draft", r.draft)];
         let all = || runs.iter().flat_map(|r| parts(r).map(|(part, e)| Some((r, part, e?)))).flatten();
@@ -70,19 +71,19 @@ impl Verdict {
         ))
     }
 
-    /// The reason for distrust as text; `None` if the calibration is trusted. A calibration that was not judged counts
-    /// as not trusted.
+    /// The reason why the calibration is not trusted, as text; `None` if it is trusted. A calibration that was not
+    /// judged counts as not trusted.
     pub fn distrust(&self) -> Option<String> {
         (self.trusted != Some(true)).then(|| format!("the calibration is {}", self.in_words()))
     }
 }
 
-/// True if the error is at most [`TRUSTED`] in size; false for NaN.
+/// True if the error of predicted step times is at most [`TRUSTED`] in size; false for NaN.
 pub(crate) fn within(error: f64) -> bool {
     error.abs() <= TRUSTED
 }
 
-/// A share as a percentage with its sign.
+/// An error, which is a share, as a percentage with its sign.
 pub(crate) fn share(error: f64) -> String {
     format!("{:+.1} %", 100.0 * error)
 }

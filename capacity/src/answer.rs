@@ -9,19 +9,20 @@ use foretoken_report::Swept;
 use foretoken_sim::metrics::{Interval, Slo};
 use serde::{Serialize, Serializer};
 
-/// How a search for a capacity ended.
+/// How a search for a capacity (the highest request rate that a server carries) ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The search found a capacity.
+    /// The search found a capacity: the highest request rate that the server carries.
     Rate,
-    /// No rate is carried, not even the lowest rate that the search tries.
+    /// No request rate is carried, not even the lowest rate that the search tries. A server carries a rate if enough
+    /// requests keep their SLO bounds and the queue does not grow.
     NoRate,
-    /// Every rate that was tried is carried, so the search found no highest rate.
+    /// The server carries every request rate that was tried, so the search found no highest rate.
     EveryRateTried,
 }
 
-/// Why a rate was not carried.
+/// Why a server does not carry a tried request rate: too many requests miss their SLO bounds, or the queue grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -34,35 +35,38 @@ pub enum Limit {
 /// The capacity of a policy, as the search with one seed found it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeedResult {
-    /// The seed of the runs' random draws.
+    /// The seed of the random draws in the search's runs.
     pub seed: u64,
     /// How the search ended: with a capacity, with no carried rate, or with every tried rate carried.
     pub verdict: Verdict,
-    /// The capacity, requests per second; `None` if no rate is carried, or if every tried rate is carried.
+    /// The capacity (highest carried request rate), requests per second; `None` if no rate is carried, or if every
+    /// tried rate is carried.
     pub req_s: Option<f64>,
-    /// Why the lowest rate that failed (was not carried) failed; `None` if every rate that was tried is carried.
+    /// Why the server does not carry the lowest rate that failed: requests miss their SLO bounds, or the queue grows.
+    /// `None` if every rate that was tried is carried.
     pub limit: Option<Limit>,
-    /// The SLO bounds that requests had to keep.
+    /// The latency bounds (SLO) that requests had to keep.
     pub slo: Slo,
-    /// Rates, requests per second, ascending, that were carried although a lower rate was not carried.
+    /// Request rates, per second, ascending, that the server carried although it did not carry a lower rate.
     pub exceptions: Vec<f64>,
-    /// The highest rate that was tried, requests per second.
+    /// The highest request rate that was tried, per second.
     pub tried_up_to: f64,
-    /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request / number of
-    /// GPUs. `None` without a capacity.
+    /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request (outside of
+    /// the warm-up) / number of GPUs. `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
-    /// How evenly the arrivals are spread over time.
+    /// How evenly the requests' arrivals are spread over time.
     pub spread: Spread,
     /// Which requests of a log (a trace of arrivals) were run; absent for generated arrivals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Log>,
-    /// The result of each rate that was tried, ascending by rate.
+    /// The result of each request rate that was tried, ascending by rate.
     pub probes: Vec<Probe>,
 }
 
 impl SeedResult {
-    /// Makes the result of a search that has ended. `end` is the search's last step; `Try` counts as no rate.
-    /// `tokens_gpu` is the mean number of output tokens of a counted request, divided by the number of GPUs.
+    /// Makes the result of a capacity search that has ended. `end` is the search's last step; `Next::Try` gives a
+    /// result without a rate. `tokens_gpu` is the mean number of output tokens of a counted request (outside of the
+    /// warm-up), divided by the number of GPUs.
     pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, load: &Load, mut probes: Vec<Probe>) -> SeedResult {
         probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let (verdict, req_s) = match end {
@@ -91,30 +95,32 @@ impl SeedResult {
     }
 }
 
-/// The capacity of a policy at one combination of swept values.
+/// The capacity (highest carried request rate) of a policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacity {
-    /// The policy's label in tables and figures.
+    /// The label of the policy whose capacity was searched.
     pub policy: String,
-    /// Is the policy autoregressive decoding, without drafts?
+    /// Is the policy autoregressive decoding, without drafting?
     pub baseline: bool,
-    /// Does the policy see the hidden truth, such as which drafts will be accepted? Then no server can run it, and its
-    /// capacity is a bound for other policies.
+    /// Does the policy see the hidden truth, such as which draft tokens will be accepted? Then no server can run it,
+    /// and its capacity is a bound for other policies.
     pub bound: bool,
     /// The swept settings with the values at which this capacity was found.
     #[serde(serialize_with = "by_path")]
     pub sweep: Vec<Swept>,
-    /// The capacity, requests per second: mean over seeds and 95 % interval. `None` if some seed has no capacity.
+    /// The capacity (highest carried request rate), requests per second: mean over seeds and 95 % interval. `None` if
+    /// some seed has no capacity.
     pub req_s: Option<Interval>,
     /// Output tokens per second and GPU at the capacity: mean over seeds and 95 % interval. `None` if some seed has no
     /// capacity.
     pub tok_s_gpu: Option<Interval>,
-    /// The result of the search with each seed.
+    /// The result of the capacity search with each seed.
     pub seeds: Vec<SeedResult>,
 }
 
 impl Capacity {
-    /// Averages the results of a policy over seeds. Sets `baseline` and `bound` to false; the caller sets them.
+    /// Averages the capacities that were found for a policy over seeds. Sets `baseline` and `bound` to false; the
+    /// caller sets them.
     pub fn of(policy: String, sweep: Vec<Swept>, seeds: Vec<SeedResult>) -> Capacity {
         let rates: Option<Vec<f64>> = seeds.iter().map(|s| s.req_s).collect();
         let tokens: Option<Vec<f64>> = seeds.iter().map(|s| s.tok_s_gpu).collect();
@@ -129,21 +135,21 @@ impl Capacity {
         }
     }
 
-    /// Number of seeds whose search ended with this verdict.
+    /// Number of seeds whose capacity search ended with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }
 
-    /// The lowest of the highest tried rates, requests per second, over the seeds in which every tried rate is carried.
-    /// Infinity if there is no such seed.
+    /// The highest request rate, per second, that was tried with every seed that ended with every tried rate carried:
+    /// the lowest over these seeds of their highest tried rates. Infinity if there is no such seed.
     pub fn tried_up_to(&self) -> f64 {
         let unlimited = self.seeds.iter().filter(|s| s.verdict == Verdict::EveryRateTried);
         unlimited.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
     }
 
-    /// Notes on the policy, each with its number of seeds. There is a note if no rate is carried, if every tried rate
-    /// is carried, if the growing queue (not an SLO bound) limits the rate, and if a rate is carried although a lower
-    /// rate is not.
+    /// Notes on a policy's capacity, each with its number of seeds. There is a note if no rate is carried, if every
+    /// tried rate is carried, if the growing queue (not an SLO bound) limits the rate, and if a rate is carried
+    /// although a lower rate is not.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let seeds = self.seeds.len();
@@ -173,7 +179,7 @@ impl Capacity {
     }
 }
 
-/// Serialises swept values as a map from path to value.
+/// Serialises swept values as a map from the setting's path to its value.
 ///
 /// # Errors
 /// The serializer fails.
@@ -181,24 +187,26 @@ pub fn by_path<S: Serializer>(sweep: &[Swept], serializer: S) -> Result<S::Ok, S
     serializer.collect_map(sweep.iter().map(|s| (&s.path, &s.value)))
 }
 
-/// The capacities of all policies of a plan.
+/// The capacities (highest carried request rates) of all policies of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// The experiment's name.
+    /// The name of the experiment whose policies were searched.
     pub name: String,
     /// Where the numbers come from, such as `simulated`.
     pub source: String,
-    /// Share of the counted requests (0 to 1) that must keep their bounds.
+    /// Share (0 to 1) of the counted requests that must keep their SLO bounds. Requests count if they arrive in the
+    /// experiment's window or, without a window, if they are not in the warm-up at either end.
     pub share: f64,
     /// The search narrows the gap between the capacity and the lowest rate that is not carried to at most this share of
     /// the capacity.
     pub tolerance: f64,
-    /// The window (from, to) of the experiment's arrivals, seconds; only requests that arrive in it count. `None`: no
-    /// window.
+    /// The time window (from, to) of the experiment's arrivals, seconds; only requests that arrive in it count. `None`:
+    /// no window.
     pub window_s: Option<[f64; 2]>,
-    /// Warnings about profiles that were edited or are not trusted.
+    /// Warnings about cost profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The capacity of each policy at each combination of swept values. Policies vary fastest in the list.
+    /// The capacity (highest carried request rate) of each policy at each combination of swept values. Policies vary
+    /// fastest in the list.
     pub capacities: Vec<Capacity>,
 }

@@ -11,12 +11,13 @@ use foretoken_run::cells::{CAPACITY_JSON, Folder, write_problem};
 use foretoken_run::plan::Plan;
 use foretoken_spec::problem::{Problem, Result};
 
-/// Name of the file with the results as text.
+/// Name of the file with the results of a capacity search as text.
 pub const CAPACITY_TEXT: &str = "capacity.txt";
-/// Name of the HTML page's file.
+/// Name of the HTML page with the results of a capacity search.
 pub const PAGE: &str = "capacity.html";
 
-/// Writes all files of `answer` into `folder`; the figures and the HTML page only if `figures` is true.
+/// Writes all files with the results of a capacity search into `folder`; the figures and the HTML page only if
+/// `figures` is true.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -38,7 +39,7 @@ pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Re
 }
 
 impl Answer {
-    /// The results as the text of a JSON file.
+    /// The results of the capacity search as the text of a JSON file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }
@@ -107,19 +108,14 @@ fn draw(answer: &Answer, plan: &Plan) -> Vec<Figure> {
         [one] => format!("seed {one}, whole runs"),
         many => format!("seed {} of {} seeds, whole runs", many[0], many.len()),
     };
-    let swept = answer.capacities.first().and_then(|c| c.sweep.first()).map_or("", |s| &s.path);
+    let swept = answer.capacities.first().and_then(|c| c.sweep.first());
+    let swept = match swept.map(|s| s.path.as_str()) {
+        Some("slo.adaspec-scale") => "TPOT bound over the P90 of plain decoding".to_owned(),
+        _ => swept.map_or_else(String::new, |s| s.axis()),
+    };
     let source = format!("{}; {}", answer.source, answer.question());
     capacity_figures(
         &lines,
-        CapacityWords {
-            share: answer.share,
-            source: &source,
-            seeds: &seeds,
-            first_seed: &first_seed,
-            swept: match swept {
-                "slo.adaspec-scale" => "TPOT bound over the P90 of plain decoding",
-                path => path,
-            },
-        },
+        CapacityWords { share: answer.share, source: &source, seeds: &seeds, first_seed: &first_seed, swept: &swept },
     )
 }

@@ -12,41 +12,42 @@ use foretoken_traces::ArrivalSpec;
 use serde::Serialize;
 use std::ops::Range;
 
-/// A workload whose arrivals can be scaled to any rate.
+/// The requests of a capacity search, whose arrivals can be scaled to any rate.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The experiment's arrivals, shifted so that the first one is at 0.
+    /// The experiment's arrival times, shifted so that the first one is at 0.
     base: Vec<Time>,
     /// The mean rate of the arrivals `base`, requests per second. If the experiment has a window, only the rate in the
     /// window.
     rate: f64,
-    /// Ids of the requests that count. The requests before them fill the server, and the requests after them keep it
-    /// full.
+    /// Ids of the requests that count when it is decided whether a rate is carried. The requests before them fill the
+    /// server, and the requests after them keep it full.
     pub counted: Range<RequestId>,
-    /// Mean output tokens of a counted request.
+    /// Mean number of output tokens of a counted request (outside of the warm-up).
     pub output_tokens: f64,
-    /// The number of counted requests that may miss their SLO bounds; a whole number.
+    /// The number of counted requests (without the warm-up) that may miss their SLO bounds at a carried rate; a whole
+    /// number.
     pub may_miss: f64,
-    /// How evenly the arrivals are spread over time.
+    /// How evenly the requests' arrivals are spread over time.
     pub spread: Spread,
     /// Which requests of a log (a trace of arrivals) are run; `None` for generated arrivals.
     pub log: Option<Log>,
 }
 
-/// Which requests of a log (a trace of arrivals) are run.
+/// Which requests of a log (a trace of arrivals) a capacity search runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Log {
     /// Number of requests in the log, after the experiment's transforms.
     pub requests: u32,
-    /// Seconds from the log's first request to its last.
+    /// Seconds from the first request of the log (a trace of arrivals) to its last.
     pub span_s: f64,
-    /// Number of requests that are run before the counted ones, to fill the server.
+    /// Number of the log's requests that are run before the requests whose SLO bounds count, to fill the server.
     pub before: u32,
-    /// Number of requests that count.
+    /// Number of the log's requests that count when it is decided whether a rate is carried.
     pub counted: u32,
-    /// Number of requests that are run after the counted ones, to keep the server full.
+    /// Number of the log's requests that are run after the requests whose SLO bounds count, to keep the server full.
     pub behind: u32,
-    /// The log's rate over the requests that are run, requests per second. If the experiment has a window, the rate in
+    /// The log's request rate over the requests that are run, per second. If the experiment has a window, the rate in
     /// the window.
     pub rate: f64,
 }
@@ -81,9 +82,9 @@ impl Load {
         Load::of_counted(setting, spec, counted, is_log, (requests, span))
     }
 
-    /// Makes the load for the search of a smallest fleet from a variant's whole workload. With a window, only requests
-    /// in the window count. Without a window, all requests count except a warm-up of `warm_up_requests` requests at
-    /// each end, but at most a tenth of all requests at each end.
+    /// Makes the load for the search of a smallest fleet from a variant's whole workload. With a time window, only
+    /// requests that arrive in it count. Without a window, all requests count except a warm-up of `warm_up_requests`
+    /// requests at each end, but at most a tenth of all requests at each end.
     ///
     /// # Errors
     /// The arrivals are a closed loop or sessions; there are too few requests for the wanted share; all requests arrive
@@ -139,8 +140,8 @@ impl Load {
             behind: base.len() as u32 - counted.end,
             rate,
         });
-        // Rounded down, so that at least the wanted share keeps its bounds: with 150 requests and a share of 0.99, one
-        // request may miss its bounds.
+        // The number of requests that may miss their bounds is rounded down, so that at least the wanted share keeps
+        // them: with 150 requests and a share of 0.99, one request may miss its bounds.
         let may_miss = ((1.0 - spec.share) * counted.len() as f64 + 1e-9).floor();
         Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, may_miss, log })
     }
@@ -152,14 +153,14 @@ impl Load {
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()
     }
 
-    /// The lowest rate that is tried, requests per second. At this rate the last request arrives after 10⁷ s (a third
-    /// of a year), which the simulated clock can still count.
+    /// The lowest request rate that a capacity search tries, per second. At this rate the last request arrives after
+    /// 10⁷ s (a third of a year), which the simulated clock can still count.
     pub fn floor(&self) -> f64 {
         const LONGEST_S: f64 = 1e7;
         self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
     }
 
-    /// The rate of the experiment's arrivals before scaling, requests per second: the mean rate, or with a window the
+    /// The request rate of the experiment's arrivals before scaling, per second: the mean rate, or with a window the
     /// rate in the window.
     pub fn own_rate(&self) -> f64 {
         self.rate
@@ -171,8 +172,8 @@ fn closed_loop() -> Box<Problem> {
         .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }")
 }
 
-/// The ids of the requests that arrive in the window (from, to), seconds of the workload. It is an error if there is no
-/// such request, or if the window ends long after the last request.
+/// The ids of the requests that arrive in the time window (from, to), seconds of the workload. It is an error if there
+/// is no such request, or if the window ends long after the last request.
 fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Result<Range<RequestId>> {
     let first_id_from = |s: f64| arrival.partition_point(|&t| t < Time::from_s(s)) as RequestId;
     let counted = first_id_from(from)..first_id_from(to);
@@ -184,18 +185,19 @@ fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Resul
     if counted.is_empty() {
         return Err(wrong(format!("no request comes from {from} to {to} s")));
     }
-    // A window that ends long after the last request would give a rate that is too low.
+    // A time window that ends long after the last request would give a request rate that is too low.
     if to - last > PAST_THE_END * (to - from) {
         return Err(wrong(format!("the window ends at {to} s, and the last request comes at {last:.1} s")));
     }
     Ok(counted)
 }
 
-/// A window may end after the last request by at most this share of the window's length. Some time must be allowed,
-/// because a gap follows each request.
+/// A time window may end after the last request by at most this share of the window's length. Some time must be
+/// allowed, because a gap follows each request.
 const PAST_THE_END: f64 = 0.01;
 
-/// The error for a workload with fewer requests than a probe needs. The error points at `capacity.requests`.
+/// The error for a workload with fewer requests than one run of a capacity search needs. The error points at
+/// `capacity.requests`.
 fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32, span_s: f64) -> Box<Problem> {
     let CapacitySpec { requests: counted, warm_up_requests: warm_up, share, .. } = spec;
     let what = if is_log { "the log" } else { "the workload" };
@@ -212,7 +214,8 @@ fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32
     if f64::from(fewer) < least {
         help = match fewer {
             0 | 1 => "ask about a longer log".to_owned(),
-            // The advised share lets at least one request miss its bounds: for example 0.9 of 10 requests.
+            // The share of requests within bounds that the hint advises lets at least one request miss its bounds: for
+            // example 0.9 of 10 requests.
             _ => format!("{help} --set capacity.share={:?}", (1.0 - 1.0 / f64::from(fewer)).min(0.9)),
         };
     }
@@ -220,16 +223,16 @@ fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32
     problem.help(help)
 }
 
-/// How evenly arrivals are spread over time.
+/// How evenly the arrivals of requests are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The rate in the busiest twentieth of the time / the mean rate.
+    /// The request rate in the busiest twentieth of the time / the mean rate.
     pub peak: f64,
     /// Does the load change in time? True if `peak` is higher than independent arrivals would show by chance.
     pub changes: bool,
 }
 
-/// Number of equal parts into which the time of the arrivals is divided.
+/// Number of equal parts into which the time of the arrivals is divided to find the busiest part.
 const PARTS: usize = 20;
 /// A load counts as changing in time only if the rate in its busiest part is above this multiple of the mean rate.
 const VARIES: f64 = 1.6;
@@ -263,7 +266,7 @@ mod tests {
     use super::*;
     use foretoken_sim::{Draws, Luck, Stream};
 
-    /// The arrival times of a Poisson process with `n` requests; the first arrives at 0.
+    /// The arrival times of a Poisson process with `n` requests at a constant rate; the first arrives at 0.
     fn poisson(n: usize, seed: u64) -> Vec<Time> {
         let mut draws = Draws::new(seed, Stream::Arrivals, 0);
         let mut at = 0.0;

@@ -12,8 +12,8 @@ use foretoken_run::scope;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 
-/// The HTML page of the results. `figures` are shown between the table of capacities by swept values and the table of
-/// all capacities.
+/// The HTML page with the results of a capacity search. `figures` are shown between the table of capacities by swept
+/// values and the table of all capacities.
 ///
 /// # Errors
 /// The experiment cannot be written as TOML.
@@ -56,19 +56,23 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
         kind: format!("Foretoken capacity · {}", answer.source),
         scope: format!("{} · {}", scope::of_any_rate(plan), answer.question()),
         lead,
-        sections: vec![capacity, asked(answer, plan, folder)?, notes],
+        sections: vec![capacity, asked_of(answer.question(), "capacity", plan, folder)?, notes],
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
         ..Page::default()
     })
 }
 
-/// The page's section on the question: the settings, key by key, and the whole experiment as TOML.
-fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
+/// The section of a page of results on the question: the settings, key by key, and the whole experiment as TOML.
+/// `search` names the experiment's table about the search.
+///
+/// # Errors
+/// The experiment cannot be written as TOML.
+pub fn asked_of(question: String, search: &str, plan: &Plan, folder: &Folder) -> Result<Section> {
     let mut section = Section::new("asked", "What was asked");
     let config = plan.resolved_for(folder.path())?;
     let portable = Portable::of(plan.inputs.keys().cloned(), &config);
     let mut facts = vec![
-        ("question".to_owned(), answer.question()),
+        ("question".to_owned(), question),
         ("policies".to_owned(), plan.policies.iter().map(|p| p.spec.label()).collect::<Vec<_>>().join(", ")),
         ("seeds".to_owned(), plan.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
     ];
@@ -82,7 +86,7 @@ fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
         ("transforms", "workload.transform"),
         ("acceptance", "acceptance.source"),
         ("SLO", "slo"),
-        ("search", "capacity"),
+        ("search", search),
     ] {
         facts.extend(plan.resolved_at(&Path::of(path)).map(|value| (name.to_owned(), portable.text(&value))));
     }
@@ -128,7 +132,8 @@ fn with_half(c: &Capacity) -> String {
     format!("{}{half}", c.rate_in_words())
 }
 
-/// The table of all capacities: by swept values in the order of the sweep, then the highest first.
+/// The table of all capacities (highest carried request rates): by swept values in the order of the sweep, then the
+/// highest first.
 fn table(answer: &Answer, plan: &Plan) -> Table {
     let swept = answer.capacities.iter().any(|c| !c.sweep.is_empty());
     let mut columns = vec![

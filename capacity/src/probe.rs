@@ -1,5 +1,5 @@
-//! A probe: a simulated run that tries one rate. It shows whether enough of the counted requests keep their SLO bounds,
-//! and whether the server keeps up with the arrivals.
+//! A probe: a simulated run that tries one rate. It shows whether enough of the counted requests (without the warm-up)
+//! keep their SLO bounds, and whether the server keeps up with the arrivals.
 
 use crate::load::Load;
 use crate::search::Tried;
@@ -14,56 +14,61 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-/// The result of trying one rate.
+/// The result of a simulated run that tried one request rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// The tried rate, requests per second.
+    /// The request rate that was tried, per second.
     pub rate: f64,
     /// Did enough requests keep their SLO bounds, and did the server keep up with the arrivals?
     pub carried: bool,
-    /// Number of requests that count. The first and the last requests are a warm-up and do not count.
+    /// Number of requests that count for the result. Those in the warm-up at both ends, or outside of the experiment's
+    /// window, do not count.
     pub counted: u32,
-    /// Number of counted requests that had kept their bounds when the run ended.
+    /// Number of counted requests (without the warm-up) that had kept their SLO bounds when the run ended.
     pub kept: u32,
-    /// Number of counted requests that had missed a bound when the run ended.
+    /// Number of counted requests (without the warm-up) that had missed an SLO bound when the run ended.
     pub missed: u32,
-    /// Did the server keep up with the arrivals? `None` if the run was stopped before all counted requests ended.
+    /// Did the server keep up with the arrivals, that is, did its queue not grow? `None` if the run was stopped before
+    /// all counted requests (without the warm-up) ended.
     pub steady: Option<bool>,
 }
 
 impl Probe {
-    /// The rate, and whether it was carried; the search takes this as its input.
+    /// The tried request rate, and whether it was carried; the search takes this as its input.
     pub fn tried(&self) -> Tried {
         Tried { rate: self.rate, carried: self.carried }
     }
 
-    /// Did all counted requests end? If not, the run was stopped early, and `kept` and `missed` are incomplete.
+    /// Did all counted requests (without the warm-up) end in the run? If not, it was stopped early, and `kept` and
+    /// `missed` are incomplete.
     pub fn is_whole(&self) -> bool {
         self.kept + self.missed == self.counted
     }
 
-    /// Share of the counted requests that kept their bounds; `None` if the run was stopped early.
+    /// Share of the counted requests (without the warm-up) that kept their SLO bounds; `None` if the run was stopped
+    /// early.
     pub fn attainment(&self) -> Option<f64> {
         self.is_whole().then(|| f64::from(self.kept) / f64::from(self.counted))
     }
 }
 
-/// The inputs of a probe that do not depend on the rate.
+/// What all runs of a capacity search have in common, whatever rate they try: requests, policy and bounds.
 #[derive(Clone, Copy)]
 pub struct Trial<'a> {
     /// The requests, whose arrivals can be scaled to any rate.
     pub load: &'a Load,
-    /// The policy that is tried.
+    /// The policy whose capacity is searched.
     pub policy: &'a PolicySpec,
     /// The SLO bounds that requests must keep.
     pub slo: Slo,
-    /// The interrupt flag: the run stops once it is true.
+    /// The flag that becomes true when the user interrupts; the run then stops.
     pub flag: &'a AtomicBool,
 }
 
 impl Trial<'_> {
     /// Runs the requests at `rate` requests per second. The run ends as soon as it is certain whether the rate is
-    /// carried. If `to_the_end` is true, the run ends when all counted requests have ended.
+    /// carried (enough requests keep their SLO bounds, and the queue does not grow). If `to_the_end` is true, the run
+    /// ends when all counted requests (without the warm-up) have ended.
     ///
     /// # Errors
     /// The run is interrupted, or the simulated clock passes its end.
@@ -95,9 +100,9 @@ impl Trial<'_> {
     }
 }
 
-/// Did the server keep up while the `counted` requests arrived? False if the queue grew during their arrivals. Also
-/// false if fewer requests ended in this time than half of the number of counted requests: then the run is too short to
-/// show a steady state.
+/// Did the server keep up while the `counted` requests (without the warm-up) arrived? False if the queue grew during
+/// their arrivals. Also false if fewer requests ended in this time than half of the number of counted requests: then
+/// the run is too short to show a steady state.
 pub fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
     let ids = counted.start as usize..counted.end as usize;
     let (first, last) = (records.arrival[ids.start], records.arrival[ids.end - 1]);

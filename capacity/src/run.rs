@@ -22,15 +22,15 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// A figure shows tried rates up to this multiple of the capacity.
+/// A figure of a capacity search shows tried rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
-/// Least ratio of two rates above the capacity that both get a run to the end. A stopped probe at a closer rate is not
-/// repeated.
+/// Least ratio of two rates above the capacity that both get a run to the end for the figure. A run at a closer rate
+/// that was stopped early is not repeated.
 const APART: f64 = 1.03;
-/// The search of a later seed begins with two rates: the first seed's capacity divided by this factor, and multiplied
-/// by it.
+/// The capacity search of a later seed begins with two rates: the first seed's capacity divided by this factor, and
+/// multiplied by it.
 const NEAR: f64 = 1.1;
-/// The two rates with which the first seed's search begins, as multiples of the experiment's own rate.
+/// The two rates with which the first seed's capacity search begins, as multiples of the experiment's own rate.
 /// `capacity.bracket` replaces them.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
@@ -68,17 +68,33 @@ pub fn complete(
     Ok(folder)
 }
 
-/// Searches the capacity of every policy at all swept values, on the threads of the current pool.
+/// Searches the capacity (highest carried request rate) of every policy at all swept values, on the threads of the
+/// current pool.
 ///
 /// # Errors
 /// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
 pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, work: &Work) -> Result<Answer> {
-    let store = Store::open(folder, &plan.digest())?;
-    let bar = Bar::new(plan.cells() as u64, "searches", &work.counts);
-    let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar };
     let policies = plan.policies.len();
     let pairs: Vec<(usize, usize)> =
         (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
+    run_these(&pairs, plan, spec, folder, work)
+}
+
+/// Searches the capacity (highest carried request rate) for each pair (index of the variant, index of the policy) of
+/// `pairs`, on the threads of the current pool.
+///
+/// # Errors
+/// The experiment is wrong, a probe cannot be stored, or the search is interrupted.
+pub fn run_these(
+    pairs: &[(usize, usize)],
+    plan: &Plan,
+    spec: &CapacitySpec,
+    folder: &Folder,
+    work: &Work,
+) -> Result<Answer> {
+    let store = Store::open(folder, &plan.digest())?;
+    let bar = Bar::new((pairs.len() * plan.seeds.len()) as u64, "searches", &work.counts);
+    let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar };
     // All searches run before an error is returned. If several failed, returns the error of the first one in the order
     // of the plan, so that the error does not depend on which thread failed first.
     let found: Vec<Result<Capacity>> = pairs.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
@@ -147,9 +163,10 @@ impl Searcher<'_> {
         Ok(SeedResult::of(number, end, slo, tokens_gpu, &load, probes))
     }
 
-    /// Repeats stopped probes until all their counted requests have ended, because a figure shows the share of requests
-    /// within their bounds. Takes only rates above the capacity `found`, up to [`SHOWN`] × `found`. A probe stays
-    /// stopped if its rate is less than [`APART`] times the next lower rate that has a run to the end.
+    /// Repeats runs that were stopped early until all their counted requests (without the warm-up) have ended, because
+    /// a figure shows the share of requests within their bounds. Takes only rates above the capacity `found`, up to
+    /// [`SHOWN`] × `found`. A run stays stopped if its rate is less than [`APART`] times the next lower rate that has a
+    /// run to the end.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();

@@ -7,30 +7,30 @@
 //! because a rate may be carried although a lower rate fails. If a rate below the answer fails, the answer becomes
 //! lower. If a rate above the answer is carried, it is reported as an exception.
 
-/// A rate that was tried, and the outcome.
+/// A request rate that was tried, and whether it was carried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
-    /// The tried rate, requests per second.
+    /// The tried request rate, per second.
     pub rate: f64,
-    /// Did enough requests keep their bounds, and did the server keep up?
+    /// Did enough requests keep their SLO bounds, and did the server keep up with the arrivals?
     pub carried: bool,
 }
 
-/// The next step of the search: a rate to try, or the answer.
+/// The next step of a capacity search: a request rate to try, or the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
-    /// The search is not finished: try this rate, requests per second.
+    /// The search is not finished: try this request rate, per second.
     Try(f64),
     /// The answer, requests per second: the highest carried rate that is below every rate that failed. A rate is
-    /// carried if enough counted requests keep their SLO bounds and the queue does not grow.
+    /// carried if enough counted requests (without the warm-up) keep their SLO bounds and the queue does not grow.
     Found(f64),
-    /// The answer: no rate is carried, not even [`Search::floor`].
+    /// The answer: no request rate is carried, not even [`Search::floor`].
     Nothing,
-    /// The answer: every rate is carried, up to the highest rate that the search tries.
+    /// The answer: every request rate is carried, up to the highest one that the search tries.
     Everything,
 }
 
-/// The start of a search, and when it ends.
+/// Where a capacity search starts, and when it ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     /// The two rates with which the search begins, requests per second, ascending.
@@ -38,19 +38,20 @@ pub struct Search {
     /// The search narrows its bracket until the higher rate exceeds the lower one by at most this share. Then it checks
     /// the answer.
     pub tolerance: f64,
-    /// The lowest rate that is tried, requests per second. If this rate is not carried, the answer is that no rate is
+    /// The lowest request rate that is tried, per second. If this rate is not carried, the answer is that no rate is
     /// carried.
     pub floor: f64,
 }
 
-/// The search doubles the upper end of the bracket at most this many times; then every rate counts as carried.
+/// The capacity search doubles the upper end of its bracket of rates at most this many times; then every rate counts as
+/// carried.
 const DOUBLINGS: i32 = 24;
-/// Once an answer is found, these multiples of it are tried as a check. Lower rates should be carried, and higher rates
-/// should fail.
+/// Once a capacity is found, these multiples of it are tried as a check. Lower rates should be carried, and higher
+/// rates should fail.
 const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
 
 impl Search {
-    /// The search's next step after the tries `tried`, whose order does not matter.
+    /// The capacity search's next step, given all rates that were tried so far. The order of `tried` does not matter.
     pub fn next(&self, tried: &[Tried]) -> Next {
         let [low, high] = self.bracket;
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min);
@@ -69,14 +70,15 @@ impl Search {
         }
     }
 
-    /// The next rate to try as a check of the answer `found`. If all checks are done, `found` is the final answer.
+    /// The next request rate to try as a check of the capacity `found`. If all checks are done, `found` is the final
+    /// answer.
     fn check(&self, found: f64, tried: &[Tried]) -> Next {
-        // Skips a check if a rate near the check's rate was tried already.
+        // Skips a check of the capacity if a rate near the check's rate was tried already.
         let near = |rate: f64| tried.iter().any(|t| (t.rate / rate - 1.0).abs() < self.tolerance.max(0.02));
         CHECKS.iter().map(|by| by * found).find(|&rate| !near(rate)).map_or(Next::Found(found), Next::Try)
     }
 
-    /// The rates that were carried although a lower rate was not; ascending, requests per second.
+    /// The request rates that were carried although a lower rate was not; ascending, per second.
     pub fn exceptions(tried: &[Tried]) -> Vec<f64> {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min).unwrap_or(f64::INFINITY);
         let mut rates: Vec<f64> = tried.iter().filter(|t| t.carried && t.rate > failed).map(|t| t.rate).collect();
@@ -110,7 +112,8 @@ mod tests {
         assert_eq!(search(FINE, |_| true).0, Next::Everything);
     }
 
-    /// Rates from 4.0 to 5.5 fail. So the answer is below 4.0, and carried rates above 5.5 are exceptions.
+    /// In this test, request rates from 4.0 to 5.5 fail. So the answer is below 4.0, and carried rates above 5.5 are
+    /// exceptions.
     #[test]
     fn rates_carried_above_the_answer_are_exceptions() {
         let (end, tried) = search(FINE, |rate| rate < 4.0 || (5.5..6.5).contains(&rate));
@@ -119,7 +122,8 @@ mod tests {
         assert!(!Search::exceptions(&tried).is_empty(), "{tried:?}");
     }
 
-    /// Rates around 4 fail. The bracket first finds an answer near 8; then a check of a lower rate lowers the answer.
+    /// In this test, request rates around 4 fail. The bracket first finds an answer near 8; then a check of a lower
+    /// rate lowers the answer.
     #[test]
     fn a_check_below_lowers_the_answer() {
         let (end, _) = search(FINE, |rate| rate < 8.0 && !(3.9..4.1).contains(&rate));
@@ -128,8 +132,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any bracket, the answer is not above the true capacity, and below it by at most the tolerance. No rate
-        /// is an exception.
+        /// For any two rates at which the search begins, the answer is not above the true capacity, and below it by at
+        /// most the tolerance. No rate is an exception.
         #[test]
         fn the_answer_is_within_the_tolerance(truth in 1e-3..1e4f64, low in 1e-2..1e3f64, wide in 1.01..50.0f64, tolerance in 0.001..0.2f64) {
             let (end, tried) = search(Search { bracket: [low, low * wide], tolerance, floor: 1e-6 }, |rate| rate <= truth);
@@ -138,7 +142,8 @@ mod tests {
             prop_assert!(Search::exceptions(&tried).is_empty());
         }
 
-        /// The next step does not depend on the order of the tried rates, so an interrupted search continues correctly.
+        /// The capacity search's next step does not depend on the order of the tried rates, so an interrupted search
+        /// continues correctly.
         #[test]
         fn the_order_of_tries_does_not_matter(truth in 0.1..100.0f64, cut in 0usize..12) {
             let (_, tried) = search(FINE, |rate| rate <= truth);

@@ -8,18 +8,19 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Names a search by its indices into a plan's variants, policies and seeds.
+/// Names a search (one policy with one seed at one combination of swept values) by its indices into a plan's variants,
+/// policies and seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchId {
-    /// Index into the plan's variants (combinations of swept values).
+    /// Index of the search's variant (combination of swept values) in the plan.
     pub variant: usize,
-    /// Index into the plan's policies.
+    /// Index of the search's policy in the plan.
     pub policy: usize,
-    /// Index into the plan's seeds.
+    /// Index of the search's seed in the plan.
     pub seed: usize,
 }
 
-/// The folder of stored probes of one plan.
+/// The folder in which the runs of one plan's capacity searches are stored.
 pub struct Store {
     folder: PathBuf,
     plan: String,
@@ -32,7 +33,7 @@ struct StoredProbes {
 }
 
 impl Store {
-    /// Opens the store in a results folder. `plan` is the plan's digest.
+    /// Opens the store of tried rates in a results folder. `plan` is the plan's digest.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -47,14 +48,15 @@ impl Store {
         self.folder.join(format!("v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The stored probes of a search. Empty if the file is missing, is damaged, or belongs to another plan.
+    /// The stored runs of the search `id`, one per tried rate. Empty if the file is missing, is damaged, or belongs to
+    /// another plan.
     pub fn load(&self, id: SearchId) -> Vec<Probe> {
         let stored =
             std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());
         stored.filter(|stored| stored.plan == self.plan).map_or_else(Vec::new, |stored| stored.probes)
     }
 
-    /// Writes all probes of a search.
+    /// Writes all runs of the search `id`, one per tried rate.
     ///
     /// # Errors
     /// The file cannot be written.

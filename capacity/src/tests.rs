@@ -1,4 +1,5 @@
-//! Compares capacities with formulas of queueing theory, and with trying every rate of a grid.
+//! Compares the capacities that the search finds with formulas of queueing theory, and with a search that tries every
+//! rate of a grid.
 
 use crate::answer::{Answer, Limit, Verdict};
 use crate::load::Load;
@@ -113,8 +114,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     };
     let (alone, words) = found(&plan(&steady, &[]));
     assert!(!words.contains("changes in time"), "{words}");
-    // The log has the arrivals of the steady load. But the gaps between the first 1,500 requests, and between the
-    // requests after number 5,500, are four times as long.
+    // The log (a trace of arrivals) has the arrivals of the steady load. But the gaps between the first 1,500 requests,
+    // and between the requests after number 5,500, are four times as long.
     let arrivals = Setting::new(&plan(&steady, &[]).variants[0], 7).unwrap().workload.arrival;
     let mut at = 0.0;
     let mut trace = "t_s,input_tokens,output_tokens\n".to_owned();
@@ -145,8 +146,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     assert!(mean < 0.8 * alone, "{mean} on average, {alone} steadily");
 }
 
-/// The experiment [`ONE_SERVER`], with a log of the arrival times `arrivals` in seconds. Returns the folder of the
-/// log's file and the experiment's text. The folder is removed when the returned guard is dropped.
+/// The experiment [`ONE_SERVER`], with the arrival times `arrivals`, in seconds, from a log (a trace file). Returns the
+/// folder of the log's file and the experiment's text. The folder is removed when the returned guard is dropped.
 fn logged(arrivals: impl IntoIterator<Item = f64>) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("log.csv");
@@ -161,14 +162,14 @@ fn logged(arrivals: impl IntoIterator<Item = f64>) -> (tempfile::TempDir, String
     (dir, text)
 }
 
-/// The arrival times of a Poisson load with `requests` requests, seconds.
+/// The arrival times of a Poisson process with `requests` requests, seconds.
 fn poisson_arrivals(requests: u32) -> Vec<f64> {
     let text = ONE_SERVER.replace("requests = 20000", &format!("requests = {}", requests - 1000));
     Setting::new(&plan(&text, &[]).variants[0], 7).unwrap().workload.arrival.iter().map(|t| t.as_s()).collect()
 }
 
-/// A log with Poisson arrivals has the same capacity as generated Poisson arrivals. A lower or scaled rate of the log
-/// does not change the capacity. The text of the results says which requests of the log are run.
+/// A log (trace of arrivals) with Poisson arrivals has the same capacity as generated Poisson arrivals. A lower or
+/// scaled rate of the log does not change the capacity. The text of the results says which requests of the log are run.
 #[test]
 fn a_log_has_the_capacity_of_its_load() {
     let arrivals = poisson_arrivals(1700);
@@ -192,8 +193,8 @@ fn a_log_has_the_capacity_of_its_load() {
     }
 }
 
-/// A probe of a log at `factor` times the log's rate has the same arrivals as the transform `rate-scale` with that
-/// factor.
+/// A capacity search that tries `factor` times the rate of a log (trace of arrivals) runs the same arrivals as the
+/// transform `rate-scale` with that factor.
 #[test]
 fn a_probe_of_a_log_is_its_rate_scale() {
     let (_dir, text) = logged(poisson_arrivals(1700));
@@ -241,7 +242,7 @@ fn logs_and_generated_arrivals_are_not_swept_together() {
     assert!(problem.message().contains("both logs and generated arrivals"), "{}", problem.message());
 }
 
-/// Compares the answer of the search with trying every rate of a fine grid.
+/// Compares the capacity that the search finds with trying every rate of a fine grid.
 #[test]
 fn the_search_finds_what_trying_everything_finds() {
     let text =
@@ -271,7 +272,7 @@ fn bounds_that_no_request_keeps_give_no_rate() {
     let capacity = &found.capacities[0];
     assert_eq!((capacity.req_s, capacity.seeds[0].verdict), (None, Verdict::NoRate));
     assert!(capacity.notes()[0].starts_with("no rate is carried, however low"), "{:?}", capacity.notes());
-    // The search tries no lower rates, because the simulated clock would end before the last request.
+    // The capacity search tries no lower rates, because the simulated clock would end before the last request.
     assert!(capacity.seeds[0].probes.iter().all(|p| p.rate > 1e-5), "{:?}", capacity.seeds[0].probes);
     let words = found.in_words();
     assert!(words.contains(" no rate ") && !words.contains("none"), "{words}");
@@ -304,13 +305,13 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
         "{}",
         found.in_words()
     );
-    // With bounds that every request keeps, the queue sets the limit too.
+    // Here every request keeps its wide SLO bounds, so only the growth of the queue limits the rate, as before.
     let wide = answer(&plan(&text, &["slo.tpot_s=1e5", "slo.ttft_s=1e6"])).unwrap();
     assert_eq!(wide.capacities[0].req_s, found.capacities[0].req_s);
 }
 
-/// A server that can run all requests of a probe at the same time never has a queue. It carries every rate, and a note
-/// says that the probe has too few requests.
+/// A server that can run all requests of a try at the same time never has a queue. It carries every rate, and a note
+/// says that the runs have too few requests.
 #[test]
 fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     let text = ONE_SERVER
@@ -328,7 +329,7 @@ fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
 }
 
 /// For the first seed, the figure's shares of requests within their bounds equal the shares that this test counts in
-/// ordinary runs to the end. The second seed is not in the figure, so its probes may be stopped early.
+/// ordinary runs to the end. The second seed is not in the figure, so its runs may be stopped early.
 #[test]
 fn shown_rates_are_of_whole_runs() {
     let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");
@@ -343,7 +344,8 @@ fn shown_rates_are_of_whole_runs() {
     let load = Load::of(&mut setting, &plan.variants[0], &spec).unwrap();
     let slo = setting.slo(None);
     for probe in whole {
-        // An ordinary run at the tried rate, to the end. The test counts which counted requests met their bounds.
+        // An ordinary run at the tried rate, to the end. The test counts which of the counted requests (without the
+        // warm-up) met their bounds.
         setting.workload.arrival = load.at(probe.rate);
         let (run, _) = setting.run(&plan.policies[0].spec, f64::INFINITY, &AtomicBool::new(false));
         let kept = load.counted.clone().filter(|&i| slo.met_by(&run.records, i as usize, None)).count();
@@ -383,8 +385,8 @@ fn impossible_questions_are_refused() {
     }
 }
 
-/// An interrupted search continues from its stored probes and gives the same results as a search without an interrupt.
-/// An interrupt does not remove stored probes.
+/// An interrupted capacity search continues from its stored runs and gives the same results as a search without an
+/// interrupt. An interrupt does not remove stored runs.
 #[test]
 fn an_interrupted_search_continues() {
     let text =
@@ -395,13 +397,13 @@ fn an_interrupted_search_continues() {
     let (folder, _) = Folder::open(dir.path().join("out"), &plan, Mode::Fresh).unwrap();
     let work = Work::default();
     let first = run(&plan, &spec, &folder, &work).unwrap();
-    // Half of the probes of the first search are removed, as if the search had been interrupted.
+    // Half of the stored runs of the first capacity search are removed, as if the search had been interrupted.
     let store = Store::open(&folder, &plan.digest()).unwrap();
     let id = SearchId { variant: 0, policy: 0, seed: 0 };
     let probes = store.load(id);
     store.save(id, &probes[..probes.len() / 2]).unwrap();
     assert_eq!(run(&plan, &spec, &folder, &work).unwrap().to_json(), first.to_json());
-    // An interrupt leaves the stored probes in place.
+    // An interrupt by the user leaves the stored runs in place.
     work.interrupt.ask();
     let stopped = run(&plan, &CapacitySpec { tolerance: 0.001, ..spec }, &folder, &work).unwrap_err();
     assert_eq!(stopped.exit, foretoken_spec::problem::Exit::Interrupted);

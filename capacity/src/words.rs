@@ -7,7 +7,7 @@ use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
 
 impl Answer {
-    /// The question as text, such as `99 % of requests keep TPOT within 50 ms`.
+    /// The question of the capacity search as text, such as `99 % of requests keep TPOT within 50 ms`.
     pub fn question(&self) -> String {
         let bounds =
             [("TTFT", (|s| s.ttft_s) as fn(&Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
@@ -17,8 +17,8 @@ impl Answer {
         format!("{} % of requests{window} keep {kept}", trimmed(100.0 * self.share))
     }
 
-    /// The SLO bound that `of` reads, as text after its `name`, in ms. A range if the bound differs between runs;
-    /// `None` if no run has it.
+    /// The latency bound that `of` reads from the SLO, as text after its `name`, in ms. A range if the bound differs
+    /// between runs; `None` if no run has it.
     fn bound(&self, name: &str, of: fn(&Slo) -> Option<f64>) -> Option<String> {
         let bounds = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
         let (least, most) = bounds.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
@@ -30,7 +30,7 @@ impl Answer {
         }
     }
 
-    /// The whole text: the table, the headlines, the notes and the warnings.
+    /// The whole text of the capacity search's results: the table, the headlines, the notes and the warnings.
     pub fn in_words(&self) -> String {
         let swept: Vec<String> =
             self.capacities.first().map_or(&[][..], |c| &c.sweep).iter().map(|s| s.path.clone()).collect();
@@ -60,7 +60,8 @@ impl Answer {
         text
     }
 
-    /// The capacities in the order of the table: by swept values in the order of the sweep, then the highest first.
+    /// The capacities in the order of the table: in the order of the sweep, and at equal swept values the highest
+    /// first.
     pub fn sorted(&self) -> Vec<&Capacity> {
         self.at_each_value()
             .into_iter()
@@ -94,7 +95,7 @@ impl Answer {
         self.at_each_value().into_iter().map(line).collect()
     }
 
-    /// The notes on the numbers. Equal notes of several policies become one note that names these policies. Notes on
+    /// The notes on the capacities. Equal notes of several policies become one note that names these policies. Notes on
     /// the load come last.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
@@ -110,8 +111,8 @@ impl Answer {
         lines.chain(self.of_the_load()).collect()
     }
 
-    /// Notes on the requests: which requests of a log are run, and which window the rates refer to. Without a window, a
-    /// note says if the load changes in time.
+    /// Notes on the requests that were run: which requests of a log (trace of arrivals), and which window the rates
+    /// refer to. Without a window, a note says if the load changes in time.
     pub fn of_the_load(&self) -> Vec<String> {
         let seeds = || self.capacities.iter().flat_map(|c| c.seeds.iter().map(move |s| (c, s)));
         let mut notes: Vec<String> = Vec::new();
@@ -119,7 +120,7 @@ impl Answer {
         for (c, log) in &logs {
             let words = log.in_words(self.window_s);
             let swept = values(c);
-            // If the same requests are run at all swept values, one note is enough.
+            // If the same requests of the log are run at all swept values, one note is enough.
             let same = logs.iter().all(|(_, other)| other == log);
             let note = if same || swept.is_empty() { words } else { format!("{swept}: {words}") };
             if !notes.contains(&note) {
@@ -156,7 +157,7 @@ impl Log {
 }
 
 impl Capacity {
-    /// The capacity as text, or the reason why there is none.
+    /// The capacity (highest carried request rate) as text, or the reason why there is none.
     pub fn rate_in_words(&self) -> String {
         let seeds = self.seeds.len();
         if let Some(i) = self.req_s {
@@ -170,8 +171,9 @@ impl Capacity {
         }
     }
 
-    /// The sort key: the mean capacity over seeds, requests per second. If no rate is carried with some seeds: minus
-    /// the number of these seeds. Otherwise, if every tried rate is carried with some seed: infinity.
+    /// The key by which capacities are sorted: the mean capacity over seeds, requests per second. If no rate is carried
+    /// with some seeds: minus the number of these seeds. Otherwise, if every tried rate is carried with some seed:
+    /// infinity.
     fn rank(&self) -> f64 {
         match self.req_s {
             Some(i) => i.mean,
@@ -202,8 +204,8 @@ fn headline(capacities: &[&Capacity]) -> String {
     let rate = best.rate_in_words();
     let mut sentence = format!("{} carries most: {rate} requests/s", best.called());
     let baseline = others.iter().find(|c| c.baseline);
-    // The best policy is compared with the baseline, and with the second best policy unless the second best policy is
-    // the baseline.
+    // The capacity of the best policy is compared with that of the baseline, and with that of the second best policy
+    // unless it is the baseline.
     let second = others.first().filter(|c| !c.baseline);
     for other in baseline.into_iter().chain(second) {
         sentence += &format!(", {}", more_than(best, other));
@@ -225,8 +227,8 @@ fn carry(names: &[&str]) -> String {
     }
 }
 
-/// A text that says by how much the capacity of `best` exceeds that of `other`, paired by seed. If the interval
-/// contains 0, the text says that the seeds do not tell the two apart.
+/// A text that says by how much the capacity of `best` exceeds that of `other`, paired by seed. If the 95 % interval of
+/// the difference contains 0, the text says that the seeds do not tell the two apart.
 fn more_than(best: &Capacity, other: &Capacity) -> String {
     let name = other.called();
     let rates = best.seeds.iter().zip(&other.seeds).filter_map(|(a, b)| Some(a.req_s? / b.req_s?));
@@ -252,7 +254,8 @@ fn more_than(best: &Capacity, other: &Capacity) -> String {
     }
 }
 
-/// If the logarithm of a ratio is above this (ln 2), the difference is written as a factor, else in percent.
+/// If the logarithm of the ratio of two capacities is above this (ln 2), the difference is written as a factor, else in
+/// percent.
 const TWICE: f64 = std::f64::consts::LN_2;
 
 /// A share as percent without the sign %: with one decimal below 10 %, else with none.
@@ -267,7 +270,7 @@ pub fn digits(x: f64, of: f64) -> String {
     format!("{x:.decimals$}")
 }
 
-/// The policy's label and its swept values, as text.
+/// The policy's label and the swept values of a capacity, as text.
 pub fn name(c: &Capacity) -> String {
     let values = values(c);
     if values.is_empty() { c.policy.clone() } else { format!("{}, {values}", c.policy) }
@@ -307,7 +310,7 @@ mod tests {
     use crate::answer::{Limit, SeedResult};
     use crate::load::Spread;
 
-    /// A policy with the capacities `rates` by seed, requests per second; 0 stands for a seed in which no rate is
+    /// A test policy with the capacities `rates` by seed, requests per second; 0 stands for a seed in which no rate is
     /// carried.
     fn carried(policy: &str, rates: [f64; 3]) -> Capacity {
         let result_of = |(seed, rate): (usize, f64)| SeedResult {
@@ -336,7 +339,7 @@ mod tests {
             sentence,
             "fixed-1 carries most: 19.9 requests/s, 17 % [15, 20] more than no drafting, 2.0 % [0.8, 3.3] more than adaspec."
         );
-        // Between these policies the sign of the difference depends on the seed.
+        // With these capacities per seed, `best` is above `fixed-3` with some seeds and below it with others.
         let other = carried("fixed-3", [16.0 * 1.20, 17.0 * 1.10, 18.0 * 1.18]);
         assert!(headline(&[&best, &other]).contains("not told apart from fixed-3 (0.9 % more, 3 seeds)"));
         assert!(

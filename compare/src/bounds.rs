@@ -3,36 +3,36 @@
 use crate::row::Row;
 use serde::Serialize;
 
-/// The verdict on a bound.
+/// The verdict on a bound on an error: whether the error of a simulated number keeps the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The error is within the bound.
+    /// The error of the simulated number is within its bound.
     Kept,
-    /// The error is beyond the bound.
+    /// The error of the simulated number is beyond its bound.
     Broken,
-    /// The number was observed only once, or its repeats do not agree, so that the bound is neither kept nor broken.
+    /// Neither kept nor broken: the number was observed only once, or its repeated observations do not agree.
     Undecided,
 }
 
-/// A bound on an error or a count, and whether the bound is kept.
+/// One check of a comparison: an error or a count, its bound, and whether the bound is kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// A text that names the cell and the number that have the bound.
+    /// A text that names the cell (a policy or draft length at a load) and the number that have the bound.
     pub what: String,
-    /// The absolute error as a share, or a count that must be 0.
+    /// The absolute error of the simulated number as a share, or a count that must be 0.
     pub value: f64,
-    /// The largest allowed `value`.
+    /// The largest `value` that keeps the bound.
     pub bound: f64,
-    /// Whether the bound is kept.
+    /// Whether `value` is within `bound`, or cannot be judged.
     pub verdict: Verdict,
     /// A note for the reader, such as how far the repeated runs are apart; may be empty.
     pub note: String,
 }
 
 impl Check {
-    /// Checks `error`, a share, against `bound`. The bound is decided only if the number was observed at least twice
-    /// and its repeats differ by at most `tolerance`, a share.
+    /// Checks `error`, a share, against `bound`. The verdict is "undecided" unless the number was observed at least
+    /// twice and its repeats differ by at most `tolerance`, a share.
     pub fn of_error<P>(what: String, row: &Row<P>, error: f64, bound: f64, tolerance: f64) -> Check {
         let note = match row.spread {
             Some(spread) => format!("repeats are {:.1} % apart", spread * 100.0),
@@ -56,14 +56,15 @@ fn verdict(value: f64, bound: f64, decided: bool) -> Verdict {
     }
 }
 
-/// The number of bounds with each verdict.
+/// Of a comparison's checks of errors: how many bounds are kept, broken or undecided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of bounds that are kept.
+    /// Number of bounds on errors that are kept.
     pub kept: usize,
-    /// Number of bounds that are broken.
+    /// Number of bounds on errors that are broken.
     pub broken: usize,
-    /// Number of bounds that are not decided.
+    /// Number of bounds on errors that are undecided, because their numbers were observed once or the repeats do not
+    /// agree.
     pub undecided: usize,
 }
 
@@ -80,7 +81,7 @@ impl Tally {
         })
     }
 
-    /// Number of bounds that are kept or broken.
+    /// Number of bounds on errors that are kept or broken, that is, not undecided.
     pub fn decided(self) -> usize {
         self.kept + self.broken
     }
@@ -100,7 +101,7 @@ mod tests {
     fn an_error_is_judged_where_repeats_agree() {
         assert_eq!(check(&[1.0, 1.0], -0.05), Verdict::Kept);
         assert_eq!(check(&[1.0, 1.0], -0.15), Verdict::Broken);
-        // An error of NaN is not within any bound.
+        // A test: an error of NaN is not within any bound.
         assert_eq!(check(&[1.0, 1.0], f64::NAN), Verdict::Broken);
     }
 

@@ -3,7 +3,7 @@
 //! Both predictions use a fluid model: each of n requests that are served together gets its first token after TTFT(n)
 //! seconds and then a token every TPOT(n) seconds. The two predictions differ in the source of TPOT. The first
 //! interpolates between the TPOT of closed loops that were observed at two draft lengths ([`line_through`]). The second
-//! divides the fitted time of a step by the mean tokens of a round ([`tokens_a_round`]).
+//! divides the fitted time of a step by the mean number of tokens that a request gets in a step ([`tokens_a_round`]).
 
 use foretoken_sim::{Outcome, RequestRecords, Time, Workload};
 
@@ -15,22 +15,23 @@ pub struct Fluid<'a> {
     pub ttft: &'a dyn Fn(f64, u32) -> f64,
     /// Seconds per token after the first. The argument is the number of requests that are served together.
     pub tpot: &'a dyn Fn(f64) -> f64,
-    /// Largest number of requests that are served at one time. Further requests wait.
+    /// Largest number of requests that the server serves at the same time. Further requests wait.
     pub most: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Active {
     request: usize,
-    /// Seconds until the request's first token; 0 after the first token.
+    /// Seconds that remain until the request's first token; 0 after the first token.
     first: f64,
-    /// Number of tokens after the first that the request still has to get.
+    /// Number of output tokens after the first that the request still has to get. It may be a fraction, because tokens
+    /// flow steadily.
     left: f64,
 }
 
 impl Fluid<'_> {
-    /// Serves a workload. If `clients` is given, a closed loop of that many clients sends the requests. Otherwise they
-    /// come at the workload's arrival times.
+    /// Serves the requests of a workload by the fluid model. If `clients` is given, a closed loop of that many clients
+    /// sends the requests. Otherwise they come at the workload's arrival times.
     pub fn serve(&self, workload: &Workload, clients: Option<u32>) -> RequestRecords {
         let n = workload.len();
         let mut r = RequestRecords::new(n);
@@ -73,8 +74,8 @@ impl Fluid<'_> {
     }
 }
 
-/// Serves all active requests for `step` seconds, up to the time `now`. Records first tokens and finished requests in
-/// `r` and removes finished requests.
+/// Serves all requests in service for `step` seconds, up to the time `now`; a token takes `tpot` seconds. Records first
+/// tokens and finished requests in `r` and removes finished requests.
 fn advance(active: &mut Vec<Active>, step: f64, tpot: f64, now: f64, workload: &Workload, r: &mut RequestRecords) {
     const NONE: f64 = 1e-9;
     for a in active.iter_mut() {
@@ -100,16 +101,16 @@ fn advance(active: &mut Vec<Active>, step: f64, tpot: f64, now: f64, workload: &
     });
 }
 
-/// Mean number of tokens of a round with `k` drafts, if each draft is right with probability `a`, independent of the
-/// other drafts: (1 − a^(k+1)) / (1 − a) (Leviathan et al., 2023).
+/// Mean number of tokens that a request gets in a step with `k` draft tokens, if each draft token is right with
+/// probability `a`, independent of the others: (1 − a^(k+1)) / (1 − a) (Leviathan et al., 2023).
 pub fn tokens_a_round(a: f64, k: u32) -> f64 {
     if a >= 1.0 { f64::from(k + 1) } else { (1.0 - a.powi(k as i32 + 1)) / (1.0 - a) }
 }
 
-/// A point (x, y) of a curve.
+/// A point (x, y) of a curve, such as a latency (y) that was observed with a number of clients (x).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// The argument. The points of a curve are sorted by ascending `x`.
+    /// The position on the x axis. The points of a curve are sorted by ascending `x`.
     pub x: f64,
     /// The curve's value at `x`.
     pub y: f64,

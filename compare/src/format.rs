@@ -1,16 +1,16 @@
-//! Formats numbers as text.
+//! Formats shares, signed changes and missing values of reports as text.
 
-/// Formats a share in percent; positive values have no sign.
+/// Formats a share as percent; positive values have no sign.
 pub fn percent(x: f64) -> String {
     format!("{:.1} %", x * 100.0)
 }
 
-/// Formats a share in percent; positive values have a plus sign.
+/// Formats a share as percent; positive values have a plus sign.
 pub fn signed(x: f64) -> String {
     format!("{:+.1} %", x * 100.0)
 }
 
-/// Formats an optional value; "-" if it is absent.
+/// Formats a value that may be missing in a report; "-" if it is absent.
 pub fn or_dash<T>(x: Option<T>, format: impl FnOnce(T) -> String) -> String {
     x.map_or_else(|| "-".to_owned(), format)
 }

@@ -6,16 +6,16 @@ use foretoken_sim::RequestRecords;
 /// run after run. Requests with one output token have no TPOT.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// Times to first token, seconds.
+    /// Time to first token of each finished request, seconds.
     pub ttft: Vec<f64>,
-    /// Times per output token after the first, seconds.
+    /// Time per output token after the first of each finished request with at least two output tokens, seconds.
     pub tpot: Vec<f64>,
-    /// End-to-end latencies, seconds.
+    /// End-to-end latency of each finished request, seconds.
     pub e2e: Vec<f64>,
 }
 
 impl Latencies {
-    /// The latencies of several runs, pooled.
+    /// The latencies of the finished requests of several runs, in one list for each kind of latency.
     pub fn of<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>) -> Latencies {
         let mut pooled = Latencies::default();
         for r in runs {
@@ -27,7 +27,7 @@ impl Latencies {
         pooled
     }
 
-    /// The three lists in the order TTFT, TPOT, E2E.
+    /// The lists of latencies in the order TTFT, TPOT, E2E.
     pub fn into_array(self) -> [Vec<f64>; 3] {
         [self.ttft, self.tpot, self.e2e]
     }
@@ -50,7 +50,8 @@ fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
     b.sort_unstable_by(f64::total_cmp);
     let (mut i, mut j, mut most) = (0, 0, 0.0f64);
     while i < a.len() && j < b.len() {
-        // Values that occur in both samples are counted in both functions before the functions are compared.
+        // A value that occurs in both samples is counted in both distribution functions before the functions are
+        // compared.
         let value = a[i].min(b[j]);
         i += a[i..].iter().take_while(|&&x| x <= value).count();
         j += b[j..].iter().take_while(|&&x| x <= value).count();
@@ -67,7 +68,8 @@ mod tests {
     fn the_distance_of_distributions_is_the_largest_gap() {
         assert_eq!(cdf_distance(&mut [1.0, 2.0, 3.0], &mut [3.0, 1.0, 2.0]), Some(0.0));
         assert_eq!(cdf_distance(&mut [1.0, 2.0], &mut [5.0, 6.0]), Some(1.0));
-        // At 1 the functions are 1/4 apart, the largest distance: 1 of 4 values against 1 of 2.
+        // At the value 1 the two distribution functions are 1/4 apart, the largest distance: 1 of 4 values against 1 of
+        // 2.
         assert_eq!(cdf_distance(&mut [1.0, 2.0, 3.0, 4.0], &mut [1.0, 3.5]), Some(0.25));
         assert_eq!(cdf_distance(&mut [2.0, 2.0, 2.0], &mut [2.0]), Some(0.0));
         assert_eq!(cdf_distance(&mut [], &mut [1.0]), None);

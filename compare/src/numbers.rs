@@ -8,10 +8,11 @@ use foretoken_sim::metrics::{Quantiles, Slo};
 use foretoken_sim::{RequestRecords, StepRecord};
 use serde::{Deserialize, Serialize};
 
-/// The numbers of one run, or of several pooled runs. A number is `None` if the runs do not show it.
+/// The latencies, rates and counts of one run, or of several pooled runs. A number is `None` if the runs do not show
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Numbers {
-    /// Number of requests that emitted their whole output.
+    /// Number of requests that emitted their whole output in the run.
     pub finished: u64,
     /// Output tokens of finished requests per second, from the first arrival to the last finish.
     pub throughput_tok_s: Option<f64>,
@@ -21,11 +22,11 @@ pub struct Numbers {
     pub tpot: Option<Quantiles>,
     /// End-to-end latency, seconds: mean and quantiles over finished requests.
     pub e2e: Option<Quantiles>,
-    /// Mean time of a step, seconds.
+    /// Mean time of an engine step, seconds.
     pub step_s: Option<f64>,
     /// Finished requests per second, from the first arrival to the last finish.
     pub completed_req_s: Option<f64>,
-    /// Share of finished and rejected requests that met every SLO bound; `None` without a bound.
+    /// Share of finished and rejected requests that met every latency bound (SLO); `None` without a bound.
     pub slo_attainment: Option<f64>,
     /// Mean number of decode requests in a step, weighted by the step's time.
     pub batch_size: Option<f64>,
@@ -35,28 +36,29 @@ pub struct Numbers {
     pub accepted_of_verified: Option<f64>,
 }
 
-/// The records of a run from which numbers are computed.
+/// The records of requests and steps of a run from which its numbers are computed.
 #[derive(Clone, Copy)]
 pub struct RunRecords<'a> {
-    /// One record per request.
+    /// One record per request of the run.
     pub requests: &'a RequestRecords,
-    /// One record per step; empty if the steps are not known.
+    /// One record per step of the run; empty if the steps are not known.
     pub steps: &'a [StepRecord],
-    /// The SLO bounds of all requests.
+    /// The latency bounds (SLO) that all requests of the run have.
     pub slo: Slo,
-    /// `[i]`: request i's own TPOT bound, seconds; infinity if it has none. Empty if no request has one.
+    /// `own_tpot_s[i]` is the TPOT bound of request i alone, seconds; infinity if it has none. Empty if no request
+    /// has a bound of its own.
     pub own_tpot_s: &'a [f64],
 }
 
 impl<'a> RunRecords<'a> {
-    /// The records of a run whose steps are not known and that has no SLO bounds.
+    /// The records of a run whose steps are not known and whose requests have no latency bounds (SLO).
     pub fn requests_only(requests: &'a RequestRecords) -> RunRecords<'a> {
         RunRecords { requests, steps: &[], slo: Slo::default(), own_tpot_s: &[] }
     }
 }
 
 impl Numbers {
-    /// The numbers of several runs, pooled.
+    /// The numbers of several runs, pooled: means and quantiles are over the requests and steps of all runs.
     pub fn of(runs: &[RunRecords]) -> Numbers {
         let latencies = Latencies::of(runs.iter().map(|r| r.requests));
         let quantiles = |x: &[f64]| Quantiles::of(&mut x.to_vec());
@@ -82,14 +84,14 @@ impl Numbers {
         }
     }
 
-    /// The mean over several runs of each number. `finished` is the sum over the runs. A number is `None` if any run
-    /// lacks it.
+    /// For each number, such as mean TPOT: its mean over several runs. `finished` is the sum over the runs. A number is
+    /// `None` if any run lacks it.
     pub fn mean(runs: &[Numbers]) -> Numbers {
         Numbers::number_by_number(runs, |values| values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The median over several runs of each number. `finished` is the sum over the runs. A number is `None` if any run
-    /// lacks it.
+    /// For each number, such as mean TPOT: its median over several runs. `finished` is the sum over the runs. A number
+    /// is `None` if any run lacks it.
     pub fn median(runs: &[Numbers]) -> Numbers {
         Numbers::number_by_number(runs, median)
     }
@@ -155,29 +157,29 @@ fn attainment(runs: &[RunRecords]) -> Option<f64> {
 
 /// A kind of number that is compared, such as mean TPOT.
 pub struct Quantity {
-    /// The number's name in tables and in `validation.json`.
+    /// The name of the compared number, such as mean TPOT, in tables and in `validation.json`.
     pub name: &'static str,
-    /// The number's unit, which decides how its error is computed.
+    /// The unit of the compared number (such as mean TPOT), which decides how its error is computed.
     pub unit: Unit,
-    /// Reads the number from the numbers of a run.
+    /// A function that reads the compared number (such as mean TPOT) from all numbers of a run.
     pub read: fn(&Numbers) -> Option<f64>,
 }
 
-/// A number's unit, which decides how its error is computed.
+/// The unit of a compared number, which decides how its error is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Seconds. The error is relative.
+    /// The compared number (such as mean TPOT) is in seconds. Its error is relative.
     Seconds,
-    /// A rate or a mean count. The error is relative.
+    /// The compared number is a rate or a mean count, such as requests per second. Its error is relative.
     Plain,
-    /// A share in [0, 1]. The error is a difference.
+    /// The compared number is a share in [0, 1]. Its error is the difference of the shares.
     Share,
 }
 
 impl Unit {
-    /// The error of `value` against `reference`. A relative error is `None` if the reference is not above 0, or if the
-    /// value is not finite.
+    /// The error of the predicted `value` against the observed `reference`. A relative error is `None` if the reference
+    /// is not above 0, or if the value is not finite.
     pub fn error(self, value: f64, reference: f64) -> Option<f64> {
         match self {
             Unit::Share => Some(value - reference),
@@ -209,8 +211,8 @@ const fn share(name: &'static str, read: fn(&Numbers) -> Option<f64>) -> Quantit
     Quantity { name, unit: Unit::Share, read }
 }
 
-/// All numbers that are compared, in the order of the tables. A comparison leaves out numbers that its runs do not
-/// show.
+/// All numbers of runs that are compared, in the order of the tables. A comparison leaves out numbers that its runs do
+/// not show.
 pub const QUANTITIES: [Quantity; 19] = [
     seconds("step time, mean", |n| n.step_s),
     seconds(TTFT, |n| n.ttft.map(|q| q.mean)),

@@ -2,20 +2,22 @@
 
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 
-/// A run is divided into this number of bins, or read at this number of instants.
+/// Number of bins into which a run is divided over time. Also the number of instants at which the requests in flight
+/// are counted.
 const BINS: usize = 40;
 
 /// Decode batch size and draft length over time, in bins of equal length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
-    /// Mean decode batch size in each bin. Idle time counts with size 0.
+    /// Mean number of decode requests in a step, in each bin of time. Idle time counts with size 0.
     pub batch_size: Vec<f64>,
-    /// Mean number of draft tokens per decode request and step, in each bin; 0 if no request decodes.
+    /// Mean number of draft tokens per decode request and step, in each bin of time; 0 if no request decodes.
     pub draft_len: Vec<f64>,
 }
 
 impl Curves {
-    /// The curves of several runs, averaged, in bins from 0 to `end`. A step counts in the bin in which it ends.
+    /// The curves over time of several runs, averaged, in bins from 0 to `end`. A step counts in the bin in which it
+    /// ends.
     pub fn of(runs: &[&[StepRecord]], end: Time) -> Curves {
         #[derive(Clone, Default)]
         struct Bin {
@@ -39,14 +41,15 @@ impl Curves {
         }
     }
 
-    /// The errors of (batch size, draft length): the mean absolute difference from the curve of `other`, relative to
-    /// the mean of that curve.
+    /// The errors of the curves over time of (batch size, draft length): the mean absolute difference from the curve of
+    /// `other`, relative to the mean of that curve.
     pub fn error(&self, other: &Curves) -> [Option<f64>; 2] {
         [curve_error(&self.batch_size, &other.batch_size), curve_error(&self.draft_len, &other.draft_len)]
     }
 }
 
-/// Mean over bins of |a − b| / mean of b. A missing bin counts as 0. `None` if there is no bin or b is 0 throughout.
+/// The error of the curve `a` against the curve `b`, both values by bin of time: mean over bins of |a − b| / mean of b.
+/// A missing bin counts as 0. `None` if there is no bin or b is 0 throughout.
 fn curve_error(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().max(b.len());
     let value = |s: &[f64], i: usize| s.get(i).copied().unwrap_or(0.0);

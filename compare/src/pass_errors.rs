@@ -4,13 +4,13 @@
 use foretoken_profiler::Region;
 use serde::{Deserialize, Serialize};
 
-/// A kind of pass, by the model (target or draft) and the work.
+/// A kind of pass, by the model (target model or draft model) and the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PassKind {
     /// A target pass with one token per request.
     Decode,
-    /// A target pass with drafts to verify.
+    /// A target pass with draft tokens to verify.
     Verify,
     /// A target pass with over 64 tokens and without a prompt's tokens.
     Wide,
@@ -23,7 +23,7 @@ pub enum PassKind {
 }
 
 impl PassKind {
-    /// All kinds of passes, in the order of tables.
+    /// All kinds of model passes, in the order of tables.
     pub const ALL: [PassKind; 6] = [
         PassKind::Decode,
         PassKind::Verify,
@@ -33,7 +33,7 @@ impl PassKind {
         PassKind::DraftPrefill,
     ];
 
-    /// The kind's name in tables.
+    /// The name of the kind of pass in tables.
     pub fn name(self) -> &'static str {
         match self {
             PassKind::Decode => "target, decode",
@@ -46,7 +46,8 @@ impl PassKind {
     }
 }
 
-/// The kind of a target pass in a region of a profile. A profile divides target passes into regions by their work.
+/// Converts a profile's region of target passes to a kind of pass. (A profile divides target passes into regions by
+/// their work.)
 impl From<Region> for PassKind {
     fn from(region: Region) -> PassKind {
         match region {
@@ -58,22 +59,22 @@ impl From<Region> for PassKind {
     }
 }
 
-/// The errors of all passes of one kind.
+/// The errors of the predicted times of all passes of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PassErrors {
-    /// The kind of pass.
+    /// The kind of pass: decode, verify and so on.
     pub region: PassKind,
-    /// Number of passes of this kind.
+    /// Number of passes of this kind (such as verify) in the live runs.
     pub passes: u64,
-    /// Share of these passes in the measured time of all passes.
+    /// The part of the measured time of all passes that the passes of this kind took, as a share.
     pub share: f64,
-    /// Mean measured time of a pass, seconds.
+    /// Mean measured time of a pass of this kind, seconds.
     pub live_s: f64,
-    /// Mean predicted time of a pass, seconds.
+    /// Mean predicted time of a pass of this kind, seconds.
     pub predicted_s: f64,
-    /// Error of the summed time: predicted / measured − 1.
+    /// Error of the time of all passes of this kind together: predicted / measured − 1.
     pub error: f64,
-    /// Mean absolute relative error of single passes.
+    /// Mean absolute relative error of the predicted times of single passes of this kind.
     pub mean_absolute_error: f64,
 }
 
@@ -86,7 +87,7 @@ struct Sums {
     passes: u64,
     measured_s: f64,
     predicted_s: f64,
-    /// Sum over passes of the absolute relative error.
+    /// Sum over passes of the absolute relative error of the predicted time.
     errors: f64,
 }
 
@@ -100,7 +101,7 @@ impl PassTimes {
         sums.errors += (predicted_s / measured_s.max(1e-12) - 1.0).abs();
     }
 
-    /// Adds the passes of a cell that are already summed up in `errors`.
+    /// Adds the passes of a cell (a policy at a load) that are already summed up in `errors`.
     fn add_errors(&mut self, errors: &PassErrors) {
         let (sums, n) = (&mut self.0[errors.region as usize], errors.passes as f64);
         sums.passes += errors.passes;
@@ -109,7 +110,7 @@ impl PassTimes {
         sums.errors += n * errors.mean_absolute_error;
     }
 
-    /// The errors of each kind of pass that occurred.
+    /// The errors of predicted times, for each kind of pass that occurred.
     pub fn errors(&self) -> Vec<PassErrors> {
         let total: f64 = self.0.iter().map(|s| s.measured_s).sum();
         let errors = |(&region, s): (&PassKind, &Sums)| {
@@ -128,7 +129,7 @@ impl PassTimes {
     }
 }
 
-/// The errors by kind of pass over several cells, given as the errors of each cell.
+/// The errors by kind of pass over several cells (policies at loads), given as the errors of each cell.
 pub fn over_cells<'a>(cells: impl IntoIterator<Item = &'a [PassErrors]>) -> Vec<PassErrors> {
     let mut sums = PassTimes::default();
     cells.into_iter().flatten().for_each(|errors| sums.add_errors(errors));

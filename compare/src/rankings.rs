@@ -3,18 +3,18 @@
 use crate::live_runs::PolicyValue;
 use serde::Serialize;
 
-/// The result of comparing two rankings pair by pair.
+/// The result of comparing two rankings of the same policies, pair by pair of policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Ranking {
-    /// Number of pairs that have the same order in both rankings.
+    /// Number of pairs of policies that have the same order in both rankings.
     pub agree: u32,
-    /// Number of pairs that have opposite orders in the two rankings.
+    /// Number of pairs of policies that have opposite orders in the two rankings.
     pub disagree: u32,
-    /// Number of pairs that are tied in the first ranking only.
+    /// Number of pairs of policies that are tied in the first ranking only.
     pub tied_first: u32,
-    /// Number of pairs that are tied in the second ranking only.
+    /// Number of pairs of policies that are tied in the second ranking only.
     pub tied_second: u32,
-    /// Number of pairs that are tied in both rankings.
+    /// Number of pairs of policies that are tied in both rankings.
     pub tied_both: u32,
 }
 
@@ -49,7 +49,8 @@ impl Ranking {
     }
 }
 
-/// −1 if `a` is below `b`, 0 if both are tied, 1 if `a` is above `b`.
+/// −1 if `a` is below `b`, 1 if `a` is above `b`, 0 if they are tied: if they differ by at most `noise` × the smaller
+/// value.
 fn order(a: f64, b: f64, noise: f64) -> i8 {
     let smaller = a.abs().min(b.abs());
     match a - b {
@@ -59,42 +60,42 @@ fn order(a: f64, b: f64, noise: f64) -> i8 {
     }
 }
 
-/// An observed ranking of the policies, compared with the simulated one.
+/// An observed ranking of the policies, compared with the simulated ranking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
-    /// The name of the value by which the policies are ranked.
+    /// The name of the value by which the policies are ranked, such as the service rate.
     pub by: String,
     /// Values that differ by at most this share are tied: the largest distance between repeated live runs of one
     /// policy.
     pub noise: f64,
-    /// True if every policy's value was observed at least twice, so that the noise is known.
+    /// True if every policy's value was observed in at least two live runs, so that the noise is known.
     pub repeated: bool,
-    /// The policies with their values.
+    /// The ranked policies with their values.
     pub policies: Vec<RankedPolicy>,
     /// The ranking by live values, compared pair by pair of policies with the ranking by values that are simulated with
-    /// recorded acceptance.
+    /// the live runs' acceptance.
     pub pairs: Ranking,
     /// Kendall's τ-b of the two rankings in `pairs`; `None` if all pairs are tied in one of them.
     pub tau: Option<f64>,
-    /// Kendall's τ-b between the ranking by live values and the ranking by values that are simulated with modelled
-    /// acceptance.
+    /// Kendall's τ-b between the ranking by live values and the ranking by values that are simulated with the
+    /// experiment's acceptance source.
     pub tau_modelled: Option<f64>,
 }
 
-/// The value of one policy in a ranking.
+/// One policy in a ranking, with the live and the simulated values by which it is ranked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RankedPolicy {
-    /// The policy's label.
+    /// The label of the ranked policy.
     pub policy: String,
-    /// The median of the values in live runs.
+    /// The median, over live runs, of the value by which the policy is ranked.
     pub live: f64,
-    /// The value simulated with the acceptance that live runs revealed.
+    /// The value by which the policy is ranked, simulated with the acceptance that live runs revealed.
     pub recorded: f64,
-    /// The value simulated with the experiment's acceptance source.
+    /// The value by which the policy is ranked, simulated with the experiment's acceptance source.
     pub modelled: Option<f64>,
 }
 
-/// Ranks policies by one value; `by` is its name. `None` if a policy has no value that is simulated with recorded
+/// Ranks policies by one value; `by` is its name. `None` if a policy has no value that is simulated with the live runs'
 /// acceptance.
 pub fn rank(by: &str, values: &[PolicyValue]) -> Option<Ranked> {
     let noise = values.iter().filter_map(|v| v.rate.spread).fold(0.0, f64::max);
@@ -125,7 +126,7 @@ mod tests {
     use crate::live_runs::Simulated;
     use crate::numbers::Unit;
 
-    /// τ-b equals its definition over all pairs, also if one pair is tied.
+    /// Kendall's τ-b is computed as its definition over all pairs says, also if one pair is tied.
     #[test]
     fn tau_counts_ties() {
         let (x, y) = ([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 4.0]);

@@ -1,30 +1,30 @@
-//! One number of a comparison, with its observed repeats and its predictions.
+//! One number of a comparison of runs, such as mean TPOT, with its repeated observations and its predictions.
 
 use crate::numbers::Unit;
 use crate::spread::{relative_window, window};
 use foretoken_profiler::median;
 use serde::Serialize;
 
-/// A number, observed in repeated runs, with its predictions of type `P`.
+/// A number of runs, such as mean TPOT: its values in repeated observed runs, and its predictions of type `P`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row<P> {
-    /// The number's name, from [`QUANTITIES`](crate::numbers::QUANTITIES).
+    /// The name of the compared number, such as mean TPOT, from [`QUANTITIES`](crate::numbers::QUANTITIES).
     pub quantity: String,
-    /// The number's unit, which decides how errors and spreads are computed.
+    /// The unit of the compared number, which decides how errors and spreads are computed.
     pub unit: Unit,
-    /// The value observed in each run.
+    /// The value of the compared number (such as mean TPOT) in each observed run.
     pub observed: Vec<f64>,
-    /// The distance between the observed values ([`window`]), relative to their median; for shares the absolute
-    /// distance. No prediction can be expected to come closer. `None` if the number was observed once.
+    /// How far the values of repeated observed runs are apart ([`window`]), relative to their median; for shares the
+    /// absolute distance. No prediction can be expected to come closer. `None` if the number was observed once.
     pub spread: Option<f64>,
-    /// The predictions and their errors.
+    /// The predicted values of the compared number (such as mean TPOT), and their errors against the observed ones.
     #[serde(flatten)]
     pub predicted: P,
 }
 
 impl<P> Row<P> {
-    /// Makes a row from observed values. `predict` gets the value to which errors are relative, the median of the
-    /// observed values, and returns the predictions.
+    /// Makes the row of a number from its values in observed runs. `predict` gets the value to which errors are
+    /// relative, the median of the observed values, and returns the predictions.
     pub fn new(quantity: &str, unit: Unit, observed: Vec<f64>, predict: impl FnOnce(f64) -> P) -> Row<P> {
         let spread = match unit {
             Unit::Share => window(observed.clone()),
@@ -34,13 +34,13 @@ impl<P> Row<P> {
         Row { quantity: quantity.to_owned(), unit, observed, spread, predicted }
     }
 
-    /// The value with which predictions are compared: the median of the observed values. With two values this is their
-    /// mean.
+    /// The value to which the errors of predictions are relative: the median of the observed values. With two values
+    /// this is their mean.
     pub fn reference(&self) -> f64 {
         median(self.observed.clone())
     }
 
-    /// True if the number was observed at least twice and its repeats agree within `tolerance`.
+    /// True if the number was observed in at least two runs and these agree within `tolerance`, a share.
     pub fn decided(&self, tolerance: f64) -> bool {
         self.spread.is_some_and(|spread| spread <= tolerance)
     }

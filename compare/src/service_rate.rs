@@ -2,7 +2,7 @@
 
 use foretoken_sim::{RequestRecords, Time};
 
-/// A count, and the time over which it was counted, seconds.
+/// A count, such as of finished requests, and the time over which it was counted, seconds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CountedOver {
     pub(crate) count: f64,
@@ -10,7 +10,8 @@ pub(crate) struct CountedOver {
 }
 
 impl CountedOver {
-    /// The sum of all counts / the sum of all times. `None` if the summed time is not above 0.
+    /// A rate over several counts: the sum of all counts / the sum of all times. `None` if the summed time is not above
+    /// 0.
     pub(crate) fn rate(counts: impl Iterator<Item = CountedOver>) -> Option<f64> {
         let add = |sum: CountedOver, one: CountedOver| CountedOver {
             count: sum.count + one.count,
@@ -21,9 +22,9 @@ impl CountedOver {
     }
 }
 
-/// Requests per second that closed loops of `clients` clients sustain. Only the middle part of each loop counts. It
-/// starts when request number `clients` finishes, when every client can have had an answer. It ends when fewer than
-/// `clients` requests are left. `None` if no loop is long enough to have a middle part.
+/// Requests per second that closed loops of `clients` clients sustain. Only the middle part of each loop counts. The
+/// middle part starts when request number `clients` finishes, because every client can then have had an answer. It
+/// ends when fewer than `clients` requests are left. `None` if no loop is long enough to have a middle part.
 pub fn service_rate<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>, clients: u32) -> Option<f64> {
     let clients = clients as usize;
     let middle = |r: &RequestRecords| {
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
     use foretoken_sim::Outcome;
 
-    /// A closed loop of two clients with one finished request per second, but a slow start and a slow end.
+    /// A closed loop of two clients in which one request a second finishes, but with a slow start and a slow end.
     fn closed_loop() -> RequestRecords {
         let mut r = RequestRecords::new(8);
         r.outcome = vec![Outcome::Finished; 8];
@@ -61,8 +62,8 @@ mod tests {
         assert_eq!(service_rate([], 2), None);
     }
 
-    /// One run has five finished requests in five seconds, another five in ten seconds. A third run has no middle part
-    /// and does not count.
+    /// Service rates (requests per second in closed loops) are pooled by time. One run has five finished requests in
+    /// five seconds, another five in ten seconds. A third run has no middle part and does not count.
     #[test]
     fn loops_are_pooled_by_their_time() {
         let mut slow = closed_loop();

@@ -1,17 +1,18 @@
-//! The distance between the values of repeated runs.
+//! The distance between the values of a number in repeated runs.
 
 use foretoken_profiler::median;
 
-/// Width of the narrowest interval that contains two thirds of the values, at least three of them. With two or three
-/// values, the interval contains all. With more values, a third may be outliers, because a shared machine is slower at
-/// times. `None` for fewer than two values.
+/// The distance between the values of repeated runs: the width of the narrowest interval that contains two thirds of
+/// the values, at least three of them. With two or three values, the interval contains all. With more values, a third
+/// may be outliers, because a shared machine is slower at times. `None` for fewer than two values.
 pub fn window(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let n = (2 * values.len()).div_ceil(3).max(3).min(values.len());
     (n >= 2).then(|| values.windows(n).map(|w| w[n - 1] - w[0]).fold(f64::INFINITY, f64::min))
 }
 
-/// [`window`] / median of the values. `None` for fewer than two values, or if the median is not above 0.
+/// The distance between the values of repeated runs ([`window`]) / their median. `None` for fewer than two values, or
+/// if the median is not above 0.
 pub fn relative_window(values: &[f64]) -> Option<f64> {
     let middle = median(values.to_vec());
     window(values.to_vec()).filter(|_| middle > 0.0).map(|apart| apart / middle)

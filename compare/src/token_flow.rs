@@ -1,6 +1,6 @@
 //! Compares the token flow of two runs: drafted, verified and accepted tokens. The steps of the two runs are compared
 //! one by one, up to the first step that differs. The rounds of each request are compared over the whole run. A round
-//! is a request's drafts of one step, verified together.
+//! is a request's draft tokens of one step, verified together.
 
 use foretoken_sim::live::{Round, StepTrace, TracedNode};
 use serde::Serialize;
@@ -12,35 +12,36 @@ pub struct TokenFlow {
     /// Number of equal steps before the first difference, summed over pieces (live runs with their repeats). Equal
     /// steps have the same requests in the same order, and the same chunks, decisions and accepted tokens.
     pub same_steps: u64,
-    /// Number of steps with a pass in the first run.
+    /// Number of steps of the first run in which a model pass ran.
     pub steps: u64,
-    /// The first difference; absent if all steps are equal.
+    /// The first step in which the two runs differ; absent if all steps are equal.
     pub parted: Option<Parting>,
-    /// Number of requests whose rounds are all equal in both runs.
+    /// Number of requests whose rounds (draft tokens of one step) are all equal in both runs.
     pub same_requests: u64,
-    /// Number of requests with at least one round in the first run.
+    /// Number of requests with at least one round (draft tokens of one step) in the first run.
     pub requests: u64,
-    /// Number of shared rounds: rounds of the first run for which the second run has a round of the same request that
-    /// starts at the same output position.
+    /// Number of shared rounds. A round is a request's draft tokens of one step. Shared rounds are rounds of the first
+    /// run for which the second run has a round of the same request that starts at the same output position.
     pub shared_rounds: u64,
-    /// Number of shared rounds in which the policy decided the same in both runs: equal drafted and verified lengths
-    /// and, for draft trees, equal nodes.
+    /// Number of rounds (a request's draft tokens of one step) in both runs in which the policy decided the same in
+    /// both runs: equal drafted and verified lengths and, for draft trees, equal nodes.
     pub same_decisions: u64,
-    /// Number of shared rounds with the same decision but different numbers of accepted tokens. With recorded
-    /// acceptance this must be 0.
+    /// Number of rounds (a request's draft tokens of one step) that both runs have, with the same decision but
+    /// different numbers of accepted tokens. If the second run is a simulation with the first run's acceptance, this
+    /// must be 0.
     pub other_acceptance: u64,
-    /// Number of rounds of the first run.
+    /// Number of rounds (a request's draft tokens of one step) of the first run.
     pub rounds: u64,
 }
 
 /// The first step in which two runs differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parting {
-    /// Index of the step, from 0, among the steps with a pass.
+    /// Index of the step, from 0, among the steps of the run in which a model pass ran.
     pub step: u64,
     /// The kind of the first difference in the step.
     pub what: Difference,
-    /// A text that describes the difference, with the values of both runs.
+    /// A text that describes how the two steps differ, with the values of both runs.
     pub how: String,
 }
 
@@ -48,19 +49,21 @@ pub struct Parting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
-    /// Different requests or chunks were scheduled, for example because a request arrived before a step's end in one
-    /// run and after the step's end in the other.
+    /// The two steps have different requests or prompt chunks, for example because a request arrived before a step's
+    /// end in one run and after the step's end in the other.
     Schedule,
-    /// The requests are equal, but the policy decided differently, for example because it saw different times.
+    /// The two steps have the same requests, but the policy decided differently, for example because it saw different
+    /// times.
     Decision,
-    /// The decisions are equal, but a different number of tokens was accepted.
+    /// The policy's decisions in the two steps are equal, but a different number of tokens was accepted.
     Acceptance,
-    /// One of the runs ended before this step.
+    /// One of the two runs ended before this step.
     End,
 }
 
 impl TokenFlow {
-    /// Adds up the counts of several comparisons. `parted` is from the first comparison that has a difference.
+    /// Adds up the counts of several comparisons of token flow. `parted` is from the first comparison that has a
+    /// difference.
     pub fn joined(pieces: impl IntoIterator<Item = TokenFlow>) -> TokenFlow {
         pieces.into_iter().fold(TokenFlow::default(), |all, one| TokenFlow {
             same_steps: all.same_steps + one.same_steps,
@@ -75,7 +78,8 @@ impl TokenFlow {
         })
     }
 
-    /// The share of shared rounds in which the policy decided the same; `None` without shared rounds.
+    /// The share of the rounds (a request's draft tokens of one step) that both runs have in which the policy decided
+    /// the same; `None` if the runs share no round.
     pub fn agreement(&self) -> Option<f64> {
         (self.shared_rounds > 0).then(|| self.same_decisions as f64 / self.shared_rounds as f64)
     }
@@ -97,7 +101,7 @@ pub fn compare(live: &[StepTrace], other: &[StepTrace]) -> TokenFlow {
     flow
 }
 
-/// A round with the nodes of its draft tree; a chain has no nodes.
+/// A round (a request's draft tokens of one step) with the nodes of its draft tree; a chain has no nodes.
 #[derive(Clone, Copy)]
 struct RoundWithTree<'a> {
     round: &'a Round,
@@ -105,8 +109,8 @@ struct RoundWithTree<'a> {
 }
 
 impl RoundWithTree<'_> {
-    /// True if the policy decided the same in both rounds: equal lengths and, for trees, the same drafted and the same
-    /// verified nodes.
+    /// True if the policy decided the same in both rounds (a request's draft tokens of one step): equal lengths and,
+    /// for trees, the same drafted and the same verified nodes.
     fn decided_as(&self, other: &RoundWithTree) -> bool {
         let lengths = |r: &Round| (r.start, r.drafted, r.verified, r.nodes);
         let nodes = |t: &RoundWithTree| t.tree.iter().map(|n| (n.parent, n.rank, n.kept)).collect::<Vec<_>>();
@@ -114,7 +118,7 @@ impl RoundWithTree<'_> {
     }
 }
 
-/// The rounds of a step, each with its tree.
+/// The rounds of a step, each with its draft tree. A round is the draft tokens of one of the step's requests.
 fn rounds(step: &StepTrace) -> impl Iterator<Item = RoundWithTree<'_>> {
     let mut nodes = step.nodes.as_slice();
     step.rounds.iter().map(move |round| {
@@ -129,7 +133,8 @@ fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut TokenFlow) {
         b.iter().flat_map(|s| rounds(s)).map(|t| ((t.round.request, t.round.start), t)).collect();
     let mut count_in_b = HashMap::<u32, u64>::new();
     rounds_of_b.keys().for_each(|(request, _)| *count_in_b.entry(*request).or_default() += 1);
-    // For each request of run `a`: (its number of rounds, whether each of them is equal in run `b`).
+    // For each request of run `a`: (number of its rounds, true if all of them are equal in run `b`). A round is a
+    // request's draft tokens of one step.
     let mut requests = HashMap::<u32, (u64, bool)>::new();
     for in_a in a.iter().flat_map(|s| rounds(s)) {
         let round = in_a.round;
@@ -152,8 +157,8 @@ fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut TokenFlow) {
     flow.same_requests = requests.iter().filter(|&entry| is_same(entry)).count() as u64;
 }
 
-/// The first difference between step number `step` of two runs; `None` if the steps are equal. If a step is missing,
-/// its run ended before it.
+/// The first difference between step number `step` of two runs; `None` if the steps are equal. A run without this
+/// step ended before it, which is a difference too.
 fn first_difference(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Parting> {
     let (a, b) = match (a, b) {
         (Some(a), Some(b)) => (a, b),
@@ -217,7 +222,8 @@ mod tests {
         assert_eq!(both.parted.unwrap().what, Difference::End);
     }
 
-    /// If the same rounds are scheduled in other steps, the steps differ, but the requests do not.
+    /// If the second run schedules the same rounds (a request's draft tokens) in other steps, the steps differ, but the
+    /// rounds of each request do not.
     #[test]
     fn another_schedule_leaves_the_requests_alone() {
         let live = [step(&[round(0, 1, 3, 2), round(1, 1, 3, 3)])];
@@ -240,7 +246,7 @@ mod tests {
         assert_eq!((accepted.same_requests, accepted.requests), (0, 1));
     }
 
-    /// Two trees of equal size whose verified nodes differ are different decisions.
+    /// Two draft trees of equal size whose verified nodes differ are different decisions.
     #[test]
     fn trees_are_compared_node_by_node() {
         let node = |rank, kept| TracedNode { parent: u32::MAX, rank, confidence: 0.5, kept, accepted: false };

@@ -1,4 +1,4 @@
-//! The command line: the table of commands.
+//! The command line: the table of all commands, from which the parser and the help are made.
 
 pub mod check_settings;
 pub mod device;
@@ -31,9 +31,9 @@ FORETOKEN_MEMORY_GIB: memory this program may use, in GiB [default: three quarte
                           refused before it begins";
 
 /// Makes the enum [`Command`]. Each row of the table is one command: its line in the help, its name, and its arguments.
-/// The arguments are in the command's file of [`commands`](crate::commands), with the constant `EXAMPLES` and the
-/// function `run`. If a command `needs` a feature, its `run` is in the file `work`, which is built only with this
-/// feature. If a command has a value (`with`), its `run` gets this value too.
+/// The command's file in [`commands`](crate::commands) has the struct of the arguments, the constant `EXAMPLES` and the
+/// function `run`. If a row says `needs` and a Cargo feature, `run` is in the command's file `work`, which is built
+/// only with this feature. If a row says `with` and a value, `run` also gets this value.
 macro_rules! commands {
     ($(#[doc = $says:literal] $name:ident, $file:ident::$args:ident $(, needs $feature:tt)? $(, with $value:expr)?;)+) => {
         #[derive(Debug, Subcommand)]
@@ -42,7 +42,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Runs the command with its arguments.
+            /// Runs the command that the user named, with its parsed arguments.
             ///
             /// # Errors
             /// The command fails, or the program was built without the feature that the command needs.

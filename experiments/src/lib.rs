@@ -36,7 +36,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os()))
 }
 
-/// [`main`] with the given arguments, of which the first is the program's name. Returns the exit code as a number.
+/// Does the work of [`main`] with the given arguments. The first argument is the program's name. Returns the exit code.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match prepared(arguments).and_then(run) {
         Ok(()) => 0,
@@ -62,7 +62,7 @@ fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cl
     Ok(cli.command)
 }
 
-/// The interrupt flag and the progress of the command. They are static, because one process runs one command.
+/// The interrupt flag and the progress of the running command. They are static, because one process runs one command.
 fn work() -> &'static Work {
     static WORK: LazyLock<Work> = LazyLock::new(Work::default);
     &WORK

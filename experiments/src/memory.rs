@@ -31,7 +31,7 @@ pub fn with_one_arena() {
     }
 }
 
-/// A warning if the limit of the address space is small; else `None`.
+/// A warning if the limit of the address space is below [`SHORT`]; else `None`.
 pub fn short() -> Option<String> {
     let bytes = limit().filter(|&bytes| bytes < SHORT)?;
     Some(format!(

@@ -10,7 +10,7 @@ use std::path::Path;
 
 const BENCH_POISSON: &str = include_str!("../bench-poisson.toml");
 
-/// Name and text of each shipped experiment; the text is that of `experiments/NAME.toml`.
+/// Name and text of each shipped experiment. The text is the file `experiments/NAME.toml`.
 const SHIPPED: [(&str, &str); 12] = [
     ("quickstart", include_str!("../quickstart.toml")),
     ("capacity", include_str!("../capacity.toml")),
@@ -34,7 +34,7 @@ pub fn load(file: &Path, sets: &[String]) -> Result<Plan> {
     Plan::of(read_document(file, sets)?, folder(file))
 }
 
-/// The plan of the experiment that `foretoken bench` times when no file is given.
+/// The plan of the built-in experiment that `foretoken bench` times if the user gives no file.
 ///
 /// # Errors
 /// An override is wrong.
@@ -42,9 +42,9 @@ pub fn yardstick(sets: &[String]) -> Result<Plan> {
     Plan::of_text("bench-poisson.toml", BENCH_POISSON, sets, Path::new(""))
 }
 
-/// Reads an experiment and applies the overrides `sets`. `file` is a file or the name of a shipped experiment. A file
-/// or folder of that name in the working directory takes precedence over a shipped experiment. Keys and values are not
-/// checked yet.
+/// Reads an experiment and applies the overrides `sets`. `file` is a path or the name of a shipped experiment. If a
+/// file or folder of this name exists in the working directory, it is taken and not the shipped experiment. Keys and
+/// values are not checked yet.
 ///
 /// # Errors
 /// No file and no shipped experiment has this name, the file is not TOML, or an override is not `path=value`.

@@ -34,15 +34,15 @@ pub struct Fleet<'a> {
 pub struct FleetRun {
     /// The runs of the replicas, merged into one.
     pub run: Run,
-    /// The verdict on the SLOs at the end of the run; `None` if no [`Patience`] could end the run early.
+    /// Whether enough requests met their latency bounds (SLOs); `None` if no [`Patience`] could end the run early.
     pub patience: Option<Patience>,
 }
 
-/// After the last request is sent, the replicas run this many seconds of simulated time between two looks at the SLO
-/// verdict, if the verdict may end the run early.
+/// After the last request is sent, the replicas run this many seconds of simulated time between two checks whether
+/// enough requests meet their latency bounds, if such a check may end the run early.
 const STRIDE_S: f64 = 1.0;
-/// After the last request is sent, the replicas run this many seconds of simulated time at once, if no SLO verdict can
-/// end the run early.
+/// After the last request is sent, the replicas run this many seconds of simulated time at once, if the requests'
+/// latency bounds cannot end the run early.
 const LONG_STRIDE_S: f64 = 60.0;
 
 /// The warning about a run of two or more replicas whose router needs load reports but never got one.
@@ -74,12 +74,14 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets the number of replicas follow the load. The replicas so far serve from the start.
+    /// Lets a scaling rule change the number of replicas during the run, as `growing` says. The replicas that the fleet
+    /// has now serve from the start.
     pub fn grow(&mut self, growing: Growing<'a>) {
         self.scaler = Some(Scaler::new(growing, self.replicas.len()));
     }
 
-    /// Lets the run end early: as soon as `patience`'s verdict on the SLOs can no longer change.
+    /// Lets the run end early: as soon as it is certain whether enough requests meet their latency bounds. `patience`
+    /// has the bounds and the requests that count.
     pub fn be_patient(&mut self, patience: Patience) {
         self.patience = Some(patience);
     }
@@ -124,8 +126,9 @@ impl<'a> Fleet<'a> {
                 self.advance(self.next_event());
                 self.handle_event();
                 if query < self.pool.next_query() && self.first().is_none() {
-                    // All replicas are idle, so their loads do not change before the request at `at`. Of the queries
-                    // until then only the last one is made. A fleet that grows may get a replica before.
+                    // All replicas are idle, so their loads do not change before the request that arrives at `at`.
+                    // Several queries may be due until then; only the last of them is made. If a new replica joins
+                    // earlier, queries are skipped only up to then.
                     self.pool.board.skip_to(at.min(self.next_scaling()));
                 }
             }
@@ -182,8 +185,8 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Runs all replicas until their requests have ended, and reports the ends to the router and to the SLO verdict.
-    /// Returns the reason if the run ended early, else `None`.
+    /// Runs all replicas until their requests have ended. Reports the ends to the router, and to the verdict whether
+    /// enough requests meet their latency bounds. Returns the reason if the run ended early, else `None`.
     fn drain(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         let stride = Time::from_s(if self.patience.is_some() { STRIDE_S } else { LONG_STRIDE_S });
         while let Some((_, least)) = self.first() {
@@ -193,7 +196,7 @@ impl<'a> Fleet<'a> {
                 continue;
             }
             self.advance((least + stride).min(scaling));
-            // A scaling rule may not know of an end that is later than its decision.
+            // A scaling rule may not know of a request's end that is later than the rule's decision.
             self.tell_ends(if scaling < Time::MAX { scaling.min(least + stride) } else { Time::MAX });
             if let Some(ending) = self.stops(interrupt) {
                 return Some(ending);
@@ -203,18 +206,20 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// When replicas boot, report to the scaling rule or are decided on next; `Time::MAX` for a fleet of a fixed size.
+    /// The time of the next scaling event: a new replica has booted, a replica reports its load to the scaling rule, or
+    /// the rule decides how many replicas there are. `Time::MAX` for a fleet of a fixed size.
     fn next_scaling(&self) -> Time {
         self.scaler.as_ref().map_or(Time::MAX, Scaler::next)
     }
 
-    /// When the next event that is no request comes.
+    /// The time of the next event that is not a request: a router's query of the loads, or a scaling event.
     fn next_event(&self) -> Time {
         self.pool.next_query().min(self.next_scaling())
     }
 
-    /// Handles the next event that is no request. The replicas must have run up to it. At one time a replica that has
-    /// booted comes first, then the router's query, then the scaling rule.
+    /// Handles the next event that is not a request. The replicas must have run up to the event's time. If several
+    /// events have the same time, booted replicas join first, then the router queries the loads, then the scaling rule
+    /// acts.
     fn handle_event(&mut self) {
         let now = self.next_event();
         if let Some(scaler) = &mut self.scaler {
@@ -228,7 +233,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Handles what a scaling rule does at `now`. The replicas must have run up to `now`.
+    /// Handles the scaling events at `now`: booted replicas start to serve, the scaling rule reads the loads and
+    /// decides, and replicas that have drained end. The replicas must have run up to `now`.
     fn handle_scaling(&mut self, now: Time) {
         self.pool.tell_first_tokens(now, &self.replicas);
         self.tell_ends(now);
@@ -241,8 +247,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Does the run use the times at which requests end? True if the router needs ends or first tokens, if the run
-    /// has an SLO verdict, or if the fleet grows.
+    /// Does the run use the times at which requests end? True if the router needs ends or first tokens, if the run may
+    /// end early by its latency bounds, or if the fleet grows.
     fn follows(&self) -> bool {
         let grows = self.scaler.as_ref().is_some_and(Scaler::acts);
         self.pool.needs.ends || self.pool.needs.first_tokens || self.patience.is_some() || grows
@@ -266,8 +272,8 @@ impl<'a> Fleet<'a> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
 
-    /// Runs all replicas up to the time `until`. Adds the requests that ended to `ends`, if the router or the SLO
-    /// verdict needs ends.
+    /// Runs all replicas up to the time `until`. Adds the requests that ended to `ends`, if the router needs ends, or
+    /// if the run may end early by its latency bounds.
     fn advance(&mut self, until: Time) {
         self.replicas.iter_mut().for_each(|replica| replica.run_until(until, false));
         self.collect_all();
@@ -307,8 +313,8 @@ impl<'a> Fleet<'a> {
         self.pool.route(&asked(self.workload, id, now, self.slo_tpot_s))
     }
 
-    /// Reports the requests that ended up to `now` to the router and to the SLO verdict, the earliest end first. The
-    /// replicas' counts of requests in flight fall accordingly.
+    /// Reports the requests that ended up to `now` to the router and to the verdict on their latency bounds, the
+    /// earliest end first. The replicas' counts of requests in flight fall accordingly.
     fn tell_ends(&mut self, now: Time) {
         let Fleet { pool, replicas, patience, scaler, workload, .. } = self;
         pool.tell_ends(now, replicas, |records, id, replica| {

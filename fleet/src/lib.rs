@@ -11,6 +11,7 @@ mod merged;
 mod pool;
 mod predictor;
 mod prefix;
+mod prefix_tree;
 mod report_board;
 mod router;
 pub mod routers;

@@ -21,14 +21,14 @@ pub struct Link {
     /// Which transfers share the bandwidth, in equal parts.
     #[serde(default)]
     pub shared_by: SharedBy,
-    /// Bytes of the target's KV of a token; absent: as `hardware.target.roofline` has it.
+    /// Bytes of the target's KV of a token; absent: computed from the model of `hardware.target.roofline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_bytes_token: Option<f64>,
-    /// Is the draft's KV transferred too? Without it the first step on the decode replica drafts nothing, and the draft
-    /// runs over the prompt there.
+    /// Is the draft model's KV transferred too? Without it the first step on the decode replica drafts nothing, and the
+    /// draft model runs over the prompt there.
     #[serde(default = "yes")]
     pub draft_kv: bool,
-    /// Bytes of the draft's KV of a token; absent: as `hardware.draft.roofline` has it.
+    /// Bytes of the draft model's KV of a token; absent: computed from the model of `hardware.draft.roofline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft_kv_bytes_token: Option<f64>,
 }
@@ -41,10 +41,11 @@ fn yes() -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedBy {
-    /// Transfers of one prefill replica: each has its own link, and decode replicas take what comes.
+    /// The transfers of one prefill replica share a link; each prefill replica has its own. A decode replica receives
+    /// from all links at full speed.
     #[default]
     PrefillReplica,
-    /// All transfers of the fleet.
+    /// All transfers of the fleet share one link.
     Fleet,
 }
 
@@ -52,7 +53,7 @@ impl Link {
     /// Checks that bandwidth, latency and bytes are within their ranges.
     ///
     /// # Errors
-    /// A number is outside its range: its key, and what is wrong.
+    /// A number is outside its range. The error is its key, and what is wrong.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         if self.bandwidth_gb_s.is_nan() || self.bandwidth_gb_s <= 0.0 {
             let gb = self.bandwidth_gb_s;
@@ -69,17 +70,18 @@ impl Link {
     }
 }
 
-/// A link with its transfers.
+/// A link over which KV goes from prefill to decode replicas, with the transfers in flight on it.
 pub(crate) struct Wire {
     /// Bandwidth, bytes per picosecond.
     rate: f64,
     latency: Time,
     now: Time,
-    /// Bytes served so far to a transfer that was in flight all the time.
+    /// Bytes that the link would have sent so far for a transfer that was in flight all the time.
     served: f64,
-    /// Transfers in their latency: (when the bytes begin to flow, the request, its bytes), in order of time.
+    /// Transfers whose bytes do not flow yet, because `latency` has not passed: (when the bytes begin to flow, the
+    /// request, number of bytes), in order of time.
     begun: VecDeque<(Time, RequestId, u64)>,
-    /// Transfers in flight: (the value of `served` at which the transfer ends, the request).
+    /// Transfers whose bytes flow: (the value of `served` at which the transfer ends, the request).
     flying: BinaryHeap<Reverse<(Ordered, RequestId)>>,
 }
 
@@ -115,8 +117,8 @@ impl Wire {
         self.now + Time((left * self.flying.len() as f64 / self.rate).ceil() as u64)
     }
 
-    /// Advances to the [next event](Wire::next_at). Returns the request whose transfer ended; `None` if bytes began to
-    /// flow or there is no event.
+    /// Advances the link to its [next event](Wire::next_at). Returns the request whose transfer ended; `None` if bytes
+    /// began to flow or there is no event.
     pub fn go_on(&mut self) -> Option<RequestId> {
         let (flows, ends) = (self.begun.front().map_or(Time::MAX, |begun| begun.0), self.end_of_first());
         if ends <= flows {
@@ -146,7 +148,8 @@ mod tests {
         Link { bandwidth_gb_s, latency_s, shared_by, kv_bytes_token, draft_kv: true, draft_kv_bytes_token }
     }
 
-    /// The ends of `transfers` (begin in seconds, bytes), seconds.
+    /// Runs `transfers` (start in seconds, number of bytes) over the link. Returns the time at which each ends,
+    /// seconds.
     fn ends(link: &Link, transfers: &[(f64, u64)]) -> Vec<f64> {
         let mut wire = Wire::new(link);
         let mut ends = vec![f64::NAN; transfers.len()];
@@ -168,8 +171,8 @@ mod tests {
     #[test]
     fn transfers_share_the_bandwidth() {
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
-        // 1 GB/s: 2 GB from 0 s, and 1 GB from 1 s. From 1 s on both transfers have 1 GB left and share the bandwidth,
-        // so both end at 3 s.
+        // The link has 1 GB/s. One transfer of 2 GB starts at 0 s, another of 1 GB starts at 1 s. From 1 s on both have
+        // 1 GB left and share the bandwidth, so both end at 3 s.
         let two = ends(&link(1.0, 0.0), &[(0.0, 2_000_000_000), (1.0, 1_000_000_000)]);
         assert!(close(&two, &[3.0, 3.0]), "{two:?}");
         let late = ends(&link(1.0, 0.5), &[(0.0, 1_000_000_000), (0.5, 1_000_000_000)]);

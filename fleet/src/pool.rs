@@ -10,10 +10,10 @@ use std::collections::BinaryHeap;
 /// The replicas of a fleet.
 pub(crate) type Replicas<'a> = Vec<Box<dyn Replica + 'a>>;
 
-/// Replicas behind one router. A replica's index is its index in the fleet. Only the router counts the pool's replicas
-/// from 0.
+/// Replicas behind one router. A replica's index is its index in the fleet; only the router numbers the replicas of the
+/// pool itself, from 0.
 pub(crate) struct Pool {
-    /// Indices of the pool's replicas, ascending.
+    /// Indices in the fleet of the replicas behind this router, ascending.
     members: Vec<usize>,
     router: Box<dyn Router>,
     pub(crate) needs: Needs,
@@ -48,27 +48,29 @@ impl Pool {
         }
     }
 
-    /// The replicas of the pool.
+    /// Indices in the fleet of the replicas behind this router, ascending.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// The replica to which a request was sent; `None` until it is sent.
+    /// Index in the fleet of the replica to which a request was sent; `None` until it is sent.
     pub fn replica_of(&self, id: RequestId) -> Option<usize> {
         Some(self.routed[id as usize]).filter(|&to| to != NOWHERE).map(usize::from)
     }
 
-    /// When the router queries the loads next; `Time::MAX` if the router does not use loads.
+    /// When the router next queries the replicas for their loads; `Time::MAX` if the router does not use loads.
     pub fn next_query(&self) -> Time {
         if self.needs.reports { self.board.next() } else { Time::MAX }
     }
 
-    /// A replica's index in the pool. Panics if the replica is not in the pool.
+    /// The index that the router uses for the fleet's replica `replica`. Panics if the replica is not behind this
+    /// router.
     pub fn member(&self, replica: usize) -> usize {
         member(&self.members, replica)
     }
 
-    /// Adds a replica, whose index in the fleet is above all others'.
+    /// Adds a replica to the replicas behind this router. Its index in the fleet must be larger than the indices of all
+    /// replicas there.
     pub fn join(&mut self, replica: usize) {
         self.members.push(replica);
         self.seen.push(Seen::default());
@@ -76,8 +78,9 @@ impl Pool {
         self.router.joined();
     }
 
-    /// Removes a replica, given by its index in the pool. Returns its index in the fleet, and its number of requests in
-    /// flight. The router learns no more of these requests.
+    /// Removes a replica from the replicas behind this router; `member` is the index that the router uses for it.
+    /// Returns its index in the fleet, and its number of requests in flight. The router gets no further events of these
+    /// requests.
     pub fn leave(&mut self, member: usize) -> (usize, u32) {
         self.board.leave(member);
         self.router.left(member);
@@ -86,22 +89,23 @@ impl Pool {
         (replica, self.seen.remove(member).in_flight)
     }
 
-    /// Number of requests in flight on the pool's replicas, as far as the router knows.
+    /// Number of requests in flight on the replicas behind this router, as far as the router knows.
     pub fn in_flight(&self) -> u32 {
         self.seen.iter().map(|seen| seen.in_flight).sum()
     }
 
-    /// Does the router use the replicas' reports, and has no report reached it yet? False for a pool of one replica.
+    /// Does the router use the replicas' load reports, and has none reached it yet? False if there is only one replica
+    /// behind the router.
     pub fn never_heard(&self) -> bool {
         self.needs.reports && self.seen.len() > 1 && self.seen.iter().all(|seen| seen.report.is_none())
     }
 
-    /// Queries the pool's replicas, which must have run up to the time of the query.
+    /// Queries the replicas behind this router for their loads. They must have run up to the time of the query.
     pub fn ask(&mut self, replicas: &Replicas) {
         self.board.ask(self.members.iter().map(|&r| &*replicas[r]));
     }
 
-    /// Notes that a request ended at `at`.
+    /// Notes that the request `id` ended at `at`, so that its end is reported to the router later.
     pub fn note_end(&mut self, id: RequestId, at: Time) {
         self.ends.push(Reverse((at, id)));
     }
@@ -142,7 +146,7 @@ impl Pool {
     }
 
     /// Reports the requests that ended up to `now` to the router, in order of time, and no longer counts them as in
-    /// flight. Calls `told` with the replica's records, each request, and the
+    /// flight. For each of them calls the function `told` with the replica's records, the request's id, and the
     /// replica's index in the fleet.
     pub fn tell_ends(
         &mut self,
@@ -155,11 +159,11 @@ impl Pool {
             let (i, replica) = (id as usize, self.routed[id as usize] as usize);
             let records = replicas[replica].records();
             told(records, id, replica);
-            // The router has forgotten replicas that left.
+            // A replica that left the fleet is unknown to the router, so the ends of its requests are not reported.
             let Ok(member) = self.members.binary_search(&replica) else { continue };
             self.seen[member].in_flight -= 1;
-            // Each step emits its accepted drafts and one token of the target. So the difference is the number of steps
-            // that emitted tokens.
+            // Each step emits its accepted draft tokens and one token of the target. So the difference is the number of
+            // steps that emitted tokens.
             let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
             let pieces = emitted.saturating_sub(accepted).max(1);
             self.router.ended(id, member, Ended { at, emitted, pieces });
@@ -167,12 +171,13 @@ impl Pool {
     }
 }
 
-/// The index in a pool of the fleet's replica `replica`. Panics if `members` does not contain the replica.
+/// The index that the router of the replicas `members` uses for the fleet's replica `replica`. Panics if `members` does
+/// not contain the replica.
 fn member(members: &[usize], replica: usize) -> usize {
     members.binary_search(&replica).expect("a request is sent to a member of the pool")
 }
 
-/// A request that is sent at `now`, as the router sees it. `slo_tpot_s`: bound on time per output token, seconds, for
+/// The view that a router gets of a request sent at `now`. `slo_tpot_s`: bound on time per output token, seconds, for
 /// requests to which the workload gives none.
 pub(crate) fn asked(workload: &Workload, id: RequestId, now: Time, slo_tpot_s: f64) -> Asked<'_> {
     let i = id as usize;

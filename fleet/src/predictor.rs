@@ -2,17 +2,18 @@
 
 use crate::router::{Asked, Seen};
 
-/// Number of features; the first one is the constant 1.
+/// Number of features (inputs) of a latency prediction; the first one is the constant 1.
 const N: usize = 7;
 
-/// The inputs of a latency prediction: the features of llm-d's predictor.
+/// The inputs of a latency prediction, such as uncached prompt tokens and the replica's load. llm-d's predictor has the
+/// same inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Features([f64; N]);
 
 impl Features {
     /// The features of a request on a replica. `share`: the part of the prompt, 0 to 1, that the replica may have
-    /// cached. `silent_tokens`: prompt tokens of the replica's requests that have no first token yet. The load features
-    /// are 0 before the replica's first report.
+    /// cached. `silent_tokens`: number of prompt tokens of the replica's requests that have no first token yet. The
+    /// features that come from the replica's load report are 0 before its first report.
     pub fn of(request: &Asked, replica: &Seen, share: f64, silent_tokens: u64) -> Features {
         let load = replica.report.map(|report| report.load).unwrap_or_default();
         let thousands = |tokens: f64| tokens / 1000.0;
@@ -28,20 +29,23 @@ impl Features {
     }
 }
 
-/// A linear fit of a latency to the features: recursive least squares with forgetting.
+/// Predicts a latency of requests by a linear fit to its features (inputs such as the replica's load): recursive least
+/// squares with forgetting.
 #[derive(Clone, Debug)]
 pub(crate) struct Predictor {
     weights: [f64; N],
-    /// The inverse of the weighted sum of the features' outer products.
+    /// State of the recursive least squares: the inverse of the weighted sum of the features' outer products.
     inverse: [[f64; N]; N],
     learned: u32,
 }
 
-/// Samples that must be learned before a prediction is used.
+/// Number of requests with a measured latency from which the fit must have learned before its predictions are used.
 const LEAST: u32 = 50;
-/// Forgetting factor: each new sample multiplies the weights of all earlier samples by this number.
+/// Forgetting factor of the fit: each request that it learns multiplies the weights of all earlier requests by this
+/// number.
 const FORGET: f64 = 0.999;
-/// Initial diagonal of `inverse`: large, so that the first samples determine the fit.
+/// Initial diagonal of `inverse`, the state of the recursive least squares. It is large, so that the first requests
+/// determine the fit.
 const FIRST: f64 = 1e3;
 
 impl Default for Predictor {
@@ -53,12 +57,12 @@ impl Default for Predictor {
 }
 
 impl Predictor {
-    /// Has the fit learned from at least [`LEAST`] samples, so that its predictions may be used?
+    /// Has the fit learned from at least [`LEAST`] requests, so that its predictions may be used?
     pub fn is_ready(&self) -> bool {
         self.learned >= LEAST
     }
 
-    /// The predicted latency, seconds, at least 0.
+    /// The latency that the fit predicts for a request with these features, seconds, at least 0.
     pub fn predict(&self, of: &Features) -> f64 {
         self.weights.iter().zip(of.0).map(|(w, x)| w * x).sum::<f64>().max(0.0)
     }

@@ -1,8 +1,8 @@
 //! What a router remembers of the prompts that it has sent to each replica: an approximation of the replicas' prefix
 //! caches.
 //!
-//! Prompts are compared in units of the workload's prefix block. The end of a prompt is shared with no other request.
-//! It takes room in a cache but no later request finds it there, so only its size is stored.
+//! Prompts are compared in units of the workload's prefix block (a number of tokens). The tokens of a prompt behind its
+//! last prefix block are never found by another request. They still take up cache, so their number is stored.
 
 use crate::router::Asked;
 use foretoken_sim::luck::mix;
@@ -22,9 +22,9 @@ pub(crate) fn prefixes<'a>(request: &Asked<'a>) -> impl Iterator<Item = u64> + u
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A hash of the first `tokens` tokens of a prompt, rounded up to whole prefix blocks; of the whole prompt if it is
-/// shorter. If the prompt has fewer [prefix blocks](prefixes) than that, the hash is made from the request's id, so no
-/// other request has it.
+/// A hash of the beginning of a prompt: its first `tokens` tokens, rounded up to whole prefix blocks, or the whole
+/// prompt if it is shorter. If the prompt's [prefix blocks](prefixes) do not cover this beginning, the hash is made
+/// from the request's id, so no other request has it.
 pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
     let tokens = tokens.min(request.prompt_len);
     let blocks = tokens.div_ceil(request.prefix_block.max(1)) as usize;
@@ -32,22 +32,22 @@ pub(crate) fn beginning(request: &Asked, tokens: u32) -> u64 {
     prefixes(request).nth(blocks.saturating_sub(1)).unwrap_or_else(alone)
 }
 
-/// For each replica, the prefixes that were sent to it, in an LRU cache of limited size.
+/// For each replica, the prompt prefixes that were sent to it, as an LRU cache of limited size.
 pub(crate) struct PrefixIndex {
     caches: Vec<Cache>,
-    /// By hash of a prefix: the replicas that hold the prefix. The replica to which it was sent most recently is the
-    /// last.
+    /// For each hash of a prompt prefix: the replicas that hold the prefix. The replica to which it was sent most
+    /// recently is the last.
     holders: HashMap<u64, Vec<u16>, BuildHasherDefault<AsItIs>>,
 }
 
 impl PrefixIndex {
-    /// Empty caches of `replicas` replicas.
+    /// For each of `replicas` replicas an empty cache of prompt prefixes.
     pub fn new(replicas: usize) -> PrefixIndex {
         PrefixIndex { caches: (0..replicas).map(|_| Cache::default()).collect(), holders: HashMap::default() }
     }
 
-    /// Writes into `matched`, for each replica, how many of `prefixes` the replica holds. Stops at the first prefix
-    /// that no replica holds.
+    /// Writes into `matched`, for each replica, how many of the prompt prefixes `prefixes` the replica holds. Stops at
+    /// the first prefix that no replica holds.
     pub fn matched(&self, prefixes: impl Iterator<Item = u64>, matched: &mut Vec<u32>) {
         matched.clear();
         matched.resize(self.caches.len(), 0);
@@ -57,19 +57,8 @@ impl PrefixIndex {
         }
     }
 
-    /// Returns the number of leading `prefixes` that at least one replica holds, and the replica to which the longest
-    /// of these was sent most recently; `None` if no replica holds even the first prefix.
-    pub fn longest(&self, prefixes: impl Iterator<Item = u64>) -> (u32, Option<usize>) {
-        let mut found = (0, None);
-        for hash in prefixes {
-            let Some(holders) = self.holders.get(&hash) else { break };
-            found = (found.0 + 1, holders.last().map(|&replica| replica as usize));
-        }
-        found
-    }
-
-    /// Adds a prompt to a replica's cache: each of its prefixes with size `weight`, and its unshared end with size
-    /// `rest`. A prefix that the cache holds already becomes its newest entry.
+    /// Adds a prompt to a replica's cache: each of its prefixes as an entry of size `weight`, and its unshared end as
+    /// an entry of size `rest`. A prefix that the cache already holds becomes the newest entry.
     pub fn add(&mut self, replica: usize, prefixes: impl Iterator<Item = u64>, weight: u64, rest: u64) {
         for hash in prefixes {
             self.caches[replica].add(hash, weight);
@@ -80,14 +69,15 @@ impl PrefixIndex {
         self.caches[replica].add_rest(rest);
     }
 
-    /// Removes a prefix from a replica's cache.
+    /// Removes a prompt prefix, by its hash, from the cache of a replica.
     pub fn forget(&mut self, replica: usize, hash: u64) {
         self.caches[replica].remove(hash);
         self.dropped(replica, hash);
     }
 
-    /// Removes the least recently used entries of a replica's cache until its size is at most `most`. If the last of
-    /// these entries is the unshared end of a prompt, it only shrinks by the excess.
+    /// Removes the least recently used prompt prefixes and unshared ends from a replica's cache until the sum of their
+    /// sizes is at most `most`. If the last one to remove is the unshared end of a prompt, the end shrinks only as far
+    /// as is necessary.
     pub fn cut(&mut self, replica: usize, most: u64) {
         while let Some(hash) = self.caches[replica].cut(most) {
             self.dropped(replica, hash);
@@ -104,7 +94,7 @@ impl PrefixIndex {
     }
 }
 
-/// A replica's entries as a linked list in the order of their last use.
+/// The prompt prefixes that a replica may have cached, as a linked list in the order of their last use.
 #[derive(Default)]
 struct Cache {
     at: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
@@ -112,14 +102,14 @@ struct Cache {
     free: Vec<u32>,
     oldest: u32,
     newest: u32,
-    /// Sum of the sizes of all entries.
+    /// Sum of the sizes of all prompt prefixes and unshared ends in the cache.
     held: u64,
     linked: u32,
 }
 
 #[derive(Clone, Copy)]
 struct Slot {
-    /// The prefix's hash; `None` for the end of a prompt, which no request shares.
+    /// Hash of the prompt prefix; `None` for the end of a prompt, which no other request shares.
     hash: Option<u64>,
     weight: u64,
     older: u32,
@@ -156,9 +146,9 @@ impl Cache {
         }
     }
 
-    /// Removes the oldest entries while the size exceeds `most`. An unshared end that is larger than the excess only
-    /// shrinks by the excess. Returns the hash of the first prefix that it removes; the caller then calls again.
-    /// Returns `None` once the size is at most `most`.
+    /// Removes the least recently used entries while the sum of all sizes exceeds `most`. The end of a prompt that no
+    /// other prompt shares shrinks by the excess if it is larger than that. Returns the hash of the first prefix that
+    /// it removes; the caller then calls again. Returns `None` once the sum is at most `most`.
     fn cut(&mut self, most: u64) -> Option<u64> {
         while self.held > most && self.linked > 0 {
             let (at, slot) = (self.oldest, self.slots[self.oldest as usize]);
@@ -194,7 +184,8 @@ impl Cache {
         }
     }
 
-    /// Inserts a slot at the newest end of the list.
+    /// Puts the cache entry with index `at` (a prompt prefix or an unshared end) at the end of the list, as the entry
+    /// that was used last.
     fn link(&mut self, at: u32) {
         let before = if self.linked == 0 { NONE } else { self.newest };
         (self.slots[at as usize].older, self.slots[at as usize].newer) = (before, NONE);

@@ -1,7 +1,8 @@
 //! The replicas' load reports, as a router gets them: at an interval, and with a delay.
 //!
 //! A replica answers a query between two steps, as engines do. A query in the middle of a step is answered at the
-//! step's end, with the load at that time. So a report does not depend on whether the simulator skipped steps.
+//! step's end, with the load at that time. So a report is the same whether the simulator runs every step or skips
+//! steps.
 
 use foretoken_sim::{Load, Replica, Time};
 use std::collections::VecDeque;
@@ -31,7 +32,7 @@ impl Signals {
     /// Checks that the interval and the delay are within their ranges.
     ///
     /// # Errors
-    /// A time is outside its range: its key, and what is wrong.
+    /// A time is outside its range. The error is its key, and what is wrong.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         if !(self.interval_s >= SHORTEST_S && self.interval_s.is_finite()) {
             return Err(("interval_s", format!("{} is not a time of at least {SHORTEST_S} s", self.interval_s)));
@@ -62,16 +63,16 @@ pub(crate) struct Board {
     reports: Vec<Reports>,
 }
 
-/// The load reports of one replica.
+/// The load reports of one replica: the reports on the way, and the newest that has reached the router.
 #[derive(Default)]
 struct Reports {
     /// The last report that the replica made.
     made: Option<Report>,
     /// The last report that has reached the router.
     arrived: Option<Report>,
-    /// Number of the replica's reports that have reached the router.
+    /// Number of the replica's load reports that have reached the router so far.
     count: u64,
-    /// Reports that were made and have not reached the router, with their arrival times.
+    /// Load reports that were made and have not reached the router, with their arrival times.
     on_the_way: VecDeque<(Time, Report)>,
 }
 
@@ -82,17 +83,17 @@ impl Board {
         Board { interval, delay, next: Time::ZERO, reports }
     }
 
-    /// Adds a replica behind the others.
+    /// Adds a replica without load reports. Its index is behind the indices of all others.
     pub fn join(&mut self) {
         self.reports.push(Reports::default());
     }
 
-    /// Removes a replica. The replicas behind it move up.
+    /// Removes the load reports of the replica with this index. The indices of the replicas behind it fall by one.
     pub fn leave(&mut self, replica: usize) {
         self.reports.remove(replica);
     }
 
-    /// The time at which the replicas are queried next.
+    /// The time at which the replicas are next queried for their loads.
     pub fn next(&self) -> Time {
         self.next
     }
@@ -106,7 +107,7 @@ impl Board {
         self.next += self.interval;
     }
 
-    /// Skips all queries that are due by `at`, except the last of them.
+    /// Skips all queries for the replicas' loads that are due by `at`, except the last of them.
     pub fn skip_to(&mut self, at: Time) {
         let whole = at.saturating_sub(self.next).0 / self.interval.0;
         self.next += self.interval * whole;
@@ -127,7 +128,7 @@ impl Board {
 impl Reports {
     fn make(&mut self, at: Time, load: Load, delay: Time) {
         let tok_s = match self.made {
-            // The replica is still in the step at whose end it answered the last query, so this query adds no report.
+            // The replica is still in the step at whose end it answered the query before, so this query adds no report.
             Some(last) if last.at >= at => return,
             Some(last) => (load.emitted - last.load.emitted) as f64 / (at - last.at).as_s(),
             None => 0.0,

@@ -5,19 +5,19 @@ use foretoken_sim::{RequestId, Time};
 
 /// A routing policy: chooses the replica of each request.
 pub trait Router {
-    /// Chooses the replica of a request, by index into `replicas`, which are never empty.
+    /// Chooses the replica of a request. Returns an index into `replicas`, which is never empty.
     fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize;
 
     /// Called before the next choice for each request whose first token was emitted, at the time `at`. Only for routers
     /// that [need](Needs) first tokens.
     fn first_token(&mut self, _id: RequestId, _replica: usize, _at: Time) {}
 
-    /// Called when a replica has joined the fleet, behind all others. Only for routers that
+    /// Called when a replica has joined the fleet, with an index behind all others. Only called for routers that
     /// [scale](RouterDefinition::scales).
     fn joined(&mut self) {}
 
-    /// Called when a replica has left the fleet, by its index. The replicas behind it move up. Only for routers that
-    /// [scale](RouterDefinition::scales).
+    /// Called when the replica with this index has left the fleet. The indices of the replicas behind it fall by one.
+    /// Only called for routers that [scale](RouterDefinition::scales).
     fn left(&mut self, _replica: usize) {}
 
     /// Called after a request has finished or was rejected. Routers that [need](Needs) neither ends nor first tokens
@@ -25,12 +25,12 @@ pub trait Router {
     fn ended(&mut self, _id: RequestId, _replica: usize, _end: Ended) {}
 }
 
-/// What a router has seen of a request when it ended.
+/// What a router knows of a request when the request has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     /// When the request ended.
     pub at: Time,
-    /// Number of output tokens of the request.
+    /// Number of output tokens that the request emitted.
     pub emitted: u32,
     /// Number of chunks in which the tokens came: one for each step that emitted tokens; at least 1.
     pub pieces: u32,
@@ -59,7 +59,7 @@ pub struct Asked<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Requests that the router sent to the replica and that have not ended. Ended requests stay counted if the router
-    /// [needs](Needs) neither ends nor first tokens, unless the run has an SLO verdict.
+    /// [needs](Needs) neither ends nor first tokens, unless the run may end early by its latency bounds.
     pub in_flight: u32,
     /// All requests that the router has sent to the replica.
     pub sent: u64,
@@ -80,7 +80,7 @@ pub struct Needs {
     pub reports: bool,
 }
 
-/// What is known of a fleet's run when its router is built.
+/// What a router knows of the run when it is built.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterContext<'a> {
     /// Number of replicas.
@@ -92,8 +92,7 @@ pub struct RouterContext<'a> {
     /// The run's bounds [on time to first token, on time per output token], seconds; infinity for none.
     pub slo_s: [f64; 2],
     /// For each request, the number of steps that its answer truly takes if every step drafts `max_draft_len` tokens.
-    /// Only a router that [sees hidden truth](crate::RouterSpec::sees_hidden_truth) gets it; empty for all other
-    /// routers.
+    /// Empty, except for a router that [sees the hidden truth](crate::RouterSpec::sees_hidden_truth).
     pub true_steps: &'a [u32],
 }
 
@@ -108,7 +107,8 @@ pub trait RouterDefinition {
     /// The information that the router uses.
     fn needs(&self) -> Needs;
 
-    /// How often the original program queries the replicas' loads, and the delay of the answer.
+    /// The load signals of the original program: how often it queries the replicas' loads, and how late the answers
+    /// arrive.
     fn usual_signals(&self) -> Signals {
         Signals::default()
     }
@@ -118,7 +118,7 @@ pub trait RouterDefinition {
         false
     }
 
-    /// Does the router use the hidden truth, which no real router could know?
+    /// Does the router use what no real router could know, such as a request's true number of steps?
     fn sees_hidden_truth(&self) -> bool {
         false
     }
@@ -128,10 +128,10 @@ pub trait RouterDefinition {
         false
     }
 
-    /// Checks the settings.
+    /// Checks the settings of the router.
     ///
     /// # Errors
-    /// A setting is outside its range: its key, and what is wrong.
+    /// A setting is outside its range. The error is its key, and what is wrong.
     fn check(&self) -> Result<(), (&'static str, String)> {
         Ok(())
     }

@@ -7,9 +7,9 @@ use std::collections::BinaryHeap;
 
 /// The clients of a workload, with the times at which they send their next requests.
 pub(crate) enum Senders<'a> {
-    /// Clients that send at the workload's times, whether earlier requests have ended or not.
+    /// An open loop: each request is sent at its arrival time, whether earlier requests have ended or not.
     Open {
-        /// The workload's times.
+        /// The arrival time of each request.
         times: &'a [Time],
         /// The request that is sent next.
         next: RequestId,
@@ -21,11 +21,11 @@ pub(crate) enum Senders<'a> {
         /// The request that the next client sends.
         next: RequestId,
     },
-    /// Sessions that send their next turn after a gap.
+    /// Sessions, which send their next turn a gap after the answer to the turn before.
     Sessions {
-        /// The turns whose sending time is already certain, with that time.
+        /// The turns whose sending time is known, as (time, id of the turn's request), the earliest first.
         turns: BinaryHeap<Reverse<(Time, RequestId)>>,
-        /// Holds the turns of each session and the gaps between them.
+        /// The workload, which has the turns of each session and the gaps between them.
         workload: &'a Workload,
     },
 }

@@ -1,4 +1,4 @@
-//! The loop around the replicas of a fleet in which prefill replicas compute prompts for decode replicas.
+//! The event loop of a fleet with roles: prefill replicas compute prompts, and decode replicas decode them.
 //!
 //! The loop handles events in order of time: a request is sent, a prompt ends, blocks are allocated, KV arrives, a
 //! router queries loads. Between two such events the replica whose next step is earliest runs until it causes an event.
@@ -19,29 +19,29 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a replica of a fleet does.
+/// The role of a replica in a fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It serves whole requests, and decodes those whose prompts prefill replicas computed.
+    /// The replica serves whole requests. It also decodes requests whose prompts prefill replicas computed.
     #[default]
     Both,
-    /// It computes prompts for other replicas.
+    /// The replica only computes prompts, for other replicas.
     Prefill,
-    /// As `both`; a fleet with decode replicas must have prefill replicas.
+    /// The replica works as with `both`. The fleet must also have prefill replicas.
     Decode,
 }
 
-/// Which replica gets a request first whose prompt a prefill replica computes.
+/// The order in which the two replicas get a request whose prompt a prefill replica computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HandOff {
-    /// The prefill replica. The decode replica gets the request when the prompt is computed, allocates blocks, and
-    /// pulls the KV (vLLM with llm-d, Dynamo since 2026).
+    /// The prefill replica gets the request first. When it has computed the prompt, the decode replica gets the
+    /// request, allocates blocks, and pulls the KV (vLLM with llm-d, Dynamo since 2026).
     #[default]
     PrefillFirst,
-    /// The decode replica. It allocates blocks, and then the prompt is sent to a prefill replica, which sends its KV
-    /// when it is computed (Dynamo of 2025, SGLang).
+    /// The decode replica gets the request first and allocates blocks. Then a prefill replica gets the prompt, and
+    /// sends the KV once the prompt is computed (Dynamo of 2025, SGLang).
     DecodeFirst,
 }
 
@@ -51,38 +51,39 @@ pub struct Splitting<'s> {
     pub roles: &'s [Role],
     /// Which prompts are computed on prefill replicas.
     pub rule: &'s SplitRule,
-    /// Which replica gets a request first.
+    /// Whether the prefill or the decode replica gets a request first.
     pub hand_off: HandOff,
-    /// The link between the replicas.
+    /// The link over which KV goes from the prefill to the decode replicas.
     pub link: &'s Link,
     /// Number of tokens in a KV block, on every replica.
     pub block_size: u32,
-    /// Bytes of a token's KV: the target's and the draft's.
+    /// Bytes of KV for one token: [of the target, of the draft model].
     pub token_bytes: [f64; 2],
-    /// For each replica: does it have a draft whose KV is transferred?
+    /// For each replica: does it have a draft model whose KV is transferred?
     pub draft_kv: &'s [bool],
     /// The least `max_num_batched_tokens` of the prefill replicas.
     pub token_budget: u32,
 }
 
-/// A router, what it must know, and how old the loads are that it sees.
+/// A router, the information that it needs, and how old the loads are that it sees.
 pub type Routing = (Box<dyn Router>, Needs, Signals);
 
-/// Replicas with roles, their routers, and their requests.
+/// A fleet in which prefill replicas compute prompts for decode replicas, with the requests of a run.
 pub struct SplitFleet<'a> {
     workload: &'a Workload,
     replicas: Replicas<'a>,
     /// The prefill replicas.
     prefill: Pool,
-    /// All other replicas.
+    /// The replicas that decode, which may also serve whole requests.
     decode: Pool,
     splitting: Splitting<'a>,
     /// One link for each prefill replica, in the order of the pool, or one link for all.
     wires: Vec<Wire>,
     hand_offs: Vec<Record>,
-    /// For each request: number of KV blocks to transfer.
+    /// For each request: number of KV blocks of its prompt to transfer to its decode replica.
     blocks: Vec<u32>,
-    /// Events at known later times.
+    /// Events of requests (prompt computed, blocks allocated, request rejected) whose time is known, the earliest
+    /// first.
     due: BinaryHeap<Reverse<(Time, RequestId, Due)>>,
     /// The prompt prefixes that each decode replica may have cached. Filled only if the rule reads caches.
     caches: PrefixIndex,
@@ -90,19 +91,19 @@ pub struct SplitFleet<'a> {
     prompt_tokens: Vec<u64>,
     slo_tpot_s: f64,
     patience: Option<Patience>,
-    /// Buffers.
+    /// Buffers for a replica's ended requests and allocated blocks, kept to save allocations.
     ended: Vec<(RequestId, Time)>,
     reserved: Vec<Reserved>,
 }
 
-/// An event of a request.
+/// An event of a request, due at a known time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// Its prefill replica has computed the prompt, or rejected the request.
+    /// The request's prefill replica has computed the prompt, or rejected the request.
     Prefilled,
-    /// Its decode replica has allocated blocks for the prompt.
+    /// The request's decode replica has allocated blocks for the prompt.
     Reserved,
-    /// Its decode replica has rejected it.
+    /// The request's decode replica has rejected the request.
     Rejected,
 }
 
@@ -146,12 +147,14 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// Makes the run end as soon as `patience`'s verdict on the SLOs can no longer change.
+    /// Makes the run end as soon as it is certain whether enough requests meet their latency bounds. `patience` has the
+    /// bounds and the requests that count.
     pub fn be_patient(&mut self, patience: Patience) {
         self.patience = Some(patience);
     }
 
-    /// Runs until every request has ended, `interrupt` is set, the verdict is certain, or the clock can go no further.
+    /// Runs until every request has ended. Ends earlier if `interrupt` is set, if the SLO verdict can no longer change,
+    /// or if the simulated clock reaches its greatest time.
     pub fn run(mut self, arrivals: Arrivals, interrupt: &AtomicBool) -> FleetRun {
         let stopped = self.go_through(Senders::of(self.workload, arrivals), interrupt);
         self.tell(Time::MAX);
@@ -168,7 +171,8 @@ impl<'a> SplitFleet<'a> {
         FleetRun { run, patience: self.patience }
     }
 
-    /// Handles events until there are none left. Returns why the run ended early; `None` if it did not.
+    /// Handles the fleet's events (requests sent, prompts ended, blocks allocated, KV arrived, loads queried) until
+    /// none is left. Returns the reason if the run ended early, else `None`.
     fn go_through(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
         let mut unsent = self.workload.len();
         loop {
@@ -212,17 +216,17 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// (Index, time of the next step) of each replica.
+    /// For each replica (index, time of its next step); `Time::MAX` for an idle replica.
     fn clocks(&self) -> impl Iterator<Item = (usize, Time)> + '_ {
         self.replicas.iter().enumerate().map(|(r, replica)| (r, replica.next_step()))
     }
 
-    /// The replica whose next step is earliest, and its time; `None` if all replicas are idle.
+    /// The replica whose next step is earliest, as (index, time of the step); `None` if all replicas are idle.
     fn first(&self) -> Option<(usize, Time)> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
 
-    /// The link with the earliest next event, and the event's time.
+    /// The link whose next event is earliest, as (index, time of the event).
     fn first_wire(&self) -> (usize, Time) {
         let wires = self.wires.iter().enumerate().map(|(w, wire)| (w, wire.next_at()));
         wires.min_by_key(|(_, at)| *at).expect("there is a link")
@@ -259,8 +263,8 @@ impl<'a> SplitFleet<'a> {
         self.send_to_decode(&asked, part, now);
     }
 
-    /// Does the rule let a prefill replica compute the prompt? If the rule reads caches, the caller must have chosen
-    /// the decode replica before.
+    /// Does the rule for splitting let a prefill replica compute the prompt? If the rule reads caches, the caller must
+    /// have chosen the decode replica before.
     fn splits(&self, asked: &Asked) -> bool {
         let cached = self.decode.replica_of(asked.id).map_or(0, |replica| self.cached(asked, replica));
         let working = self.prefill.members().len() as u32;
@@ -273,16 +277,16 @@ impl<'a> SplitFleet<'a> {
         })
     }
 
-    /// Prompt tokens of a request that `replica` may have cached, because a prompt with this prefix was sent to the
-    /// replica.
+    /// Number of the prompt's tokens that `replica` may have cached, because a prompt with the same prefix was sent to
+    /// the replica.
     fn cached(&self, asked: &Asked, replica: usize) -> u32 {
         let mut matched = Vec::new();
         self.caches.matched(prefixes(asked), &mut matched);
         matched[self.decode.member(replica)] * asked.prefix_block
     }
 
-    /// Gives a part of a request to its decode replica. Lets the router choose the replica if it was not chosen before.
-    /// `since`: when the client sent the request.
+    /// Gives a part of a request (all of it, or only its output) to its decode replica. Lets the router choose the
+    /// replica if it was not chosen before. `since`: when the client sent the request.
     fn send_to_decode(&mut self, asked: &Asked, part: Part, since: Time) {
         let to = self.decode.replica_of(asked.id).unwrap_or_else(|| self.decode.route(asked));
         if self.splitting.rule.reads_cache() {
@@ -304,7 +308,8 @@ impl<'a> SplitFleet<'a> {
         self.replicas[to].give(Given { part: Part::Prompt, ..Given::whole(asked.id, asked.now) });
     }
 
-    /// Takes a replica's ended requests and allocated blocks, and turns them into events.
+    /// Takes a replica's ended requests and its allocated blocks for KV from prefill replicas, and turns them into
+    /// events.
     fn collect(&mut self, replica: usize, senders: &mut Senders) {
         self.ended.clear();
         self.reserved.clear();
@@ -329,7 +334,8 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// Handles the earliest event of `due`, which is due at `now`.
+    /// Handles the next event of a request (prompt computed, blocks allocated, or request rejected), which is due at
+    /// `now`.
     fn happens(&mut self, now: Time) {
         let Some(Reverse((_, id, due))) = self.due.pop() else { return };
         self.tell(now);
@@ -379,7 +385,7 @@ impl<'a> SplitFleet<'a> {
         let [target, draft] = self.splitting.token_bytes;
         let drafts = self.splitting.draft_kv[from] && self.splitting.draft_kv[to];
         let token = target + if drafts { draft } else { 0.0 };
-        // Whole blocks are transferred.
+        // Only whole KV blocks are transferred.
         let tokens = self.blocks[id as usize] * self.splitting.block_size;
         let bytes = (f64::from(tokens) * token).round() as u64;
         (self.hand_offs[id as usize].begun, self.hand_offs[id as usize].bytes) = (now, bytes);
@@ -387,8 +393,8 @@ impl<'a> SplitFleet<'a> {
         self.wires[wire].begin(id, now, bytes);
     }
 
-    /// Handles the event of a link at `now`. If a transfer ends, the decode replica gets the KV, and the prefill
-    /// replica releases its blocks.
+    /// Handles the next event of link number `wire` at `now`. If a transfer ends, the decode replica gets the KV, and
+    /// the prefill replica releases its blocks.
     fn wire_goes_on(&mut self, wire: usize, now: Time) {
         let Some(id) = self.wires[wire].go_on() else { return };
         let from = self.hand_offs[id as usize].replica as usize;
@@ -398,7 +404,7 @@ impl<'a> SplitFleet<'a> {
         self.replicas[from].release(id, now);
     }
 
-    /// Reports to the routers the first tokens and ends up to `now` that they need.
+    /// Reports the requests' first tokens and ends up to `now` to the routers that need them.
     fn tell(&mut self, now: Time) {
         self.tell_verdict(now);
         let SplitFleet { prefill, decode, replicas, .. } = self;
@@ -410,7 +416,8 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// Reports the ends up to `now` to the router of the decode replicas, and to `patience`.
+    /// Reports the requests that ended up to `now` to the router of the decode replicas, and to the verdict `patience`
+    /// whether enough requests meet their latency bounds.
     fn tell_verdict(&mut self, now: Time) {
         let SplitFleet { decode, replicas, patience, .. } = self;
         decode.tell_ends(now, replicas, |records, id, _| {
@@ -420,7 +427,7 @@ impl<'a> SplitFleet<'a> {
         });
     }
 
-    /// Has every request ended?
+    /// Has every request of the workload ended?
     fn all_ended(&self) -> bool {
         let ended = |(i, &to): (usize, &u16)| {
             to != NOWHERE && self.replicas[to as usize].records().outcome[i] != Outcome::InFlight

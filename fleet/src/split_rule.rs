@@ -1,4 +1,5 @@
-//! When the prompt of a request is computed on a prefill replica, and when on its decode replica.
+//! The rules that decide whether the prompt of a request is computed on a prefill replica or on the request's decode
+//! replica.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +7,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SplitRule {
-    /// Always.
+    /// A prefill replica computes every prompt.
     #[default]
     Always,
-    /// Never: decode replicas compute all prompts.
+    /// No prompt is computed on a prefill replica: decode replicas compute all prompts.
     Never,
-    /// llm-d's rule: if enough of the prompt is not cached on the decode replica.
+    /// llm-d's rule: a prefill replica computes the prompt if the decode replica has not cached enough of it.
     LlmD(LlmDSplit),
-    /// Dynamo's rule (conditional disaggregation): unless what is not cached is short, or prefill replicas are busy.
+    /// Dynamo's rule (conditional disaggregation). The decode replica computes the prompt if the uncached part is
+    /// short, or if the prefill replicas are busy.
     Dynamo(DynamoSplit),
-    /// Dynamo's rule of 2025: if what is not cached is long and few prompts wait for prefill.
+    /// Dynamo's rule of 2025: a prefill replica computes the prompt if the part that the decode replica has not cached
+    /// is long, and few prompts wait for prefill.
     DynamoQueue(DynamoQueue),
 }
 
 /// llm-d's decider `prefix-based-pd-decider` (llm-d-router,
-/// `pkg/epp/framework/plugins/scheduling/profilehandler/disagg/prefix_based_pd_decider.go`, 2026). It estimates prompts
-/// at 4 characters a token; here their lengths are known.
+/// `pkg/epp/framework/plugins/scheduling/profilehandler/disagg/prefix_based_pd_decider.go`, 2026). llm-d estimates the
+/// length of a prompt at 4 characters a token; here the length is known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmDSplit {
-    /// Tokens that the decode replica has not cached, from which the prompt is computed elsewhere; 0: never. llm-d's
-    /// sample configuration has 16, its code 0.
+    /// A prefill replica computes the prompt if at least this number of its tokens are not cached on the decode
+    /// replica; 0: no prefill replica computes a prompt.
     pub non_cached_tokens: u32,
-    /// Shortest prompt that is computed elsewhere, tokens.
+    /// The shortest prompt that a prefill replica computes, tokens.
     pub prompt_tokens: u32,
 }
 
@@ -39,17 +42,18 @@ impl Default for LlmDSplit {
 }
 
 /// Dynamo's conditional disaggregation (`lib/kv-router/src/conditional_disagg.rs`, 2026: `IslBoundingPolicy` and
-/// `PrefillLoadPolicy`). Dynamo asks about the prefill worker that its router would choose; here it is the one with the
-/// fewest prompt tokens.
+/// `PrefillLoadPolicy`). Dynamo looks at the load of the prefill worker that its router would choose. Here the rule
+/// looks at the prefill replica with the fewest prompt tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamoSplit {
-    /// A prompt is computed on the decode replica only if fewer tokens than these are not cached there (`eff_isl`).
+    /// A prompt is computed on the decode replica only if fewer tokens than this number are not cached there
+    /// (`eff_isl`).
     pub eff_isl_threshold: u32,
-    /// And only if they are less than this share of the prompt.
+    /// A prompt is computed on the decode replica only if the uncached tokens are less than this share of the prompt.
     pub eff_isl_ratio_threshold: f64,
-    /// A prefill replica is busy if the prompt tokens sent to it and not ended are more than this many token budgets of
-    /// a step; then the decode replica computes the prompt. Absent: prefill replicas count as not busy.
+    /// A prefill replica is busy if its prompt tokens in flight exceed this multiple of a step's token budget. If it is
+    /// busy, the decode replica computes the prompt. Absent: prefill replicas never count as busy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill_busy_threshold: Option<f64>,
 }
@@ -60,14 +64,15 @@ impl Default for DynamoSplit {
     }
 }
 
-/// Dynamo's rule of 2025 (`examples/llm/components/disagg_router.py`, commit 02e16f7): prefill workers share one queue.
+/// Dynamo's rule of 2025 (`examples/llm/components/disagg_router.py`, commit 02e16f7), in which all prefill workers
+/// share one queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamoQueue {
-    /// A prompt is computed elsewhere only if more tokens than these are not cached on the decode replica.
+    /// A prefill replica computes the prompt only if more tokens than this number are not cached on the decode replica.
     pub max_local_prefill_length: u32,
-    /// And only if fewer prompts than these wait for a prefill replica. Here they are those sent and not ended, without
-    /// one for each replica, which works on it.
+    /// A prefill replica computes the prompt only if fewer prompts than this number wait. Waiting are the prompts that
+    /// were sent and have not ended, less one for each prefill replica, because each replica works on one prompt.
     pub max_prefill_queue_size: u32,
 }
 
@@ -77,16 +82,16 @@ impl Default for DynamoQueue {
     }
 }
 
-/// What a rule knows about a prompt and the prefill replicas.
+/// What a rule for splitting knows about a prompt and about the prefill replicas.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prompt {
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub tokens: u32,
     /// Prompt tokens that the decode replica has cached, as far as the router knows.
     pub cached: u32,
     /// Number of prompts that wait for a prefill replica.
     pub queue: u32,
-    /// Prompt tokens in flight on the prefill replica with the fewest, divided by a step's token budget.
+    /// Prompt tokens in flight on the prefill replica that has the fewest, as a multiple of a step's token budget.
     pub least_load: f64,
 }
 
@@ -121,7 +126,7 @@ impl SplitRule {
     /// Checks the numbers of the rule.
     ///
     /// # Errors
-    /// A number is outside its range: its key, and what is wrong.
+    /// A number is outside its range. The error is its key, and what is wrong.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let SplitRule::Dynamo(rule) = self else { return Ok(()) };
         let share = rule.eff_isl_ratio_threshold;
@@ -154,7 +159,8 @@ mod tests {
         assert_eq!([199, 200].map(|n| splits(&long, n, 0)), [false, true]);
     }
 
-    /// The cases are from Dynamo's own unit tests. A prompt that bypasses remote prefill in Dynamo is not split here.
+    /// The cases come from Dynamo's own unit tests. Where Dynamo says that a prompt bypasses remote prefill, our rule
+    /// must not split.
     #[test]
     fn dynamo_keeps_short_and_mostly_cached_prompts() {
         let rule = SplitRule::Dynamo(DynamoSplit::default());

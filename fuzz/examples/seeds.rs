@@ -1,4 +1,5 @@
-//! Writes the seeds that only Foretoken can write: files of frames, a finished cell, a calibrated profile.
+//! Writes the fuzzing seeds that only Foretoken can write: files of frames (blocks of bytes with checksums), a finished
+//! cell (the run of one policy), a calibrated profile.
 //!
 //!     cargo run --release -p foretoken-fuzz --features live --example seeds
 

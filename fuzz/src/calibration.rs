@@ -1,9 +1,9 @@
-//! Fuzzes the reader of tables of measured cells.
+//! Fuzzes the reader of CSV tables of measured throughputs and latencies, which `foretoken calibrate` fits.
 
 use crate::said;
 use foretoken_calibrate::table::read;
 
-/// Reads `data` as the table of `foretoken calibrate TABLE.csv`. All numbers of a table that is accepted must be
+/// Reads `data` as a table for `foretoken calibrate TABLE.csv`. If the table is accepted, all its numbers must be
 /// finite.
 pub fn table(data: &[u8]) {
     const FILE: &str = "table.csv";

@@ -10,12 +10,13 @@ use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
 const FILE: &str = "experiment.toml";
-/// The folder that relative paths in a fuzzed experiment start from. It does not exist, so no file is found.
+/// The folder at which relative paths in a fuzzed experiment start. It does not exist, so the experiment's files are
+/// never found.
 const NOWHERE: &str = "/no/such/folder";
 
-/// Reads the experiment in `data` and makes its plan. A run writes the resolved experiment beside its results; this
-/// resolved experiment must read again and give the same plan. The target skips texts that contain the word `config`:
-/// `config.json` has a target of its own, and a `config` of the name `-` would be read from standard input.
+/// Reads the experiment in `data` and makes its plan. The experiment with all settings resolved, as a run writes it,
+/// must read again and give the same plan. Texts that contain the word `config` are skipped: `config.json` has a target
+/// of its own, and a `config` of the name `-` would be read from standard input.
 pub fn experiment(data: &[u8]) {
     let Some(text) = said::text(data).filter(|text| !text.contains("config")) else { return };
     let plan = |text: &str| Plan::of_text(FILE, text, &[], FilePath::new(NOWHERE));
@@ -32,8 +33,8 @@ pub fn experiment(data: &[u8]) {
 /// The experiment that [`overrides`] changes.
 const BASE: &str = include_str!("../../experiments/quickstart.toml");
 
-/// Applies the lines of `data` as `--set` arguments to an experiment, then reads the first four of its variants. After
-/// each argument that is accepted, the document must have a value at the argument's path.
+/// Applies the lines of `data` to an experiment as `--set` arguments, then reads the first four combinations of its
+/// swept values. After each accepted argument, the document must have a value at the argument's path.
 pub fn overrides(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     let mut document = Document::parse(FILE, BASE).unwrap_or_else(|e| panic!("{e}"));
@@ -59,8 +60,8 @@ pub fn overrides(data: &[u8]) {
     }
 }
 
-/// Reads a state and lets each policy in it decide the draft length. The step time and the token goodput that every
-/// decision estimates must be finite.
+/// Reads a state of a server and lets each policy in it decide draft lengths. For every decision, the estimated step
+/// time and token goodput must be finite.
 pub fn decide_state(data: &[u8]) {
     const STATE: &str = "state.json";
     let Some(text) = said::text(data) else { return };

@@ -1,5 +1,5 @@
-//! Fuzzes the readers of files that vLLM's and SGLang's tools write. Each target reads `data` twice: as the target's
-//! own format, in which all numbers must be finite, and as a file whose format the reader must detect.
+//! Fuzzes the readers of files that tools of vLLM and SGLang write. Each target reads `data` twice. First it reads
+//! `data` in the format of its tool, and all numbers must be finite. Then the reader must detect the format by itself.
 
 use crate::said;
 use foretoken_recordings::Unread;
@@ -7,32 +7,33 @@ use foretoken_recordings::foreign as readers;
 use std::fmt::Debug;
 use std::path::Path;
 
-/// Reads `data` as a file of `vllm bench serve`.
+/// Reads `data` as a result file of the load generator `vllm bench serve`.
 pub fn vllm_bench(data: &[u8]) {
     read(data, readers::vllm_bench::parse);
 }
 
-/// Reads `data` as a file of `vllm bench forward`.
+/// Reads `data` as a result file of `vllm bench forward`, which times passes.
 pub fn vllm_forward(data: &[u8]) {
     read(data, readers::vllm_forward::parse);
 }
 
-/// Reads `data` as a file of `sglang.benchmark.serving`.
+/// Reads `data` as a result file of the load generator `sglang.benchmark.serving`.
 pub fn sglang_bench(data: &[u8]) {
     read(data, readers::sglang_bench::parse);
 }
 
-/// Reads `data` as SGLang's request metrics.
+/// Reads `data` as the metrics of requests that SGLang writes.
 pub fn sglang_requests(data: &[u8]) {
     read(data, readers::sglang_requests::parse);
 }
 
-/// Reads `data` as SGLang's forward-pass metrics, in JSON or msgpack.
+/// Reads `data` as the metrics of forward passes that SGLang writes, in JSON or msgpack.
 pub fn sglang_forward(data: &[u8]) {
     read(data, readers::sglang_forward::parse);
 }
 
-/// Reads `data` as SGLang's server info with DSpark's step records.
+/// Reads `data` as the server info of SGLang, which holds DSpark's records of verify steps: their times and draft
+/// tokens.
 pub fn sglang_dspark(data: &[u8]) {
     read(data, readers::sglang_dspark::parse);
 }

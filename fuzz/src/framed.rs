@@ -1,10 +1,11 @@
-//! Repairs the checksums of fuzzed files of frames, so that readers get to the contents of the frames.
+//! Repairs the checksums of fuzzed files of frames, so that readers get to the frames' contents. A frame is a block of
+//! bytes with checksums.
 
 use foretoken_intact::frames::{Kind, Writer};
 
-/// Writes the frames in `data` as a valid file of `kind`: with the first bytes that mark this kind, and with right
-/// checksums. The first 8 bytes of `data` and its checksums are ignored. A frame whose stated length goes beyond the
-/// end of `data` ends at the end of `data`.
+/// Makes a valid file of `kind` from the frames in `data`: with the eight bytes that begin a file of this kind, and
+/// with right checksums. The first eight bytes of `data` and its checksums are ignored. A frame whose stated length
+/// goes beyond the end of `data` ends at the end of `data`.
 pub(crate) fn repaired(kind: Kind, data: &[u8]) -> Vec<u8> {
     let mut out = Writer::begin(Vec::new(), kind).expect("memory can be written");
     let mut rest = data.get(8..).unwrap_or_default();

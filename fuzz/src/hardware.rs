@@ -7,8 +7,8 @@ use foretoken_profiler::Profile;
 use foretoken_run::profiled::{Either, read_either};
 use foretoken_sim::PassShape;
 
-/// Reads a Hugging Face `config.json`. The shapes of the model and of its MTP module must have finite numbers, and must
-/// be equal after they are written as TOML and read again. The roofline must accept each shape and predict a pass, or
+/// Reads a Hugging Face `config.json`. The shapes of the model and of its MTP module must have finite numbers. They
+/// must be equal after they are written as TOML and read again. The roofline must predict a pass of each shape, or
 /// refuse the shape with an error.
 pub fn config_json(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
@@ -39,8 +39,8 @@ fn modelled(shape: ModelShape) {
     }
 }
 
-/// Reads a measured profile. The profile must be equal after it is written and read again, and the seal of the written
-/// text must be right.
+/// Reads a measured profile. The profile must be equal after it is written and read again. The seal (checksum) of the
+/// written text must be right.
 pub fn profile(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     Profile::changed(text).into_iter().for_each(|why| said::message(&why));
@@ -55,8 +55,8 @@ pub fn profile(data: &[u8]) {
     }
 }
 
-/// Reads a profile as an experiment reads it: measured or calibrated. A calibrated profile must be equal after it is
-/// written and read again.
+/// Reads a profile in the way in which an experiment does: measured or calibrated. A calibrated profile must be equal
+/// after it is written and read again.
 pub fn calibrated_profile(data: &[u8]) {
     const FILE: &str = "profile.toml";
     let Some(text) = said::text(data) else { return };

@@ -23,7 +23,7 @@ pub mod said;
 mod traces;
 mod truth;
 
-/// A target: gives any bytes to a reader, and panics if a check fails.
+/// A fuzz target: it gives any bytes to a reader, and panics if a check of the results fails.
 pub type Target = fn(&[u8]);
 
 /// Every target with its name. A target's inputs are in `corpus/NAME` and `seeds/NAME`.

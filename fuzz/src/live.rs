@@ -7,8 +7,8 @@ use foretoken_live::serve::parse_jsonl;
 use foretoken_live::serve::tape::{KIND, parse_tape};
 use std::path::Path;
 
-/// Reads the tape of a live run twice: the bytes as they are, and with repaired checksums. Rebuilds the records of the
-/// tape's requests.
+/// Reads the tape (log) of a live run twice: first the bytes as they are, then with repaired checksums. Rebuilds the
+/// records of the tape's requests.
 pub fn tape(data: &[u8]) {
     for bytes in [data, &repaired(KIND, data)] {
         match parse_tape(bytes) {

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Reads the prompts of an observed run, one a line. Reads them twice: as prompts to send as text, and as prompts to
-/// send as token ids.
+/// Reads a file with the prompts of an observed run, one a line, twice: as prompts that are sent as text, and as
+/// prompts that are sent as token ids.
 pub fn prompts(data: &[u8]) {
     const FILE: &str = "prompts.jsonl";
     let Some(text) = said::text(data) else { return };
@@ -48,7 +48,7 @@ fn answered(bytes: &[u8], piece: usize) -> (Vec<Tokens>, Ended) {
     }
 }
 
-/// Reads the text of a server's `/metrics`, and derives a run's metrics from its counters. All samples must be finite.
+/// Reads the text of a server's `/metrics`, and computes a run's metrics from the counters. All samples must be finite.
 pub fn metrics(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     match samples(text) {
@@ -64,8 +64,8 @@ pub fn metrics(data: &[u8]) {
     }
 }
 
-/// Reads the body of a request to `foretoken serve`, as a completion and as a chat. The prompt and output of an
-/// accepted request must fit into `max_model_len`. A refusal must name the parameter at fault.
+/// Reads the body of a request to `foretoken serve`, once as a completion and once as a chat. An accepted request must
+/// fit into `max_model_len`, prompt and output together. A refusal must name the parameter at fault.
 pub fn request_body(data: &[u8]) {
     let reading = Reading { bytes_per_token: 4, block: Some(16) };
     let limits = Limits { model: "m".into(), max_model_len: 4096, reading };

@@ -3,8 +3,8 @@
 use crate::said;
 use foretoken_policies::{from_sglang_json, to_sglang_json};
 
-/// Reads SGLang's `adaptive_spec.json`. The policy must have finite numbers, and must be equal after it is written and
-/// read again.
+/// Reads SGLang's `adaptive_spec.json` as a policy. The policy must have finite numbers, and must be equal after it is
+/// written and read again.
 pub fn sglang_json(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     match from_sglang_json(text) {

@@ -8,8 +8,8 @@ use foretoken_recordings::run::ObservedRun;
 use foretoken_recordings::step_log::LoggedStep;
 use std::path::Path;
 
-/// Reads a recording twice: the bytes as they are, and with repaired checksums. The run that is derived from the
-/// recording must have finite numbers. Its findings are derived too, without a check.
+/// Reads a recording of a server's run twice: first the bytes as they are, then with repaired checksums. The run that
+/// is derived from the recording must have finite numbers. Its findings are derived, too, but not checked.
 pub fn recording(data: &[u8]) {
     read(data);
     read(&repaired(KIND, data));
@@ -27,7 +27,7 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// Reads each line of `data` as a line of vLLM's step log. All its numbers must be finite.
+/// Reads each line of `data` as a line of vLLM's step log. All numbers of an accepted line must be finite.
 pub fn step_log(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     for line in text.lines() {

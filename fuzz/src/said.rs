@@ -1,11 +1,11 @@
-//! The checks that the targets make on results and on error messages.
+//! The checks that fuzz targets make on results and on error messages.
 
 use foretoken_recordings::Unread;
 use foretoken_spec::problem::Problem;
 use foretoken_traces::TraceError;
 use std::fmt::Debug;
 
-/// An error message must have fewer bytes than this.
+/// The message of an error must have fewer bytes than this.
 const MOST: usize = 10_000;
 
 /// Checks a message that the user sees unchanged: it is not blank and has fewer than 10,000 bytes.
@@ -17,26 +17,26 @@ pub fn raw(text: &str) {
     assert!(text.len() < MOST, "an error of {} bytes: {}", text.len(), text.chars().take(500).collect::<String>());
 }
 
-/// Checks a library's message. It must not be blank, and the message of the [`Problem`] that is made from it for the
-/// user must have fewer than 10,000 bytes.
+/// Checks a library's error message. It must not be blank. The message of the [`Problem`] that the program makes of it
+/// for the user must have fewer than 10,000 bytes.
 ///
 /// # Panics
-/// A check fails.
+/// The message is blank or too long.
 pub fn message(text: &str) {
     raw(Problem::bad_input(text).message());
 }
 
-/// Checks that the error message `text` contains the name `file`, and checks the message as [`message`] does.
+/// Checks that the error message `text` contains the name `file`, is not blank, and is short enough for a user.
 ///
 /// # Panics
-/// A check fails.
+/// The message lacks the name, is blank, or is too long.
 pub fn names(text: &str, file: &str) {
     message(text);
     let start: String = text.chars().take(500).collect();
     assert!(text.contains(file), "it does not name {file}: {start}");
 }
 
-/// Checks that `problem` names `file`: in its place, or in its message if it has no place. Also checks that the message
+/// Checks that `problem` names `file` in its place, or in its message if it has no place. Also checks that the message
 /// is not blank and has fewer than 10,000 bytes.
 ///
 /// # Panics
@@ -89,7 +89,7 @@ pub fn finite(value: &impl Debug) {
     assert!(!wrong, "a number is not finite: {}", text.chars().take(2000).collect::<String>());
 }
 
-/// `data` as text; `None` if it is not UTF-8.
+/// The bytes `data` of a fuzz input as text; `None` if they are not UTF-8.
 pub(crate) fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
 }

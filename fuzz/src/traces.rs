@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
 
-/// Reads `data` as a trace whose format the reader detects, and computes the trace's statistics, which must be finite.
+/// Reads `data` as a trace whose format the reader detects. The statistics of an accepted trace must be finite.
 pub fn any(data: &[u8]) {
     with_file(data, |path| {
         trace(&TraceSpec::new(path));
@@ -17,27 +17,27 @@ pub fn any(data: &[u8]) {
     });
 }
 
-/// Reads `data` as a trace of BurstGPT.
+/// Reads `data` as a trace of requests in the format of BurstGPT.
 pub fn burstgpt(data: &[u8]) {
     of(TraceFormat::BurstGpt, data);
 }
 
-/// Reads `data` as a trace of Azure.
+/// Reads `data` as a trace of requests in the format of Azure.
 pub fn azure(data: &[u8]) {
     of(TraceFormat::Azure, data);
 }
 
-/// Reads `data` as a trace of Mooncake.
+/// Reads `data` as a trace of requests in the format of Mooncake.
 pub fn mooncake(data: &[u8]) {
     of(TraceFormat::Mooncake, data);
 }
 
-/// Reads `data` as requests of Spec-Bench.
+/// Reads `data` as requests in the format of the benchmark Spec-Bench.
 pub fn spec_bench(data: &[u8]) {
     of(TraceFormat::SpecBench, data);
 }
 
-/// Reads `data` as a log whose columns have the names that the experiment gives (`at`, `in`, `out`, `kind`).
+/// Reads `data` as a trace of requests whose columns have names that an experiment states (`at`, `in`, `out`, `kind`).
 pub fn columns(data: &[u8]) {
     let name = |name: &str| name.to_owned();
     let columns = Columns {
@@ -51,8 +51,9 @@ pub fn columns(data: &[u8]) {
     with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));
 }
 
-/// Reads `data` twice, as the two kinds of published results: as SpecForge's summary CSV, whose numbers must be finite,
-/// and as JSON lines of tree steps.
+/// Reads `data` twice, as the two kinds of published results. As SpecForge's summary CSV, its numbers must be finite.
+/// The other kind is JSON lines, one for each turn of a benchmark, with the tokens that each step with a draft tree
+/// gave.
 pub fn published(data: &[u8]) {
     with_file(data, |path| {
         match read_specforge(path) {
@@ -69,8 +70,8 @@ fn of(format: TraceFormat, data: &[u8]) {
     with_file(data, |path| trace(&TraceSpec { format: Some(format), ..TraceSpec::new(path) }));
 }
 
-/// Reads the trace `spec`. Its requests must be in order of arrival and have at least one prompt token and one output
-/// token. Their SLO on the time per output token must be above 0.
+/// Reads the trace `spec`. The requests of an accepted trace must be in order of arrival, with at least one prompt
+/// token and one output token each. Their bounds on the time per output token must be above 0.
 fn trace(spec: &TraceSpec) {
     match read(spec, Some(0.05)) {
         Err(error) => failed(&error, &spec.path),
@@ -89,7 +90,7 @@ fn failed(error: &TraceError, path: &Path) {
     said::trace(error, &path.display().to_string());
 }
 
-/// Calls `read` with the path of a temporary file that holds `data`, because the trace readers only take paths.
+/// Calls `read` with the path of a temporary file that holds `data`, because the readers of traces only take paths.
 fn with_file(data: &[u8], read: impl FnOnce(&Path)) {
     let mut file = NamedTempFile::new().expect("a temporary file can be made");
     file.write_all(data).expect("it can be written");

@@ -1,4 +1,4 @@
-//! Truth tables.
+//! Fuzzes the reader of truth tables, which say which tokens of a draft model were right on a target's own text.
 
 use crate::framed::repaired;
 use crate::said;
@@ -6,10 +6,9 @@ use foretoken_intact::frames::Writer;
 use foretoken_traces::truth::{KIND, TruthTable};
 use std::path::Path;
 
-/// Fuzzes the reader of truth tables. The target reads the bytes twice. The first time it reads them as they are. The
-/// second time it puts them into valid frames: bytes that begin with `{` become a header frame (their first line, JSON)
-/// and a frame of columns; other bytes only get repaired checksums. A table that is accepted must be equal after it is
-/// written and read again.
+/// Reads the bytes twice: first as they are, then in valid frames (blocks with checksums). Bytes that begin with `{`
+/// become a header frame with their first line (JSON), and a frame with the columns. In other bytes, only the checksums
+/// are repaired. An accepted table must be equal after it is written and read again.
 pub fn truth_table(data: &[u8]) {
     read(data);
     if !data.starts_with(b"{") {
@@ -30,7 +29,7 @@ fn read(bytes: &[u8]) {
         Ok(table) => {
             let written = table.to_bytes().expect("a table can be written");
             let again = TruthTable::parse(Path::new(FILE), written.as_slice());
-            // The tables are compared as debug text, because a NaN does not equal itself as a number.
+            // The tables are compared as debug text, because a NaN does not equal itself.
             assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, ()>(&table)));
             said::finite(&table.recordings());
             said::finite(&table.summary());

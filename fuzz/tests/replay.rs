@@ -5,7 +5,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-/// The files of `folder/target`, sorted by name; panics if there are none.
+/// The stored inputs of a fuzz target: the files of `folder/target`, sorted by name. Panics if there are none.
 fn inputs(folder: &str, target: &str) -> Vec<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(target);
     let entries = fs::read_dir(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -15,7 +15,7 @@ fn inputs(folder: &str, target: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Runs a target; panics with the name of the input if the target panics.
+/// Runs a fuzz target on one input. If the target panics, panics with the name of the input.
 fn holds(name: &str, target: Target, data: &[u8], input: &str) {
     assert!(catch_unwind(|| target(data)).is_ok(), "{name} fails on {input}");
 }

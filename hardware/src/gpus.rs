@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 const TEXT: &str = include_str!("../gpus.json");
 
-/// The numbers of a GPU's datasheet, each above 0. Peaks are those without structured sparsity.
+/// The numbers of a GPU's datasheet, each above 0. Peaks of arithmetic are those without structured sparsity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
@@ -18,14 +18,14 @@ pub struct Gpu {
     pub bandwidth_bytes_s: f64,
     /// Peak arithmetic of matrix products in bf16, FLOP/s.
     pub bf16_flops: f64,
-    /// Peak arithmetic of matrix products in fp8, FLOP/s. Leave it out for a GPU without fp8.
+    /// Peak arithmetic of matrix products in fp8, FLOP/s. Absent: the GPU cannot compute in fp8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp8_flops: Option<f64>,
-    /// Peak arithmetic of matrix products in fp4, FLOP/s. Leave it out for a GPU without fp4.
+    /// Peak arithmetic of matrix products in fp4, FLOP/s. Absent: the GPU cannot compute in fp4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp4_flops: Option<f64>,
-    /// Bandwidth to another GPU in one direction, bytes/s. It counts with `tensor_parallel` above 1. Default: PCIe 4.0
-    /// x16.
+    /// Bandwidth to another GPU in one direction, bytes/s. It acts with `tensor_parallel` above 1. Default: 32 GB/s
+    /// (PCIe 4.0 x16).
     #[serde(default = "pcie_4")]
     pub link_bytes_s: f64,
 }
@@ -39,9 +39,9 @@ fn pcie_4() -> f64 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuPreset {
-    /// The name to use in experiment files.
+    /// The name of the preset GPU in experiment files.
     pub name: String,
-    /// The GPU's numbers.
+    /// The numbers of the GPU's datasheet.
     pub gpu: Gpu,
     /// The datasheet that the numbers come from.
     pub source: String,
@@ -50,12 +50,12 @@ pub struct GpuPreset {
 static GPUS: LazyLock<Vec<GpuPreset>> =
     LazyLock::new(|| serde_json::from_str(TEXT).unwrap_or_else(|e| panic!("gpus.json is a list of presets: {e}")));
 
-/// All presets, in the order of `gpus.json`.
+/// All preset GPUs, in the order of `gpus.json`.
 pub fn gpus() -> &'static [GpuPreset] {
     &GPUS
 }
 
-/// The preset with this name; `None` if there is none.
+/// The preset GPU with this name; `None` if there is none.
 pub fn gpu(name: &str) -> Option<&'static GpuPreset> {
     GPUS.iter().find(|g| g.name == name)
 }
@@ -64,7 +64,7 @@ pub fn gpu(name: &str) -> Option<&'static GpuPreset> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum GpuChoice {
-    /// The name of a preset.
+    /// A preset GPU, by its name.
     Preset(GpuName),
     /// The numbers of a GPU's datasheet.
     Numbers(Gpu),
@@ -85,7 +85,7 @@ impl GpuChoice {
         GpuChoice::Preset(GpuName(name.to_owned()))
     }
 
-    /// The GPU's numbers.
+    /// The datasheet numbers of the chosen GPU.
     ///
     /// # Errors
     /// There is no preset of this name, or a number of the datasheet is not finite and above 0.

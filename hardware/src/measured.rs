@@ -12,20 +12,21 @@ use foretoken_sim::Time;
 use foretoken_sim::{LatencyModel, PassShape};
 use serde::{Deserialize, Serialize};
 
-/// Measured pass times. Between two sizes the time is on the straight line. Below the first size the line through the
-/// first two points continues, above the last size the line through the last two.
+/// Measured pass times. Between two measured sizes the time lies on the straight line between their times. Below the
+/// first size the line through the first two points continues. Above the last size the line through the last two points
+/// continues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredSpec {
-    /// `[batched tokens, seconds]` of a pass without context. Sizes must rise, times must not fall. At least one point
-    /// is needed.
+    /// Points `[batched tokens, seconds]`: the time of a pass without context. Sizes must rise, times must not fall. At
+    /// least one point is needed.
     pub batched: Vec<(u64, f64)>,
-    /// `[query-key pairs, seconds]`: the time of attention, which is added to `batched`. A pair is a new token with a
-    /// token that it attends to. Pairs must rise, times must not fall. Empty: attention adds nothing.
+    /// Points `[query-key pairs, seconds]`: the time of attention, which is added to the time of `batched`. A pair is a
+    /// new token with a token to which it attends. Pairs must rise, times must not fall. Empty: attention adds nothing.
     #[serde(default)]
     pub pairs: Vec<(u64, f64)>,
-    /// `[tokens of context read, seconds]`: the time to read their KV, which is added to `batched`. Tokens must rise,
-    /// times must not fall. Empty: reading adds nothing.
+    /// Points `[tokens of context read, seconds]`: the time to read their KV, which is added to the time of `batched`.
+    /// Tokens must rise, times must not fall. Empty: reading adds nothing.
     #[serde(default)]
     pub context: Vec<(u64, f64)>,
 }
@@ -53,7 +54,7 @@ impl MeasuredSpec {
         Ok(())
     }
 
-    /// Builds the latency model.
+    /// Builds the latency model that interpolates between the measured sizes.
     ///
     /// # Errors
     /// The errors of [`check`](Self::check).
@@ -64,7 +65,7 @@ impl MeasuredSpec {
     }
 }
 
-/// The built latency model of a measured table.
+/// The latency model of a table of measured pass times, ready to compute the time of a pass.
 #[derive(Clone, Debug)]
 pub struct Measured {
     batched: Curve,
@@ -120,7 +121,8 @@ mod tests {
         let m = spec().build().unwrap();
         let us = |batched, context, pairs| m.pass(PassShape { requests: 1, batched, context, pairs }).0 / 1_000_000;
         assert_eq!((us(2, 0, 0), us(3, 0, 0), us(4, 0, 0), us(6, 0, 0)), (2000, 2500, 3000, 3000));
-        // The first line continues below the first point, and the last line continues above the last point.
+        // The line through the first two points continues below the first point, and the line through the last two
+        // continues above the last point.
         assert_eq!((us(1, 0, 0), us(10, 0, 0), us(12, 0, 0)), (1500, 7000, 11_000));
         assert_eq!((us(2, 10, 0), us(2, 150, 0), us(2, 300, 0)), (2010, 2250, 2700));
         assert_eq!((us(2, 0, 500), us(2, 0, 1500), us(2, 0, 3000)), (2500, 4500, 9000));

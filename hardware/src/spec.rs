@@ -8,11 +8,12 @@ use foretoken_sim::Linear;
 use foretoken_sim::{Coefficients, LatencyModel};
 use serde::{Deserialize, Serialize};
 
-/// How the time T of a pass is computed.
+/// How the time T of a pass is computed, seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencySpec {
-    /// A linear cost: `T = α·context + γ·batched + δ`.
+    /// A linear cost: `T = α·context + γ·batched + δ`. `context` is the tokens of context that the pass reads,
+    /// `batched` the tokens that it runs over.
     Linear(Coefficients),
     /// Measured times at the captured CUDA-graph sizes, to which passes are padded.
     Staircase(StaircaseSpec),
@@ -43,7 +44,8 @@ impl LatencySpec {
         }
     }
 
-    /// Builds the latency model. Panics on settings that [`check`](LatencySpec::check) refuses.
+    /// Builds the latency model that computes pass times. Panics on settings that [`check`](LatencySpec::check)
+    /// refuses.
     pub fn build(&self) -> Box<dyn LatencyModel> {
         const CHECKED: &str = "the latency model was checked before";
         match self {

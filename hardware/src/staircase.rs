@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StaircaseSpec {
-    /// `[batched tokens, seconds]` of each captured size, at least one. Sizes must rise. A time below the time before
-    /// it is raised to that time.
+    /// Points `[batched tokens, seconds]`, one for each captured CUDA-graph size, at least one. Sizes must rise. A time
+    /// that is shorter than the time of a smaller size is raised to that time.
     pub steps: Vec<(u64, f64)>,
-    /// Seconds for each token of context, added at every size, ≥ 0.
+    /// Seconds for each token of context that a pass reads, added to the time at every size, ≥ 0.
     pub alpha_s: f64,
     /// Seconds for each batched token of a pass above the largest captured size, ≥ 0.
     pub tail_gamma_s: f64,
@@ -43,7 +43,7 @@ impl StaircaseSpec {
         }
     }
 
-    /// Builds the latency model.
+    /// Builds the latency model that pads passes to the captured sizes.
     ///
     /// # Errors
     /// The errors of [`check`](Self::check).
@@ -63,7 +63,7 @@ impl StaircaseSpec {
     }
 }
 
-/// The built staircase model.
+/// The latency model of a staircase, ready to compute the time of a pass. Its times are whole picoseconds.
 #[derive(Clone, Debug)]
 pub struct Staircase {
     steps: Vec<(u64, Time)>,

@@ -1,15 +1,16 @@
 //! Binary files made of frames. A program may append frames while it runs.
 //!
-//! A file begins with eight bytes: seven name its kind, and one is the version of its layout. Frames follow. A frame is
-//! the length of its body in bytes (32 bits, little endian), a checksum of that length (32 bits), a checksum of the
-//! length and the body (64 bits), and the body. Checksums are the first bytes of BLAKE3. Both checksums of a frame also
-//! cover the body's checksum of the frame before it. So a frame that is doubled, moved or from another file counts as
-//! damage. If a frame is missing, the frame after it counts as damage. Missing frames at the end of a file are not
-//! noticed.
+//! A file begins with eight bytes: seven name its kind, and one is the version of its layout. Frames follow. A frame
+//! has four parts: the length of its body in bytes (32 bits, little endian), a checksum of this length (32 bits), a
+//! checksum of length and body (64 bits), and the body. Checksums are the first bytes of BLAKE3.
 //!
-//! The checksum of a length is checked before the length is used. A file that ends within a frame was therefore cut
-//! there: the program that wrote it died, or something shortened the file. A checksum that does not match is
-//! [`Damage`]: bytes were changed, or the frame is not where it was written.
+//! Both checksums of a frame also cover the body's checksum of the frame before it. So a frame that is doubled, moved
+//! or from another file counts as damage. If a frame is missing, the frame after it counts as damage. Missing frames at
+//! the end of a file are not noticed.
+//!
+//! The checksum of a length is checked before the length is used. So if a file ends within a frame, it was cut there:
+//! the program that wrote it died, or something shortened the file. A checksum that does not match is [`Damage`]: bytes
+//! were changed, or the frame is not where it was written.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,15 +20,15 @@ use std::io::{self, ErrorKind, Read, Write};
 pub struct Kind {
     /// The seven bytes that name the kind.
     pub name: &'static [u8; 7],
-    /// The version of the layout.
+    /// The version of the layout in which files of this kind are written.
     pub version: u8,
 }
 
-/// Bytes of a frame before its body.
+/// Number of bytes of a frame before its body.
 const FRONT: usize = 16;
 
-/// The value that the next frame's checksums cover in addition to the frame's own bytes: the body's checksum of the
-/// frame before. For the first frame it is the file's first eight bytes.
+/// A value that the checksums of the next frame cover, too: the body's checksum of the frame before. For the first
+/// frame it is the file's first eight bytes.
 type Chain = [u8; 8];
 
 impl Kind {
@@ -44,7 +45,7 @@ impl Kind {
 pub struct At {
     /// Number of whole frames before the position.
     pub frames: u64,
-    /// Number of bytes before the position.
+    /// Number of bytes of the file before the position.
     pub bytes: u64,
     chain: Chain,
 }
@@ -59,7 +60,7 @@ impl At {
     }
 }
 
-/// Appends frames to a file.
+/// Appends frames to a file, each with its length and its checksums.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -76,8 +77,8 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, at: At::begin(kind) })
     }
 
-    /// Continues a file after the position `at`, at which reading stopped. The first byte that is written to `out` must
-    /// go to that position in the file.
+    /// Continues a file at the position `at` where reading stopped. The first byte that is written to `out` must go to
+    /// this position in the file.
     pub fn go_on(out: W, at: At) -> Writer<W> {
         Writer { out, at }
     }
@@ -100,7 +101,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// The position after the last frame.
+    /// The position in the file after the last frame that was written.
     pub fn at(&self) -> At {
         self.at
     }
@@ -113,27 +114,27 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// Gives the inner writer back.
+    /// Gives back the writer to which the frames went.
     pub fn into_inner(self) -> W {
         self.out
     }
 }
 
-/// Reads frames from a file.
+/// Reads the frames of a file and checks their checksums.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
     at: At,
 }
 
-/// What [`Reader::next`] found. In each of these cases all whole frames up to here are undamaged.
+/// What [`Reader::next`] found. In each case, all whole frames read so far are undamaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A whole frame, whose body was put into the caller's buffer.
     Frame,
     /// The end of the file, directly after a whole frame.
     End,
-    /// Only the first part of a frame: the file ends before the end of this frame.
+    /// Only the first part of a frame, because the file ends within this frame.
     Cut(Cut),
 }
 
@@ -142,12 +143,12 @@ pub enum Next {
 pub struct Cut {
     /// Number of the incomplete frame, from 0.
     pub frame: u64,
-    /// Byte at which the frame begins.
+    /// Position in the file, in bytes, at which the incomplete frame begins.
     pub offset: u64,
-    /// Bytes of the frame that the file has.
+    /// Number of bytes of the incomplete frame that the file has.
     pub there: u64,
-    /// Bytes of the whole frame. `None` if the 16 bytes before the frame's body are incomplete, so that the frame's
-    /// length is not known.
+    /// Number of bytes that the whole frame had. `None` if the 16 bytes before the frame's body are incomplete, because
+    /// they state the length.
     pub whole: Option<u64>,
 }
 
@@ -163,15 +164,15 @@ impl fmt::Display for Cut {
 /// A frame whose checksum does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Number of the frame, from 0.
+    /// Number of the damaged frame in the file, from 0.
     pub frame: u64,
-    /// Byte at which the frame begins.
+    /// Position in the file, in bytes, at which the damaged frame begins.
     pub offset: u64,
-    /// Bytes of the body; `None` if the checksum of the length itself does not match.
+    /// Number of bytes of the frame's body; `None` if the checksum of this number itself does not match.
     pub body: Option<u64>,
-    /// The checksum stored in the file.
+    /// The checksum of the frame that is stored in the file.
     pub expected: u64,
-    /// The checksum computed from the bytes in the file.
+    /// The checksum that follows from the frame's bytes in the file.
     pub found: u64,
 }
 
@@ -189,26 +190,26 @@ impl fmt::Display for Damage {
 /// Why a frame cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The reader failed.
+    /// The bytes of the file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The file does not begin with the seven bytes of this kind.
     #[error("it does not begin as such a file does")]
     Foreign,
-    /// The file has another layout version.
+    /// The file is of this kind, but has another version of the layout.
     #[error("it has layout `{}`", found.escape_ascii())]
     Version {
         /// The version byte in the file.
         found: u8,
     },
-    /// A checksum does not match.
+    /// A checksum of the frame does not match its bytes.
     #[error("{0}")]
     Damaged(Damage),
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file is shorter than eight
-    /// bytes and has the first of these bytes.
+    /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file is cut within these
+    /// bytes.
     ///
     /// # Errors
     /// The file is of another kind or version, or cannot be read.
@@ -223,7 +224,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads the next frame and puts its body into `body`.
+    /// Reads the next frame and puts its body into `body`, in place of earlier contents.
     ///
     /// # Errors
     /// The frame is damaged, or cannot be read. After an error no further frame of the file can be read.
@@ -244,7 +245,7 @@ impl<R: Read> Reader<R> {
             let (expected, found) = (u64::from(length_is), u64::from(length_gives));
             return Err(FrameError::Damaged(Damage { frame, offset, body: None, expected, found }));
         }
-        // Reads at most the bytes that exist, so that a wrong length cannot allocate too much memory.
+        // Reads at most the bytes that the file has, so that a wrong length cannot allocate too much memory.
         self.input.by_ref().take(u64::from(len)).read_to_end(body)?;
         let (there, whole) = (body.len() as u64, u64::from(len));
         if there < whole {
@@ -260,7 +261,7 @@ impl<R: Read> Reader<R> {
         Ok(Next::Frame)
     }
 
-    /// The position after the last whole frame.
+    /// The position in the file after the last whole frame that was read.
     pub fn at(&self) -> At {
         self.at
     }
@@ -309,8 +310,8 @@ mod tests {
         writer.into_inner()
     }
 
-    /// Reads frames up to the first that cannot be read. Returns the bodies of the frames, and the end or error that
-    /// came then.
+    /// Reads frames up to the first one that cannot be read. Returns the bodies of the frames before it, and the end of
+    /// the file or the error that stopped the reading.
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Result<Next, FrameError>) {
         let mut reader = match Reader::begin(bytes, KIND) {
             Ok(Some(reader)) => reader,
@@ -391,7 +392,8 @@ mod tests {
 
     proptest! {
         /// If whole frames are left out, doubled or moved, the reader returns the frames before the first wrong frame,
-        /// and fails at the wrong frame. If only frames at the end are left out, it reads to the end without an error.
+        /// and fails at the wrong frame. If only frames at the end are left out, the reader reads to the end without an
+        /// error.
         #[test]
         fn frames_stay_where_they_were_written(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..6),

@@ -1,22 +1,22 @@
-//! Texts that end in a checksum of themselves, their seal: a JSON object whose last member is `seal`, or TOML whose
-//! last line is the comment `# seal: …`.
+//! Texts that end in a checksum of the text, their seal. In a JSON object, the seal is the last member, `seal`. In
+//! TOML, the seal is a comment on the last line, `# seal: …`.
 
-/// The format of a text, which decides how it carries its seal.
+/// The format of a text, JSON or TOML. It decides how and where the seal (a checksum of the text) stands in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// A JSON object, printed over several lines.
+    /// A JSON object, printed over several lines. The seal is its last member.
     Json,
     /// TOML. The seal is a comment on the last line.
     Toml,
 }
 
-/// Why the check of a text's seal fails.
+/// Why a text fails the check of its seal, the checksum at its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealed {
-    /// The text does not end in a seal.
+    /// The text does not end in a seal (a checksum of the text).
     #[error("it has no checksum of itself at its end")]
     Absent,
-    /// The seal does not match the text.
+    /// The seal (the checksum at the end of the text) does not match the text, so the text was changed.
     #[error("its checksum is {expected}, and its text gives {found}")]
     Broken {
         /// The checksum at the end of the text.
@@ -42,8 +42,8 @@ impl Syntax {
     }
 }
 
-/// Returns the text with a seal at its end. A JSON text must be an object with at least one member, and its last `}`
-/// must stand alone on a line.
+/// Returns the text with a seal, a checksum of the text, at its end. A JSON text must be an object with at least one
+/// member, and its last `}` must stand alone on a line.
 ///
 /// # Panics
 /// If a JSON text does not end in a line with only `}`.
@@ -78,7 +78,7 @@ pub fn check(syntax: Syntax, text: &str) -> Result<(), Unsealed> {
     }
 }
 
-/// The BLAKE3 hash in hexadecimal.
+/// The BLAKE3 hash of `bytes` in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }

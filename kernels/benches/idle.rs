@@ -1,8 +1,8 @@
 //! Measures how much slower a pass is after idle time, and why. The bench times one pass of the shipped target right
-//! after another pass, and after gaps of several lengths. [`Gap`] lists what the thread does in a gap. A waiting server
-//! loses cache contents, a high clock frequency and cached address translations; the kinds of gaps differ in which of
-//! these they lose. Each repeat measures all kinds in turn, so that a change of the machine's speed affects all kinds
-//! alike. The results are medians.
+//! after another pass, and after gaps of several lengths. [`Gap`] lists what the thread does in a gap. A waiting
+//! server loses three things: cache contents, a high clock frequency and cached address translations. The kind of the
+//! gap decides which of the three are lost. Each repeat measures all kinds in turn, so that a change of the machine's
+//! speed affects all kinds alike. The results are medians.
 
 #![allow(missing_docs)]
 
@@ -23,10 +23,11 @@ const SETTLING: usize = 8;
 enum Gap {
     /// The thread sleeps: the core halts, and another thread may use it.
     Sleep,
-    /// The thread spins on the clock. The core stays busy, so its frequency and caches stay as they are.
+    /// The thread spins (busy-waits) until the gap ends: the core keeps its clock frequency, and the caches keep their
+    /// contents.
     Spin,
-    /// The thread sleeps, then spins for this number of microseconds. The core's clock frequency is high again, but the
-    /// caches have lost what another thread evicted during the sleep.
+    /// The thread sleeps, then spins for this number of microseconds. After the spin, the core's clock frequency is
+    /// high again, but the caches still lack what another thread evicted during the sleep.
     SleepThenSpin(u64),
     /// The thread sleeps, then runs this number of passes without timing them. The caches then hold what they hold
     /// right after a pass.

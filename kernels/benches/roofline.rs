@@ -25,9 +25,10 @@ use std::time::{Duration, Instant};
 
 /// Number of context tokens in the measurement of attention.
 const CONTEXT: usize = 1024;
-/// Number of tokens in the prompt whose pass is timed.
+/// Number of tokens in the prompt whose prefill pass is timed.
 const PROMPT: usize = 128;
-/// Least share of the computed peak that the measured peak must reach.
+/// The measured peak of multiply-adds must reach at least this share of the peak that is computed from the processor's
+/// design.
 const CREDIBLE: f64 = 0.9;
 
 fn main() -> ExitCode {
@@ -69,8 +70,8 @@ fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (units, whence) = match (units, processor().fma_units(level)) {
         (Some(given), _) => (given, "given"),
         (None, Some(known)) => (known, "known of this design"),
-        // The number of FMA units is guessed: the one whose peak is closest to the measurement. A core with two units
-        // that reaches half its peak would be taken for a core with one unit.
+        // The number of FMA units is guessed: the number whose computed peak is closest to the measured peak. A core
+        // with two units that reaches half its peak would be taken for a core with one unit.
         (None, None) => ((peak / clock / f64::from(2 * width)).round().max(1.0) as u32, "guessed from the measurement"),
     };
     let promised = clock * f64::from(2 * width * units);
@@ -110,7 +111,8 @@ fn shapes() -> Vec<(&'static str, LlamaShape)> {
 struct Bench {
     level: Level,
     shape: LlamaShape,
-    /// A measurement runs again until this time is over, at least 3 and at most 5000 times. The shortest run counts.
+    /// Least total time of the runs of one measurement (one operation). A measurement runs again until this time is
+    /// over, at least 3 and at most 5000 times. The shortest run counts.
     least: Duration,
 }
 
@@ -271,8 +273,8 @@ impl Bench {
 
 /// What bounds the speed of an operation: its arithmetic, or the bytes that it reads.
 enum Roof {
-    /// Number of floating-point operations.
+    /// The arithmetic bounds the speed. The number is that of floating-point operations.
     Flops(usize),
-    /// Number of bytes read, and number of floating-point operations.
+    /// The bytes that are read bound the speed. The numbers are the bytes read and the floating-point operations.
     Bytes(usize, usize),
 }

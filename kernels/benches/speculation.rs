@@ -1,11 +1,12 @@
 //! Measures what speculation with the shipped pair gains on the CPU at batch 1: tokens per second after the prompt,
-//! without drafts and with 1 to 8 drafts a round, on one thread and on all. Also prints what explains the gain: how
-//! often drafts are accepted, for each family of prompts (a kind of text) and each depth.
+//! without draft tokens and with 1 to 8 draft tokens a step, on one thread and on all. Also prints what explains the
+//! gain: how often draft tokens are accepted, for each family of prompts (a kind of text) and each depth (a draft
+//! token's place in its chain).
 //!
 //!     cargo bench -p foretoken-kernels --bench speculation -- [--level avx2]
 //!
-//! Every prompt is answered without drafts and with each draft length in turn, several times over. The shortest time of
-//! each length counts: another process on the machine can make a run slower and never faster.
+//! Every prompt is answered without draft tokens and with each number of them in turn, several times over. The shortest
+//! time of each number counts: another process on the machine can make a run slower and never faster.
 
 #![allow(missing_docs)]
 
@@ -19,7 +20,7 @@ use foretoken_traces::text::Family;
 use pair::{Pair, Rounds, prompt};
 use std::time::Duration;
 
-/// The longest draft that is measured, in tokens.
+/// The largest number of draft tokens a step that is measured.
 const MOST: usize = 8;
 
 fn main() {
@@ -57,8 +58,8 @@ fn main() {
     .expect("no errors");
 }
 
-/// Tokens per second without drafts and with 1 to [`MOST`] drafts, over `prompts` prompts of each family. Panics if
-/// drafts change an answer.
+/// Tokens per second without draft tokens and with 1 to [`MOST`] draft tokens a step, over `prompts` prompts of each
+/// family (a kind of text). Panics if speculation changes an answer.
 fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f64> {
     let (mut tokens, mut times) = (0, vec![Duration::ZERO; MOST + 1]);
     for family in Family::ALL {
@@ -85,9 +86,9 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
     times.iter().map(|time| tokens as f64 / time.as_secs_f64()).collect()
 }
 
-/// Prints, for each family of prompts, the mean length of an answer, and how often the draft's most likely token is the
-/// target's token. This share is given over all positions of the answers, and for each depth of the rounds with
-/// [`MOST`] drafts, over the rounds that accepted all drafts of smaller depths.
+/// Prints, for each family of prompts (a kind of text), the mean length of an answer, and how often the draft model's
+/// most likely token is the target's token. This share is given over all positions of the answers, and for each depth
+/// (place in a chain of [`MOST`] draft tokens), over the chains whose tokens of smaller depths were all accepted.
 fn acceptance(pair: &mut Pair, cpu: &mut Cpu, prompts: u64) {
     println!("family       bytes  right {}", (1..=MOST).map(|d| format!("  d={d} ")).collect::<String>());
     let mut sum = 0.0;

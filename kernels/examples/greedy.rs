@@ -21,7 +21,7 @@ use widened::Widened;
 
 const MODEL: &str = "tiny-target";
 
-/// Seed of the generated documents. The shipped pair was trained on documents of other seeds.
+/// Seed of the generated documents. The shipped target and draft were trained on documents of other seeds.
 const HELD_OUT: u64 = 2;
 
 #[derive(Serialize, Deserialize)]

@@ -1,15 +1,16 @@
-//! Decides which drafted tokens are accepted: the greedy scan over trees, and rejection sampling over chains.
+//! Decides which drafted tokens are accepted: the greedy scan over trees of draft tokens, and rejection sampling over
+//! chains of draft tokens.
 
 use foretoken_sim::Luck;
 use foretoken_sim::tree::ROOT;
 
-/// A candidate for the next token.
+/// A token that may come next in a text, with its probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// The token's id.
     pub token: u32,
-    /// The token's probability. For a sampled token: its probability in the row from which it was drawn. For another
-    /// token: its probability under the softmax of all logits.
+    /// The token's probability. For a sampled token: its probability in the distribution from which it was drawn. For
+    /// another token: its probability under the softmax of all logits.
     pub probability: f32,
 }
 
@@ -17,37 +18,40 @@ pub struct Choice {
 /// Row `first + 1 + j` belongs to node `j`.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'a> {
-    /// The tree's first row in the target's logits.
+    /// Index of the tree's first row in the matrix of the target's logits, which has one row per token.
     pub first: usize,
-    /// The token of each node.
+    /// The drafted token of each node of the tree.
     pub tokens: &'a [u32],
-    /// Parent of each node: an earlier node, or [`ROOT`].
+    /// Parent of each node of the tree: an earlier node, or [`ROOT`], the newest emitted token.
     pub parents: &'a [u32],
 }
 
-/// A sampled chain of drafts to verify. Rows `target … target + tokens.len()` of the target's probabilities are the
-/// distributions of the tokens after the newest emitted token and after each drafted token. Rows `draft …` of the
-/// draft's probabilities are the distributions from which the drafted tokens were sampled, one row per token.
+/// A chain of draft tokens, sampled from the draft model, to verify. Rows `target … target + tokens.len()` of the
+/// target's probabilities are the distributions of the tokens after the newest emitted token and after each drafted
+/// token. Rows `draft …` of the draft model's probabilities are the distributions from which the drafted tokens were
+/// sampled, one row per token.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
-    /// The chain's first row in the target's probabilities.
+    /// Index of the chain's first row in the matrix of the target's probabilities, which has one row per token.
     pub target: usize,
-    /// The chain's first row in the draft's probabilities.
+    /// Index of the chain's first row in the matrix of the draft model's probabilities, which has one row per draft
+    /// token.
     pub draft: usize,
-    /// The drafted tokens.
+    /// The drafted tokens of the chain, in order.
     pub tokens: &'a [u32],
-    /// The random draws. Draw 2·i decides whether token i is accepted. Draw 2·i + 1 chooses the replacement of token i
-    /// if it is rejected; for i = `tokens.len()`, it chooses the token after the chain.
+    /// The random draws with which the chain of draft tokens is verified. Draw 2·i decides whether token i is accepted.
+    /// Draw 2·i + 1 chooses the replacement of token i if it is rejected; for i = `tokens.len()`, it chooses the token
+    /// after the chain.
     pub luck: Luck,
 }
 
-/// The accepted part of one request's draft.
+/// The accepted part of one request's draft tokens, and the token after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
-    /// The accepted nodes, from the root down.
+    /// The indices of the accepted nodes in the tree (in a chain: 0, 1, and so on), from the root down.
     pub nodes: Vec<u32>,
-    /// The token that the target chooses after the accepted nodes: the replacement of the first rejected draft, or the
-    /// bonus token.
+    /// The token that the target chooses after the accepted nodes: the replacement of the first rejected draft token,
+    /// or, if all are accepted, the target's own next token (the bonus token).
     pub next: u32,
 }
 
@@ -70,11 +74,11 @@ pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted
     Accepted { nodes, next }
 }
 
-/// Rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1). p is the target's distribution, q the draft's.
-/// Token x is accepted with probability min(1, p(x) / q(x)). A draw from max(0, p − q) replaces the first rejected
-/// token. If all tokens are accepted, the next token is drawn from p. The emitted tokens have the same distribution as
-/// the target's own samples, whatever the draft proposes. `target(i)` and `draft(i)` are the probabilities of the
-/// chain's row `i`.
+/// Rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1). p is the target's distribution, q the draft
+/// model's. Token x is accepted with probability min(1, p(x) / q(x)). A draw from max(0, p − q) replaces the first
+/// rejected token. If all tokens are accepted, the next token is drawn from p. The emitted tokens have the same
+/// distribution as the target's own samples, whatever the draft model proposes. `target(i)` and `draft(i)` are the
+/// probabilities of the chain's row `i`.
 pub fn reject<'p>(
     chain: &Chain<'_>,
     target: impl Fn(usize) -> &'p [f32],
@@ -101,7 +105,8 @@ pub fn sample(probabilities: &[f32], u: f64) -> u32 {
     draw(probabilities.len(), |t| probabilities[t].into(), u)
 }
 
-/// Draws a token as [`sample`] does, and returns its probability too.
+/// Draws a token from a row of probabilities with the uniform random number `u` in [0, 1). Returns the token and its
+/// probability. [`sample`] draws the same token.
 pub fn sampled(probabilities: &[f32], u: f64) -> Choice {
     let token = sample(probabilities, u);
     Choice { token, probability: probabilities[token as usize] }
@@ -113,8 +118,8 @@ pub fn entropy(probabilities: &[f32]) -> f64 {
     probabilities.iter().map(term).sum()
 }
 
-/// KL(target ‖ draft) of two rows of probabilities, in nats. If the draft's probability of a token is 0, the smallest
-/// normal f32 is used.
+/// KL(target ‖ draft) of two rows of probabilities, in nats. If the draft model's probability of a token is 0, the
+/// smallest normal f32 is used.
 pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
     let term = |(&p, &q): (&f32, &f32)| match p > 0.0 {
         true => f64::from(p) * (f64::from(p) / f64::from(q.max(f32::MIN_POSITIVE))).ln(),
@@ -123,8 +128,8 @@ pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
     target.iter().zip(draft).map(term).sum()
 }
 
-/// Draws one of `tokens` tokens, each with probability proportional to its weight. `u` is a uniform random number in
-/// [0, 1). A token of weight 0 is never drawn, except token 0 if all weights are 0.
+/// Draws one of `tokens` tokens, each with probability proportional to its number `weight(token)`. `u` is a uniform
+/// random number in [0, 1). A token of weight 0 is never drawn, except token 0 if all weights are 0.
 fn draw(tokens: usize, weight: impl Fn(usize) -> f64, u: f64) -> u32 {
     let total: f64 = (0..tokens).map(&weight).sum();
     let (mut left, mut last) = (u * total, 0);

@@ -25,14 +25,15 @@ fn nothing_of_probability_zero_is_drawn() {
     assert_eq!((sample(&p, 0.499), sample(&p, 0.5)), (1, 3));
 }
 
-/// Chi-square test on 10⁶ emitted pairs of tokens. Each chain has two drafts from q. The first two emitted tokens must
-/// be distributed like two draws from the target's p, where the second draw depends on the first.
+/// Chi-square test on 10⁶ emitted pairs of tokens. Each chain has two draft tokens, drawn from the draft model's
+/// distribution q. The first two emitted tokens must be distributed like two draws from the target's distribution p,
+/// where the second draw depends on the first.
 #[test]
 fn rejection_sampling_keeps_the_targets_distribution() {
     const DRAWS: u64 = 1_000_000;
     const TOKENS: usize = 5;
     // Row 0 is the distribution of the first token. Row 1 + t is the distribution after token t. As the first token,
-    // the target never emits token 2 and the draft never proposes token 4.
+    // the target never emits token 2 and the draft model never proposes token 4.
     let p: [[f32; TOKENS]; 6] = [
         [0.1, 0.4, 0.0, 0.3, 0.2],
         [0.5, 0.1, 0.1, 0.1, 0.2],
@@ -60,7 +61,7 @@ fn rejection_sampling_keeps_the_targets_distribution() {
         let kept = reject(&chain, |r| &p[rows[r]], |r| &q[rows[r]]);
         accepted += kept.nodes.len();
         let pair = match kept.nodes.len() {
-            // If no draft is accepted, the second token comes from the target's next pass.
+            // If no draft token is accepted, the second emitted token comes from the target's next pass.
             0 => (kept.next, sample(&p[1 + kept.next as usize], drafted.unit(2))),
             1 => (first, kept.next),
             _ => (first, second),
@@ -79,10 +80,11 @@ fn rejection_sampling_keeps_the_targets_distribution() {
             cells += 1;
         }
     }
-    // 19 cells have 18 degrees of freedom. One seed in a thousand exceeds 42.3.
+    // The 19 cells are the pairs of tokens that the target can emit, so χ² has 18 degrees of freedom. It exceeds 42.3
+    // for one seed in a thousand.
     assert_eq!(cells, 19);
     assert!(chi_square < 42.3, "{chi_square}");
-    // Expected share of accepted first tokens: Σ min(p, q) = 0.1 + 0.2 + 0.3.
+    // The expected share of chains whose first draft token is accepted: Σ min(p, q) = 0.1 + 0.2 + 0.3.
     let first = 0.6;
     assert!(accepted as f64 > first * DRAWS as f64 && (accepted as f64) < 2.0 * first * DRAWS as f64, "{accepted}");
 }

@@ -12,17 +12,18 @@ use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
-/// Rows that are normed before a product reads them; the arguments of [`Device::norm`].
+/// Rows of activations, one per token, to which an RMSNorm is applied before a matrix product reads them; the arguments
+/// of [`Device::norm`].
 pub struct Normed<'a, D: Device> {
-    /// The rows, f32. `delta` is first added to them in place.
+    /// The rows of activations to which the RMSNorm is applied, f32. `delta` is first added to them in place.
     pub x: &'a mut D::Buffer,
-    /// A product that is not yet in `x`.
+    /// The output of an attention or MLP block that is not yet added to `x`, if there is one.
     pub delta: Option<&'a D::Buffer>,
-    /// The gains of the norm.
+    /// The gains of the RMSNorm.
     pub gains: &'a D::Vector,
-    /// The norm's ε.
+    /// The ε of the RMSNorm, which keeps it from dividing by 0.
     pub eps: f32,
-    /// Room for the normed rows; its contents afterwards are unspecified.
+    /// Memory for the normed rows; its contents after the operation are unspecified.
     pub out: &'a mut D::Buffer,
 }
 
@@ -32,7 +33,7 @@ pub struct Normed<'a, D: Device> {
 pub trait Device: Sized {
     /// A weight matrix, outputs × inputs.
     type Matrix: Send + Sync;
-    /// The gains (weights) of a norm.
+    /// The gains (weights) of an RMSNorm.
     type Vector: Send + Sync;
     /// A matrix of activations, rows × width.
     type Buffer: Send + Sync;
@@ -56,7 +57,7 @@ pub trait Device: Sized {
         dtype: Dtype,
     ) -> Result<Self::Matrix, Self::Error>;
 
-    /// Makes the gains of a norm of width `width`, stored as f32.
+    /// Makes the gains of an RMSNorm of width `width`, stored as f32.
     fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Self::Vector, Self::Error>;
 
     /// Makes a buffer for up to `rows` rows of f32 activations.
@@ -113,7 +114,7 @@ pub trait Device: Sized {
         out: &mut Self::Buffer,
     ) -> Result<(), Self::Error>;
 
-    /// Computes `x · weightsᵀ`.
+    /// Computes the matrix product `x · weightsᵀ` and writes it to `out`.
     fn matmul(&mut self, x: &Self::Buffer, weights: &Self::Matrix, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
     /// RMSNorm of each query head and each key head of a row, in place. The values are not changed. `query_gains` and
@@ -168,8 +169,8 @@ pub trait Device: Sized {
     }
 
     /// The first half of an MLP: [`Device::norm`] of the input, the product with `weights`, and [`Device::swiglu`].
-    /// `gate_up` has room for the product; its contents afterwards are unspecified. A device may compute some of these
-    /// steps at once.
+    /// `gate_up` is memory for the product; its contents afterwards are unspecified. A device may compute some of
+    /// these steps at once.
     fn gated(
         &mut self,
         input: Normed<'_, Self>,
@@ -198,8 +199,9 @@ pub trait Device: Sized {
     /// Copies row `rows[i]` of `x` to row `i` of `out`, which has as many rows as `rows`.
     fn gather(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Copies the keys and values of all layers. `moves` are pairs of slots (from, to), copied in this order. This
-    /// moves the accepted path of a tree to its place in the context.
+    /// Copies the keys and values of tokens within the KV pools of all layers. `moves` are pairs of slots (from, to),
+    /// copied in this order; a slot is a token's place in the KV pool. This moves the KV of the accepted path of a
+    /// draft tree to its place in the context.
     fn move_kv(&mut self, kv: &mut Self::Kv, moves: &[(u32, u32)]) -> Result<(), Self::Error>;
 
     /// Copies all numbers of the rows in use of `x` to `out` on the host.
@@ -236,8 +238,8 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// Writes KL(target ‖ draft) in nats to `out` for each of `pairs`, which are (row of the target, row of the draft).
-    /// A row has `width` probabilities.
+    /// Writes KL(target ‖ draft) in nats to `out` for each of `pairs`, which are (row of the target's probabilities,
+    /// row of the draft model's probabilities). A row has `width` probabilities.
     fn divergence(
         &mut self,
         (target, draft): (&Self::Buffer, &Self::Buffer),
@@ -258,8 +260,8 @@ pub trait Device: Sized {
     /// equal logits, the smaller token comes first.
     fn top_k(&mut self, logits: &Self::Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), Self::Error>;
 
-    /// Verifies trees greedily: a drafted token is accepted if its ancestors are accepted and it is the target's most
-    /// likely token in `logits`. See [`crate::accept::greedy`].
+    /// Verifies trees of draft tokens greedily: a drafted token is accepted if its ancestors are accepted and it is the
+    /// target's most likely token in `logits`. See [`crate::accept::greedy`].
     fn accept_greedy(
         &mut self,
         logits: &Self::Buffer,
@@ -267,7 +269,7 @@ pub trait Device: Sized {
         out: &mut Vec<Accepted>,
     ) -> Result<(), Self::Error>;
 
-    /// Verifies chains by rejection sampling with the probabilities of `target` and `draft`. See
+    /// Verifies chains of draft tokens by rejection sampling with the probabilities of `target` and `draft`. See
     /// [`crate::accept::reject`].
     fn accept_sampled(
         &mut self,

@@ -14,7 +14,7 @@ pub struct DoctorReport {
     pub processor: Option<String>,
     /// The vector instructions that the CPU device uses.
     pub instructions: &'static str,
-    /// The measured speed of one core with these instructions.
+    /// The measured speed of one core with the vector instructions that `instructions` names.
     pub speed: Speed,
     /// Memory of the machine in bytes: (total, available to new programs). `None` if the system does not report it.
     pub memory: Option<(u64, u64)>,
@@ -55,8 +55,9 @@ fn memory() -> Option<(u64, u64)> {
 const OLDEST: (u32, u32) = (8, 0);
 
 impl DoctorReport {
-    /// The reasons why GPU `ordinal` cannot run models, most of them with a remedy. With `None`: the reasons why no GPU
-    /// of this machine can. Empty if the GPU (with `None`: at least one GPU) can run models.
+    /// The reasons why the GPU with the number `ordinal` cannot run models, most of them with a remedy. The list is
+    /// empty if the GPU can run models. If `ordinal` is `None`, the reasons are about all GPUs of this machine, and
+    /// the list is empty if at least one GPU can run models.
     pub fn missing(&self, ordinal: Option<u32>) -> Vec<String> {
         let mut missing = Vec::new();
         match &self.driver {

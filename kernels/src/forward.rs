@@ -31,7 +31,7 @@ pub struct Limits {
 struct Layer<D: Device> {
     attention_norm: D::Vector,
     qkv: D::Matrix,
-    /// Gains of the norms of queries and keys, if the shape has them.
+    /// Gains of the RMSNorms of queries and keys, if the model's shape has them.
     qk_norm: Option<[D::Vector; 2]>,
     attention_out: D::Matrix,
     mlp_norm: D::Vector,
@@ -90,7 +90,7 @@ struct Activations<D: Device> {
     logits: D::Buffer,
 }
 
-/// A model with weights, KV and activations on a device.
+/// A model on a device, with its weights, KV and activations.
 pub struct Llama<D: Device> {
     shape: LlamaShape,
     limits: Limits,
@@ -184,8 +184,9 @@ impl<D: Device> Llama<D> {
         &self.activations.logits
     }
 
-    /// Copies the KV of all layers. `moves` are pairs of slots (from, to), copied in this order. This moves the
-    /// accepted path of a tree to its place in the context.
+    /// Copies the keys and values of tokens within the KV pools of all layers. `moves` are pairs of slots (from, to),
+    /// copied in this order; a slot is a token's place in the KV pool. This moves the KV of the accepted path of a
+    /// draft tree to its place in the context.
     ///
     /// # Errors
     /// The device fails.

@@ -25,7 +25,7 @@ pub struct Span {
 /// `path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// Number of tokens from the start of the context.
+    /// Number of tokens from the start of the context that the new token attends to.
     pub prefix: usize,
     /// A range of [`Batch::paths`], which holds indices into the context in rising order. The range has the indices of
     /// the token's ancestors in the tree after the prefix, then the index of the token itself. In a chain the range is
@@ -48,7 +48,7 @@ pub enum Logits {
 /// is reused.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Token of each row.
+    /// Token id of each row.
     pub tokens: Vec<u32>,
     /// Position of each row in its request's text, for the rotary embedding.
     pub positions: Vec<u32>,
@@ -58,9 +58,10 @@ pub struct Batch {
     pub sights: Vec<Sight>,
     /// The requests of the batch, one span each.
     pub spans: Vec<Span>,
-    /// The block tables of all requests, one after the other.
+    /// The block tables of all requests of the batch, one after the other.
     pub tables: Vec<u32>,
-    /// The paths of all tree tokens; [`Sight::path`] is a range of them.
+    /// For the tokens of draft trees: the context indices of the token's ancestors and of itself; [`Sight::path`] is a
+    /// range of them.
     pub paths: Vec<u32>,
     /// The rows for which logits are computed, in rising order.
     pub logit_rows: Vec<u32>,
@@ -98,8 +99,8 @@ impl Batch {
 
     /// Adds a request whose new tokens form a tree. The parent of token `j` is the new token `parents[j]`, which is
     /// below `j`. If `parents[j]` is [`ROOT`], token `j` follows the context. The KV of token `j` is stored at index
-    /// `computed + j` of the context, until [`move_kv`](crate::forward::Llama::move_kv) moves the accepted path
-    /// together. Returns the index of the request's first row in the pass's logits.
+    /// `computed + j` of the context, until [`move_kv`](crate::forward::Llama::move_kv) moves the KV of the accepted
+    /// path together. Returns the index of the request's first row in the pass's logits.
     pub fn push_tree(
         &mut self,
         tokens: &[u32],

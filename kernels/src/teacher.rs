@@ -1,24 +1,24 @@
-//! Measures how often a draft predicts a target's own text. First the target writes a text greedily. Then the draft
-//! reads this text and predicts the token at every position (teacher forcing). One pass of the draft predicts many
-//! positions. There is no speculation.
+//! Measures how often a draft model predicts a target's own text. First the target writes a text greedily. Then the
+//! draft model reads this text and predicts the token at every position (teacher forcing). One pass of the draft model
+//! predicts many positions. There is no speculation.
 
 use crate::accept::Choice;
 use crate::device::Device;
 use crate::forward::{Limits, Llama};
 use crate::paged::{BLOCK_SIZE, Batch, Logits};
 
-/// How well a draft predicted one output. Each list has one entry for each output position.
+/// How well a draft model predicted one output of the target. Each list has one entry for each output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdicts {
-    /// The rank of the target's token among the draft's guesses. 1 is the most likely guess; 255 means 255 or more. Of
-    /// two equal logits, the smaller token has the better rank.
+    /// The rank of the target's token among the draft model's guesses. 1 is the most likely guess; 255 means 255 or
+    /// more. Of two equal logits, the smaller token has the better rank.
     pub ranks: Vec<u8>,
-    /// The draft's probability of its own most likely guess, whether the guess is right or wrong.
+    /// The draft model's probability of its own most likely guess, whether the guess is right or wrong.
     pub confidences: Vec<f32>,
 }
 
-/// The limits with which a model must be loaded for [`write()`] and [`judge()`]. They give room for `requests` contexts
-/// of up to `context` tokens each, and for passes of up to `rows` tokens (at least one token per request).
+/// The limits with which a model must be loaded for [`write()`] and [`judge()`]. They are enough for `requests`
+/// contexts of up to `context` tokens each, and for passes of up to `rows` tokens (at least one token per request).
 pub fn limits(requests: usize, context: usize, rows: usize) -> Limits {
     let rows = rows.max(requests);
     Limits { kv_blocks: (requests * blocks(context)) as u32, max_rows: rows, max_logit_rows: rows }
@@ -94,8 +94,8 @@ pub fn write<D: Device>(
     }
 }
 
-/// Computes the draft's predictions at every position of `output`. At each position the draft sees `prompt` and all
-/// earlier tokens of `output`.
+/// Computes the draft model's predictions at every position of `output`. At each position the draft model sees `prompt`
+/// and all earlier tokens of `output`.
 ///
 /// # Errors
 /// The device fails.
@@ -111,7 +111,7 @@ pub fn judge<D: Device>(
     let mut verdicts = Verdicts::default();
     let (mut batch, mut choices, mut logits) = (Batch::default(), Vec::new(), Vec::new());
     let (context, table) = (prompt.len() + output.len(), table(0, prompt.len() + output.len()));
-    // The prompt's last token gives the first prediction. The draft need not read the output's last token.
+    // The prompt's last token gives the first prediction. The draft model need not read the output's last token.
     let read: Vec<u32> = prompt.iter().chain(output).copied().take(context - 1).collect();
     let (without_logits, with_logits) = read.split_at(prompt.len() - 1);
     let vocab = draft.shape().vocab as usize;

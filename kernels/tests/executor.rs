@@ -1,6 +1,6 @@
-//! The engine on the CPU device. With speculation it must emit the tokens of plain decoding. If an acceptance source of
-//! the simulator decides which drafts are accepted (`Acceptance::Declared`), it must have the steps of a simulation.
-//! Runs that cannot be served must be refused.
+//! The engine on the CPU device. With speculation, the engine must emit the tokens of plain decoding. If an acceptance
+//! source of the simulator decides which draft tokens are accepted (`Acceptance::Declared`), the engine must have the
+//! steps of a simulation. Runs that cannot be served must be refused.
 
 mod common;
 mod serving;
@@ -60,8 +60,9 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     let without = EngineConfig { num_gpu_blocks: 60, ..config() };
     let (plain, said) = scenario.serve(&without, None, Acceptance::Greedy);
     for tight in [false, true] {
-        // In the tight case the scheduler admits requests chunk by chunk, without room for their whole prompts.
-        // Together they outgrow the small KV pool, so some are preempted.
+        // If `tight` is true, the KV pool is small, and the scheduler admits a request when there are blocks for its
+        // first chunk, and not only when there are blocks for its whole prompt. Together the requests outgrow the
+        // pool, so some are preempted.
         let with = EngineConfig {
             prefix_caching: true,
             num_gpu_blocks: if tight { 22 } else { 60 },
@@ -82,8 +83,9 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     }
 }
 
-/// Each of several settings of the engine emits the tokens of plain decoding. The settings change the engine's version,
-/// what the draft does with tokens that it has skipped (draft gaps), the token budgets, and the KV pools.
+/// A run with any of several settings of the engine emits the tokens of plain decoding. The settings change the
+/// engine's version, what the draft model does with tokens that it has skipped (draft gaps), the token budgets, and the
+/// KV pools.
 #[test]
 fn every_setting_of_the_engine_emits_the_same_tokens() {
     let scenario = Scenario::new();
@@ -98,7 +100,8 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
         EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 300, ..config() },
     ];
     for config in settings {
-        // The policy drafts only in every third step. The other steps emit tokens that the draft has not run over.
+        // The policy drafts only in every third step. The other steps emit tokens that the draft model has not run
+        // over.
         let policy = Fixed { every: 3, ..Fixed::chain(4) };
         let (run, recorded) = scenario.serve(&config, Some(policy), Acceptance::Greedy);
         assert_eq!(recorded.outputs, plain.outputs, "{config:?}");
@@ -107,8 +110,8 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
 }
 
 /// A live run in which an acceptance source decides (`Acceptance::Declared`) has the same steps as a simulation: each
-/// step has equal numbers of requests, prompt tokens, drafts, accepted drafts and preemptions. All requests arrive at
-/// once, so that the schedule does not depend on pass times.
+/// step has equal numbers of requests, prompt tokens, draft tokens, accepted draft tokens and preemptions. All requests
+/// arrive at once, so that the schedule does not depend on pass times.
 #[test]
 fn declared_acceptance_is_the_simulators() {
     let scenario = Scenario::new();
@@ -242,7 +245,8 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
     assert_eq!(said, "the models were loaded with room for 40 blocks of KV, but 41 are needed");
 }
 
-/// A prompt of at least `max_model_len` tokens is rejected. The records say so, and all other requests are served.
+/// A prompt of at least `max_model_len` tokens is rejected. The run's records say that the request was rejected, and
+/// all other requests are served.
 #[test]
 fn prompts_too_long_are_rejected() {
     let mut scenario = Scenario::new();
@@ -292,7 +296,7 @@ fn a_failing_pass_keeps_what_was_done() {
     assert_eq!(u64::from(emitted), run.totals.emitted);
 }
 
-/// With speculation, three sampled tokens have the target's joint distribution and not the draft's (χ² test).
+/// With speculation, three sampled tokens have the target's joint distribution and not the draft model's (χ² test).
 #[test]
 fn sampling_keeps_the_targets_distribution() {
     const N: usize = 12_000;

@@ -1,4 +1,5 @@
-//! The shipped target and draft: their sizes, their logits, the target's answers, and how often the draft is right.
+//! The shipped target and draft: their sizes, their logits, the target's answers, and how often the draft model's first
+//! guess is right.
 
 #[path = "common/pair.rs"]
 mod pair;
@@ -87,7 +88,8 @@ fn logits_are_those_of_the_training() {
     }
 }
 
-/// The target's greedy answers to the first held-out prompt of each family, as recorded when the pair was made.
+/// The target's greedy answers to the first held-out prompt (not used in training) of each family of texts, as recorded
+/// when the shipped pair was made.
 const ANSWERS: [&str; 6] = [
     "eht esrun dednem eht der puc\n",
     "The tailor gave away the sail, the painter lost the dress.\n",
@@ -120,15 +122,15 @@ fn speculation_emits_the_answers_of_plain_decoding() {
             assert_eq!(pair.speculative(&mut cpu, &prompt, k, &mut rounds).0, expected, "{family}, {k} drafts");
         }
     }
-    // At the first depth some drafts are accepted and some are rejected.
+    // At the first depth (the first draft token of each step) some draft tokens are accepted and some are rejected.
     assert!(rounds.accepted[0] > 0 && rounds.accepted[0] < rounds.reached[0], "{rounds:?}");
 }
 
 /// Number of prompts per family over which the rates of [`RATES`] are measured.
 const PROMPTS: u64 = 32;
 
-/// For each family: the share of positions at which the draft's guess is the target's token. It was measured when the
-/// pair was made. The arithmetic is the same on every machine, except for a few functions of the C library.
+/// For each family: the share of positions at which the draft model's guess is the target's token. It was measured when
+/// the pair was made. The arithmetic is the same on every machine, except for a few functions of the C library.
 const RATES: [f64; 6] = [0.7607, 0.8090, 0.9335, 0.9090, 0.6762, 0.9705];
 
 #[test]

@@ -25,7 +25,7 @@ fn autoregressive(target: &mut Llama<Cpu>, cpu: &mut Cpu, prompt: &[u32]) -> Vec
     out
 }
 
-/// Decodes with drafted chains of `k` tokens. Returns the emitted tokens and the number of accepted drafts.
+/// Decodes with drafted chains of `k` tokens. Returns the emitted tokens and the number of accepted draft tokens.
 fn with_chains(
     (target, draft): (&mut Llama<Cpu>, &mut Llama<Cpu>),
     cpu: &mut Cpu,
@@ -63,8 +63,8 @@ fn with_chains(
 fn chains_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut target = llama(&mut cpu, 5, Dtype::F32);
-    // The first draft has the target's weights in bf16 and often agrees with the target. The second has other weights
-    // and agrees rarely.
+    // The first draft model has the target's weights in bf16 and often agrees with the target. The second has other
+    // weights and agrees rarely.
     let mut drafts = [llama(&mut cpu, 5, Dtype::Bf16), llama(&mut cpu, 6, Dtype::Bf16)];
     for salt in 0..3 {
         let prompt = prompt(20 + salt as usize, salt);
@@ -73,13 +73,13 @@ fn chains_emit_the_autoregressive_tokens() {
             let [close, far] = drafts.each_mut().map(|draft| with_chains((&mut target, draft), &mut cpu, &prompt, k));
             assert_eq!(close.0, expected, "prompt {salt}, {k} drafts");
             assert_eq!(far.0, expected, "prompt {salt}, {k} drafts of another model");
-            // Some drafts are accepted and some are rejected.
+            // Some draft tokens are accepted and some are rejected.
             assert!(close.1 >= OUTPUT / 3 && far.1 < OUTPUT / 3, "accepted {} and {}", close.1, far.1);
         }
     }
 }
 
-/// In the test's trees, the root and each of its children have two children: the draft's two most likely tokens.
+/// In the test's trees, the root and each of its children have two children: the draft model's two most likely tokens.
 #[test]
 fn trees_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(1).unwrap();
@@ -105,7 +105,7 @@ fn trees_emit_the_autoregressive_tokens() {
             tokens.extend([guesses[1].token, guesses[0].token]);
             parents.extend([parent as u32; 2]);
         }
-        // In the pass the newest token is node 0, so the index of each tree node rises by one.
+        // In the target's pass the newest token is node 0. The index of each tree node is therefore higher by one.
         let mut pass = vec![all[context]];
         pass.extend(&tokens);
         let below: Vec<u32> = std::iter::once(ROOT).chain(parents.iter().map(|p| p.wrapping_add(1))).collect();

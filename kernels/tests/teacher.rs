@@ -1,6 +1,6 @@
-//! Compares the predictions of `teacher::judge` with the predictions of a draft that reads the target's text token by
-//! token. Checks three properties of `teacher::write`: its outputs do not depend on batch and chunks, they end with a
-//! stop token, and an interrupted call returns none.
+//! Compares the predictions of `teacher::judge` with the predictions of a draft model that reads the target's text
+//! token by token. Checks three properties of `teacher::write`: its outputs do not depend on batch and chunks, they end
+//! with a stop token, and an interrupted call returns none.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn guesses(logits: &[u32]) -> (Vec<u32>, f64) {
 fn ranks_and_confidences_are_those_of_a_draft_that_reads_token_by_token() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut outputs = outputs(&mut cpu, 256, &[], 5);
-    // Every third token of the text is replaced, because otherwise the draft would be right nearly everywhere.
+    // Every third token of the text is replaced, because otherwise the draft model would be right nearly everywhere.
     outputs.iter_mut().for_each(|o| o.iter_mut().step_by(3).for_each(|t| *t = (*t * 7 + 5) % shape().vocab));
     let mut draft = load(&mut cpu, Dtype::Bf16, limits(1, 80, 16));
     let blocks = [0, 1, 2, 3, 4];

@@ -6,7 +6,7 @@ use foretoken_traces::text::{Family, document, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Default number of prompts per family.
+/// Default number of prompts for each family (kind of text).
 const EACH: u64 = 32;
 
 /// The user's choice of the prompts that the target continues.
@@ -20,19 +20,20 @@ pub struct PromptsRequest<'a> {
     /// Bytes of a generated prompt. `None`: each prompt has the length that its generator gives it. It must be `None`
     /// with a file.
     pub prompt_len: Option<u32>,
-    /// Seed of the generated prompts.
+    /// Seed from which the prompts are generated.
     pub seed: u64,
     /// Most output tokens after each prompt.
     pub output_len: u32,
 }
 
-/// The prompts that the target continues.
+/// The prompts after which the target writes texts, while it is recorded which draft tokens are right.
 pub(crate) struct Prompts {
     /// Names of the families (kinds of text) of the prompts. `all` refers to them by index.
     pub(crate) families: Vec<String>,
     /// The prompts, each as (index of its family in `families`, its tokens).
     pub(crate) all: Vec<(u16, Vec<u32>)>,
-    /// A text for the table's header that says where the prompts come from.
+    /// A text that says where the prompts come from. It goes into the header of the truth table, the file that records
+    /// which draft tokens are right.
     pub(crate) source: String,
 }
 
@@ -66,7 +67,7 @@ impl Prompts {
         Ok(prompts)
     }
 
-    /// How error messages name prompt `i`.
+    /// The name of prompt `i` in error messages.
     fn name(&self, i: usize) -> String {
         format!("prompt {} ({}, {})", i + 1, self.families[usize::from(self.all[i].0)], self.source)
     }

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 
 /// A live run with its timed passes.
 struct Run {
-    /// (index of the folder, index of the cell in the folder). Runs of one cell served equal requests.
+    /// The cell that the run belongs to: (index of the folder, index of the cell in the folder). Runs of one cell
+    /// have the same policy and load.
     cell: (usize, usize),
     input: Input,
     policy: String,
@@ -23,9 +24,9 @@ struct Run {
     learned: Learned,
 }
 
-/// Fits a calibrated profile to the live runs in `folders`. If the runs belong to several cells, it also predicts each
-/// run with costs that are fitted only to the runs of the other cells. If these predictions have large errors, or if
-/// there is only one cell, the profile says why its users should distrust it (`distrust`).
+/// Fits a calibrated profile to the live runs in `folders`. If the runs belong to several cells (a policy at a load),
+/// it also predicts each run with costs that are fitted only to the runs of the other cells. If these predictions
+/// have large errors, or if there is only one cell, the profile says why its users should distrust it (`distrust`).
 ///
 /// # Errors
 /// A folder holds no live runs, a recording is damaged, no run has a step, or costs cannot be fitted to the runs.
@@ -58,9 +59,9 @@ pub fn calibrate(folders: &[PathBuf]) -> Result<LiveCalibration> {
     Ok(LiveCalibration { profile, found })
 }
 
-/// Reads the live runs of `folder`, the folder with index `nth`. If `probes` (passes of fixed shapes that show the
-/// machine's speed) is empty, this folder's probes are stored in it. The pass times of each run are scaled to the
-/// machine speed that `probes` show.
+/// Reads the live runs of `folder`, the folder with index `nth`. `probes` are passes of fixed shapes that show the
+/// machine's usual speed. If the list is empty, this folder's probes are stored in it. The pass times of each run are
+/// scaled to the machine speed that `probes` show.
 fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
     let (runs, manifest) = (Runs::of(folder)?, Manifest::read(folder)?);
     runs.check(folder, &manifest)?;
@@ -86,8 +87,9 @@ fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Resul
     Ok(all)
 }
 
-/// Predicts the passes of `run` with costs that are fitted to the runs of all other cells. Returns the errors for the
-/// target and the draft. An error is `None` if the run or the other cells have no passes of the model.
+/// Predicts the passes of `run` with costs that are fitted to the runs of all other cells (a cell is a policy at a
+/// load). Returns the errors for the target and the draft. An error is `None` if the run or the other cells have no
+/// passes of the model.
 fn held_out(run: &Run, all: &[Run]) -> HeldOutRun {
     let mut others = Learned::default();
     all.iter().filter(|other| other.cell != run.cell).for_each(|other| others.extend(&other.learned));

@@ -14,19 +14,20 @@ use std::collections::BTreeSet;
 /// The cost of draft passes in runs without draft passes: zero.
 const FREE: LatencySpec = LatencySpec::Linear(Coefficients::FREE);
 
-/// The timed passes of live runs, and their host time.
+/// The timed passes of live runs (experiments on a device), and the host time between the passes.
 #[derive(Clone, Debug, Default)]
 pub struct Learned {
-    /// Passes of the target.
+    /// The timed passes of the target in live runs: their shapes and times.
     pub target: Served,
-    /// Passes of the draft.
+    /// The timed passes of the draft model in live runs: their shapes and times.
     pub draft: Served,
     /// Host time of the steps, in seconds, summed over the steps: the time between passes, without waits for arrivals
     /// and without recording.
     host_s: f64,
     /// Number of steps over which `host_s` is summed.
     steps: u64,
-    /// The draft lengths that occurred, in tokens: the length of the longest draft of each step with decode requests.
+    /// The draft lengths that occurred, in tokens: for each step with decode requests, the largest number of draft
+    /// tokens of a request.
     lengths: BTreeSet<u32>,
 }
 
@@ -57,7 +58,7 @@ impl Learned {
         }
     }
 
-    /// Adds the passes, host time and draft lengths of `other`.
+    /// Adds the passes, host time and draft lengths that `other` has collected from further live runs.
     pub fn extend(&mut self, other: &Learned) {
         self.target.extend(&other.target);
         self.draft.extend(&other.draft);
@@ -66,7 +67,7 @@ impl Learned {
         self.lengths.extend(&other.lengths);
     }
 
-    /// Returns the number of steps over all added runs.
+    /// Returns the number of steps of all live runs that were added.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -80,7 +81,7 @@ impl Learned {
 
     /// Makes a calibrated profile from the passes. `device` is the name of the device that ran them. `probes` are
     /// passes of fixed shapes that show the device's speed during the runs. `fitted_to` are the digests of the runs'
-    /// tapes.
+    /// tapes (logs).
     ///
     /// # Errors
     /// There are too few passes, or their shapes are too alike. Then α, γ and δ, the costs that policies believe,
@@ -124,7 +125,7 @@ impl Learned {
 
 #[cfg(test)]
 pub mod testing {
-    //! Tapes of runs on a test machine with known costs.
+    //! Tapes (logs) of live runs on a test machine with known costs.
 
     use crate::serve::tape::{End, Head, Tail, Tape, TapeEnding};
     use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
@@ -136,8 +137,9 @@ pub mod testing {
         Pair { target: 2e-4 + 4e-5 * b + 1e-7 * c, draft: 1e-5 + 5e-6 * b + 1e-8 * c }
     }
 
-    /// A tape of `steps` steps. A step has 1 to 8 requests of equal context, and a draft of 0 to `drafts` tokens for
-    /// each request. No draft is accepted. All passes take `slower` times as long as on the test machine.
+    /// A tape (the log of a live run) of `steps` steps. A step has 1 to 8 requests of equal context, and 0 to `drafts`
+    /// draft tokens for each request, none of which is accepted. All passes take `slower` times as long as on the test
+    /// machine.
     pub fn tape(seed: u64, steps: u64, drafts: u64, slower: f64) -> Tape {
         let luck = Luck::new(seed, Stream::Profile, 3);
         let mut now = 0.0;

@@ -1,8 +1,8 @@
 //! Experiments on a device. [`serve`] makes live runs: it runs the simulator's engine, scheduler and policies on a
 //! device and a wall clock. [`validate`] measures the simulator's errors against live runs. [`learned`] fits costs to
 //! live runs, and [`calibrate_runs`] makes a profile of these costs. [`profile_pair`] profiles a target and a draft:
-//! [`pair`] times their passes, and [`profiling`] chooses the shapes to time. [`record_acceptance`] records which
-//! drafts are right.
+//! [`pair`] times their passes, and [`profiling`] chooses the shapes to time. [`record_acceptance`] records which draft
+//! tokens are right.
 
 // Replaces std's `eprintln!` by a macro that escapes control characters. Messages contain names of files, keys and
 // labels, and control characters in them could otherwise control the terminal.

@@ -9,9 +9,9 @@ use std::path::Path;
 
 /// A model that was found, before it is loaded onto a device.
 pub struct Model {
-    /// The name that the user gave.
+    /// The model's name, as the user gave it.
     pub name: String,
-    /// The model's shape.
+    /// The model's shape: numbers of layers and heads, and widths.
     pub shape: LlamaShape,
     /// The model's weights.
     pub weights: AnyWeights,

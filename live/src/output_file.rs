@@ -5,8 +5,8 @@ use foretoken_report::Staged;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Returns an error if the folder of `path` does not exist, or if the file exists and `overwrite` is false. The message
-/// calls the file's content `what`.
+/// Returns an error if the folder of `path` does not exist, or if the file exists and `overwrite` is false. `what` is
+/// the name of the file's content in the error message.
 pub(crate) fn check(path: &Path, overwrite: bool, what: &str) -> Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {

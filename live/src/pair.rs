@@ -1,12 +1,12 @@
 //! Times passes of a real target and draft, as live serving runs them. The timed work is: the batch is built, the model
-//! runs, and then either the target's tokens are compared with the drafts, or the draft's tokens are read.
+//! runs, and then either the target's tokens are compared with the draft tokens, or the draft model's tokens are read.
 //!
 //! A server that drafts alternates between the two models, so a pass finds the other model's weights and KV in the
 //! caches. If a pass were repeated alone, it would find its own data there and be twice as fast. Each timed pass
 //! therefore follows a pass of the other model over the same requests, unless the models are too large for caches. The
-//! exception is the target's decode pass, which is a step without drafts: nothing runs before it. When it is repeated,
-//! it follows a decode pass of the target, as in serving. (After a draft pass it would take a tenth longer if the
-//! caches hold just one model.)
+//! exception is the target's decode pass, which is a step without draft tokens: nothing runs before it. When it is
+//! repeated, it follows a decode pass of the target, as in serving. (After a draft pass it would take a tenth longer if
+//! the caches hold just one model.)
 //!
 //! A prefill pass of the target takes so long that the models' weights and KV are evicted from a cache that other cores
 //! share. The next passes of both models are then slower. This delay counts as a part of a prefill pass's time: the
@@ -30,15 +30,16 @@ const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
 /// the other model from the caches, so the pass before a timed pass has only one request. The delay of such a model's
 /// passes after a prompt counts as 0.
 const NO_CACHE_HOLDS: u64 = 1 << 30;
-/// A sample of a draft pass is the mean of this number of draft passes in a row, as in a round of drafts. The first
-/// pass finds the target's weights in the caches, the others find the draft's.
+/// In a step, the draft model makes several passes in a row, one for each draft token. A measured time of a draft pass
+/// is therefore the mean over this number of passes in a row. The first finds the target's weights in the caches, the
+/// others find the draft model's.
 const DRAFTED: u32 = 3;
-/// Number of passes after a prompt that may be slower, because the prompt's pass evicted the caches. The times of these
-/// passes are compared with the times of the same number of later passes. (On a shared cache of 32 MiB the effect was
-/// gone after five.)
+/// Number of passes after a prompt that may be slower, because the prompt's pass evicted the caches. The times of
+/// these passes are compared with the times of the same number of later passes. (On a shared cache of 32 MiB the
+/// effect was gone after five passes.)
 const RECOVERING: usize = 8;
-/// (requests, context tokens per request) of the passes that measure the delay after a prompt. The delay is assumed to
-/// be the same for other batches.
+/// (requests, context tokens per request) of the passes that measure the delay after a prompt: how much slower passes
+/// are whose caches the prompt's pass has evicted. The delay is assumed to be the same for other batches.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);
 /// Most tokens whose KV is really computed before timing. Copies of this KV fill the rest of the pool, so that
 /// attention reads realistic numbers.
@@ -47,7 +48,7 @@ const COMPUTED: usize = 256;
 /// The state that is needed to time the passes of a target and a draft. It does not borrow the models, so they may
 /// serve between measurements.
 pub struct Timer {
-    /// For each role: true if a pass of this model runs before each timed pass of the other model.
+    /// For the target and the draft model: true if a pass of this model runs before each timed pass of the other model.
     alternates: [bool; 2],
     tokens: Vec<u32>,
     parents: Vec<u32>,
@@ -57,10 +58,11 @@ pub struct Timer {
     accepted: Vec<Accepted>,
 }
 
-/// A target and a draft on their device, ready to time passes. It must be used within [`Device::session`].
+/// A target and a draft model on their device, and what is needed to time their passes. It must be used within
+/// [`Device::session`].
 pub struct PairPasses<'a, D: Device> {
     device: &'a mut D,
-    /// The target, then the draft.
+    /// The target and the draft, in this order, loaded onto the device.
     models: [&'a mut Llama<D>; 2],
     timer: &'a mut Timer,
 }
@@ -77,8 +79,8 @@ pub fn capacity(target: &Room, draft: &Room) -> Capacity {
         draft_blocks: blocks(draft),
         draft_scratch: 0,
         rows: target.max_batched.max(draft.max_batched) as usize,
-        // The target's verification pass computes logits for all tokens. The draft's pass over a draft gap computes
-        // them only for each request's last token.
+        // The target's verification pass computes logits for all tokens. The draft model's pass over tokens that it has
+        // skipped (a draft gap) computes them only for each request's last token.
         logit_rows: target.max_batched as usize,
         draft_logit_rows: draft.max_requests as usize,
         kept_requests: 0,
@@ -95,17 +97,17 @@ impl Timer {
     /// The device fails.
     ///
     /// # Panics
-    /// The pair has no draft.
+    /// The pair has no draft model.
     pub fn new<D: Device>(device: &mut D, pair: &mut Pair<D>) -> Result<Timer, D::Error> {
         let longest = pair.capacity().rows;
         let luck = Luck::new(0, Stream::Profile, 7);
-        // A draft that is not used may have another vocabulary than the target.
+        // A draft model that is not used may have another vocabulary than the target.
         let draft_vocab = pair.models().1.map_or(u32::MAX, |draft| draft.shape().vocab);
         let vocab = u64::from(pair.vocab().min(draft_vocab));
         let mut timer = Timer {
             alternates: [false; 2],
             tokens: (0..longest as u64).map(|i| (luck.bits(i) % vocab) as u32).collect(),
-            // A drafted chain: each token follows the one before.
+            // The draft tokens form a chain: each token follows the one before.
             parents: std::iter::once(ROOT).chain(0..longest as u32).collect(),
             table: Vec::new(),
             batch: Batch::default(),
@@ -122,18 +124,18 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Returns this timer with `pair` and `device`, ready to time passes. The timer must have been made for this pair,
-    /// and the pair must be loaded on this device.
+    /// Returns this timer with the target and draft `pair` and the device `device`, ready to time passes. The timer
+    /// must have been made for `pair`, and `pair` must be loaded on `device`.
     ///
     /// # Panics
-    /// The pair has no draft.
+    /// The pair has no draft model.
     pub fn on<'a, D: Device>(&'a mut self, device: &'a mut D, pair: &'a mut Pair<D>) -> PairPasses<'a, D> {
         let (target, draft) = pair.models();
         PairPasses { device, models: [target, draft.expect("a pair that is timed has a draft")], timer: self }
     }
 }
 
-/// A decode pass of one request with little context.
+/// A decode pass of one request with 16 tokens of context.
 const ONE_REQUEST: Shape = Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 };
 
 impl<D: Device> PairPasses<'_, D> {
@@ -159,9 +161,10 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(())
     }
 
-    /// By how many seconds the next passes of this model are longer in total because the target has just run the prompt
-    /// `prompt`. It is a measured difference, so it may be negative. It is 0, without a measurement, if this model or
-    /// the target is too large for caches, or if no pass fits into the memory.
+    /// How many seconds longer the next [`RECOVERING`] decode passes of the model `role` take in total because the
+    /// target has just run the prompt `prompt`. The number is a measured difference, so it may be negative. It is 0,
+    /// without a measurement, if this model or the target is too large for caches, or if no pass fits into the
+    /// memory.
     fn aftermath_s(&mut self, role: Role, prompt: &Shape) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
@@ -170,15 +173,15 @@ impl<D: Device> PairPasses<'_, D> {
         if !self.timer.alternates[Role::Target as usize] || own.weight_bytes() >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(0.0);
         }
-        // In a real step, the target's pass over the prompt follows the draft's prefill pass and evicts the caches. If
-        // the draft's delay is measured, the target's pass therefore runs here too.
+        // In a real step, the target's pass over the prompt follows the draft model's prefill pass and evicts the
+        // caches. If the delay of the draft model's next passes is measured, the target's pass therefore runs here too.
         let its = self.room_for(Role::Target, prompt);
         if role == Role::Draft && its.requests > 0 {
             self.pass(Role::Target, &its)?;
         }
         let mut times = Vec::with_capacity(2 * RECOVERING);
         for _ in 0..2 * RECOVERING {
-            // In a step, the draft runs before the target.
+            // In a step, the draft model runs before the target.
             let took = [self.pass(Role::Draft, &next)?, self.pass(Role::Target, &next)?];
             times.push(if role == Role::Draft { took[0] } else { took[1] }.as_secs_f64());
         }
@@ -219,8 +222,8 @@ impl<D: Device> PairPasses<'_, D> {
                 device.accept_greedy(model.logits(), &trees, accepted)?;
             }
             Role::Draft if logits == Logits::Skip => {
-                // A prefill pass of the draft has no logits to read. The download only makes the host wait for the
-                // device.
+                // A prefill pass of the draft model has no logits to read. The download only makes the host wait for
+                // the device.
                 device.download(model.logits(), &mut Vec::new())?;
             }
             Role::Draft => device.top_k(model.logits(), 1, choices)?,
@@ -228,8 +231,9 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(begin.elapsed())
     }
 
-    /// The pass of the other model that a step runs before a pass of `shape`. If the other model fits into no cache, it
-    /// is a pass over one request. The result has 0 requests if no pass fits into the memory.
+    /// The pass of the other model that a step runs before a pass of `shape` by the model `role`. If the other model
+    /// fits into no cache, the result is a pass over one request. The result has 0 requests if no pass fits into the
+    /// memory.
     fn before(&self, role: Role, shape: &Shape) -> Shape {
         let other = role.other();
         if self.models[other as usize].weight_bytes() >= NO_CACHE_HOLDS {
@@ -276,8 +280,8 @@ impl<D: Device> Passes for PairPasses<'_, D> {
                 let own = self.pass(role, shape)?.as_secs_f64();
                 Ok(Duration::from_secs_f64((own + self.aftermath_s(role, shape)?).max(own / 2.0)))
             }
-            // Only the first draft pass of a round runs over a draft gap. A pass over a draft gap is therefore timed
-            // once. Other draft passes are timed [`DRAFTED`] times in a row.
+            // Of a step's draft passes, only the first runs over tokens that the draft model has skipped (a draft gap).
+            // Such a pass is therefore timed once. Other draft passes are timed [`DRAFTED`] times in a row.
             (Role::Target, _) | (Role::Draft, Kind::Verify) => self.pass(role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;

@@ -35,7 +35,7 @@ pub enum WeightsFrom {
     Checkpoint,
 }
 
-/// What to profile, and how.
+/// Which target and draft to profile (to time their passes), and how.
 #[derive(Clone, Copy)]
 pub struct ProfileRequest<'a> {
     /// The names of the target and the draft: each is a preset or a Hugging Face folder.
@@ -50,19 +50,20 @@ pub struct ProfileRequest<'a> {
     pub instructions: Option<Instructions>,
     /// The largest passes of the engine. They limit the shapes that are timed.
     pub limits: Limits,
-    /// Whether to time only about a quarter of the shapes.
+    /// Whether to time only about a quarter of the pass shapes.
     pub quick: bool,
-    /// Seconds to spend; `None`: 10 for a quick profile, otherwise 60.
+    /// Seconds to spend on timing passes; `None`: 10 for a quick profile, otherwise 60.
     pub time_budget_s: Option<f64>,
-    /// Seed that decides the order in which shapes are measured, and the cross-validation folds.
+    /// Seed that decides the order in which pass shapes are measured, and the folds of the cross-validation of the
+    /// fits.
     pub seed: u64,
     /// Path of the profile to write.
     pub output: &'a Path,
-    /// Whether to replace a finished profile at this path.
+    /// Whether to replace a finished profile at the path `output`.
     pub overwrite: bool,
     /// Handle through which the caller can stop the measurement and read its progress.
     pub work: &'a Work,
-    /// Returns the current time as RFC 3339 text.
+    /// Returns the current time as RFC 3339 text, which the profile states as its time of measurement.
     pub now: fn() -> String,
 }
 
@@ -112,7 +113,7 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     }
 }
 
-/// The measurement of one pair's profile.
+/// The inputs of a measurement: the caller's request, and the target and the draft to measure.
 struct Measuring<'a> {
     request: &'a ProfileRequest<'a>,
     models: &'a Pair<Model>,
@@ -142,7 +143,8 @@ impl Measuring<'_> {
             .map_err(|e| Problem::failed(format!("nothing fits what was measured: {e}")))
     }
 
-    /// Returns the settings of the measurement: the models, the machine, the limits on the shapes, and the time budget.
+    /// Returns the settings of the measurement of pass times: the models, the machine, the limits on the shapes of
+    /// passes, and the time budget.
     fn setup<D: Device>(&self, device: &D, place: Place) -> Setup {
         let ProfileRequest { limits, quick, time_budget_s, seed, .. } = *self.request;
         let (density, budget_s) = if quick { (Density::Quick, BUDGET_S.0) } else { (Density::Full, BUDGET_S.1) };

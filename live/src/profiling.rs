@@ -17,18 +17,20 @@ use foretoken_run::machine;
 pub struct Asked {
     /// The largest passes of the engine. Larger passes need not be measured.
     pub limits: Limits,
-    /// Whether all shapes of the grid are measured, or about a quarter of them.
+    /// Whether all shapes of passes in the list of shapes to time (the grid) are measured, or about a quarter of
+    /// them.
     pub density: Density,
     /// Time budget of the profile, in seconds.
     pub budget_s: f64,
-    /// Seed that decides the order in which shapes are measured, and the cross-validation folds.
+    /// Seed that decides the order in which pass shapes are measured, and the folds of the cross-validation of the
+    /// fits.
     pub seed: u64,
 }
 
 /// The largest passes of an engine. If a limit is `None`, the limit of the model or of the kind of device is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Most tokens of a request.
+    /// Most tokens of a request, prompt and output together.
     pub max_model_len: Option<u32>,
     /// Most requests of a pass.
     pub max_num_seqs: Option<u32>,
@@ -38,7 +40,7 @@ pub struct Limits {
 
 /// The device that is profiled, as the profile describes it.
 pub struct Place {
-    /// The device's name, features, number of cores, measured speed and driver.
+    /// The device's name, features (such as vector instructions), number of cores, measured speed and driver.
     info: DeviceInfo,
     scale: &'static Scale,
     /// Numbers of tokens for which the device has captured CUDA graphs. Empty for a CPU, and if graphs are off.

@@ -1,5 +1,6 @@
-//! Records a truth table. The target writes texts greedily. For each position, the table has the rank of the target's
-//! token among the draft's guesses, and the draft's confidence in its first guess.
+//! Records a truth table, from which simulations take which draft tokens are right. The target writes texts greedily.
+//! For each position, the table has the rank of the target's token among the draft model's guesses, and its confidence
+//! in its first guess.
 
 use crate::acceptance_prompts::{Prompts, PromptsRequest, digest};
 use crate::gpu;
@@ -24,7 +25,8 @@ use std::sync::atomic::Ordering;
 /// Most tokens in one pass over a prompt, or over a text at whose positions the draft predicts.
 const CHUNK: usize = 64;
 
-/// What to record, and how.
+/// Which target's and draft model's acceptance to record in a truth table (the ranks of the target's tokens among the
+/// draft model's guesses), and how.
 #[derive(Clone, Copy)]
 pub struct AcceptanceRequest<'a> {
     /// The names of the target and the draft: each is a preset with weights or a Hugging Face folder.
@@ -41,28 +43,30 @@ pub struct AcceptanceRequest<'a> {
     pub ignore_eos: bool,
     /// Number of outputs that the target writes at the same time.
     pub batch: u16,
-    /// Path of the table to write.
+    /// Path of the truth table to write: the file with the recorded ranks and confidences of the draft model's guesses.
     pub output: &'a Path,
-    /// Whether to replace a table at this path.
+    /// Whether to replace an existing truth table (the file with the recorded acceptance) at the output path.
     pub overwrite: bool,
-    /// Folder for the figures; `None`: no figures are drawn.
+    /// Folder for the figures of the recorded acceptance; `None`: no figures are drawn.
     pub plot: Option<&'a Path>,
     /// Handle through which the caller can stop the recording and read its progress.
     pub work: &'a Work,
 }
 
-/// A truth table that was written to a file.
+/// A truth table (which draft tokens would be right) that was recorded and written to a file.
 pub struct Recorded {
-    /// The table.
+    /// The truth table: for each output position, the rank of the target's token among the draft model's guesses, and
+    /// the draft model's confidence in its first guess.
     pub table: TruthTable,
-    /// Acceptance rates by depth and the draft's calibration, computed from the table.
+    /// Computed from the truth table: acceptance rates by depth (a draft token's place after the last verified token),
+    /// and the calibration of the draft model's confidence.
     pub summary: TruthSummary,
-    /// Size of the table's file in bytes.
+    /// Size of the truth table's file in bytes.
     pub bytes: usize,
 }
 
-/// Records the truth table of a target and a draft. Writes the table to a file. If the request gives a folder for
-/// figures, draws the figures there.
+/// Records the truth table of a target and a draft model: which tokens of the target's texts the draft model predicts.
+/// Writes the table to a file. If the request gives a folder for figures, draws the figures there.
 ///
 /// # Errors
 /// The models, their tokenizers, the prompts, the device or the files cannot be used, a pass fails, or the user
@@ -77,7 +81,8 @@ pub fn record(request: &AcceptanceRequest) -> Result<Recorded> {
     let prompts = Prompts::of(&request.prompts, &tokens, models.target.shape.vocab, positions)?;
     let stop = if request.ignore_eos { Vec::new() } else { end_of_text("--target", &models.target)? };
     let recording = Recording { request, models: &models, prompts: &prompts, stop };
-    // The CPU's results do not depend on the number of threads or on the instructions, so the file does not state them.
+    // The file of a CPU's outputs does not state the number of threads or the instructions, because the outputs do
+    // not depend on them.
     let (kind, outputs) = match request.device {
         live::Device::Cpu => {
             let mut device = processor::open(request.threads, request.instructions)?;
@@ -135,7 +140,8 @@ fn write_files(request: &AcceptanceRequest, table: TruthTable) -> Result<Recorde
     Ok(Recorded { table, summary, bytes: bytes.len() })
 }
 
-/// The data from which the figures of a table are drawn.
+/// The data of the figures of a truth table: acceptance by depth (a draft token's place after the last verified token),
+/// and calibration of the draft model's confidence.
 fn figure_data(table: &TruthTable, summary: &TruthSummary) -> Accepted {
     let header = &table.header;
     let all = &summary.families[0];
@@ -152,7 +158,7 @@ fn figure_data(table: &TruthTable, summary: &TruthSummary) -> Accepted {
     }
 }
 
-/// The inputs of recording a truth table.
+/// The inputs of recording a truth table (which draft tokens would be right).
 struct Recording<'a> {
     request: &'a AcceptanceRequest<'a>,
     models: &'a Pair<Model>,
@@ -172,7 +178,7 @@ impl Recording<'_> {
         prompt + self.request.prompts.output_len as usize
     }
 
-    /// Generates the target's outputs. The target's memory is freed before the draft is loaded.
+    /// Generates the target's outputs. The target's memory is freed before the draft model is loaded.
     fn write<D: Device>(&self, device: &mut D) -> Result<Vec<Vec<u32>>> {
         let work = self.request.work;
         let (batch, output_len) = (usize::from(self.request.batch), self.request.prompts.output_len as usize);
@@ -195,7 +201,8 @@ impl Recording<'_> {
         Ok(outputs)
     }
 
-    /// Computes the ranks and confidences of the draft's predictions for the target's outputs `texts`.
+    /// For each token of the target's outputs `texts`: computes the token's rank among the draft model's guesses, and
+    /// the draft model's confidence in its first guess.
     fn judge<D: Device>(&self, device: &mut D, texts: &[Vec<u32>]) -> Result<Vec<RecordedOutput>> {
         let work = self.request.work;
         let mut draft = load(device, &self.models.draft, 1, self.longest())?;

@@ -8,7 +8,7 @@ use tokenizers::Tokenizer;
 
 /// The tokenizer with which a model reads text.
 pub enum Tokens {
-    /// Each byte is a token whose id is the byte's value, as in the shipped pair.
+    /// Each byte is a token whose id is the byte's value, as in the shipped target and draft.
     Bytes,
     /// The tokenizer that `tokenizer.json` defines.
     Tokenizer(Box<Tokenizer>),

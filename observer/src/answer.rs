@@ -1,4 +1,4 @@
-//! Sends one request and reads its answer chunk by chunk as it comes.
+//! Sends one request to the observed server and reads its answer chunk by chunk as it comes.
 
 use crate::bounded::{self, beginning, chain, too_long};
 use crate::whole_lines::whole_lines;
@@ -17,8 +17,8 @@ enum Broken {
     TooLong,
 }
 
-/// Sends a request for `tokens` output tokens, reads its answer, and returns how the answer ended. Calls `chunk` with
-/// the tokens of each event of the stream as the event comes.
+/// Sends a completion request for `tokens` output tokens, reads its answer, and returns how the answer ended. Calls
+/// `chunk` with the tokens of each event of the stream as the event comes.
 pub async fn ask(request: RequestBuilder, tokens: u32, chunk: impl FnMut(Tokens)) -> Ended {
     let response = match request.send().await {
         Ok(response) => response,
@@ -73,8 +73,8 @@ pub async fn read_stream<B: AsRef<[u8]>>(
     }
 }
 
-/// The end of a request that failed for the reason `why`. If `said` has more than 1000 characters, its middle is left
-/// out, because `said` may quote a long text of the server.
+/// Makes the end of an answer whose request failed for the reason `why`. `said` may quote a long text of the server, so
+/// the middle of `said` is left out if it has more than 1000 characters.
 fn failed(why: Failure, said: String) -> Ended {
     const MOST: usize = 1000;
     Ended::Failed { why, said: clip(&said, MOST).into_owned() }
@@ -88,7 +88,7 @@ async fn refused(response: Response) -> Ended {
     Ended::Refused { status, said: short(&said), retry_after_s: after.filter(|s| s.is_finite() && *s >= 0.0) }
 }
 
-/// The first 300 characters of a server's message in one line, for an error.
+/// The first 300 characters of a server's message, in one line, for an error message.
 fn short(text: &str) -> String {
     const MOST: usize = 300;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -98,8 +98,8 @@ fn short(text: &str) -> String {
     }
 }
 
-/// What the stream has reported about an answer so far, apart from the tokens: the reason of its end, its usage and its
-/// metrics.
+/// What the server's stream has reported about an answer so far, apart from the tokens: the reason of its end, its
+/// usage (numbers of tokens) and its metrics.
 #[derive(Default)]
 struct Answer {
     reason: Option<String>,
@@ -108,8 +108,8 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads one event of the stream and returns its tokens, if it has any. Returns how the answer failed as `Err` if
-    /// the event cannot be read or is an error of the server.
+    /// Reads one event of the server's stream and returns its tokens, if it has any. Returns how the answer failed as
+    /// `Err` if the event cannot be read or is an error of the server.
     fn read(&mut self, data: &str) -> Result<Option<Tokens>, Ended> {
         let event: Event =
             serde_json::from_str(data).map_err(|e| failed(Failure::Garbled, format!("{e} in `{}`", short(data))))?;
@@ -168,7 +168,7 @@ struct Details {
     cached_tokens: Option<u32>,
 }
 
-/// Error bodies of servers: `{"error": {"message"}}`, `{"message"}` or `{"detail"}`.
+/// The JSON bodies with which servers report errors: `{"error": {"message"}}`, `{"message"}` or `{"detail"}`.
 #[derive(Default, Deserialize)]
 struct Said {
     error: Option<serde_json::Value>,
@@ -191,7 +191,8 @@ impl Said {
 mod tests {
     use super::*;
 
-    /// Recorded from vLLM 0.32.0 with three drafts per round: 12 tokens, up to four per chunk.
+    /// The answer was recorded from vLLM 0.32.0 with three draft tokens per request and step. It has 12 tokens, up to
+    /// four per chunk.
     #[test]
     fn a_streamed_answer_of_vllm_is_read() {
         let stream = include_str!("../fixtures/vllm-0.32-completion.sse");
@@ -220,7 +221,8 @@ mod tests {
         assert!(why == Failure::Garbled && said.len() < 1200 && said.starts_with("invalid type: string"), "{said}");
     }
 
-    /// A parser that reads an unfinished line again from its start with each byte would need more than a minute.
+    /// The server's stream has a long event that comes byte by byte. A parser that starts an unfinished line again with
+    /// each further byte would need more than a minute for it.
     #[test]
     fn a_long_event_may_come_byte_by_byte() {
         let event = format!("data: {{\"choices\": [{{\"text\": \"{}\"}}]}}\n\ndata: [DONE]\n\n", "x".repeat(1 << 20));
@@ -231,7 +233,8 @@ mod tests {
         assert!(matches!(ended, Ended::Finished { .. }) && chunks == 1);
     }
 
-    /// Without token ids, a chunk's tokens come from the running usage. Without usage too, their number is unknown.
+    /// Without token ids, the number of tokens of a chunk comes from the running usage. If the server does not report
+    /// usage either, the number is unknown.
     #[test]
     fn tokens_of_a_chunk_come_from_ids_or_running_usage_or_are_unknown() {
         let tokens_of = |data: &str| Answer::default().read(data).unwrap();
@@ -243,7 +246,7 @@ mod tests {
         assert_eq!(tokens_of(r#"{"choices":[{"text":""}]}"#), None);
     }
 
-    /// Messages as vLLM 0.32.0, FastAPI and SGLang word them.
+    /// The error messages in this test have the words of vLLM 0.32.0, FastAPI and SGLang.
     #[test]
     fn messages_of_refusals_are_found() {
         let said = |text: &str| serde_json::from_str::<Said>(text).ok().and_then(Said::message);

@@ -1,4 +1,4 @@
-//! Builds the JSON body of a request.
+//! Builds the JSON body of a completion request.
 
 use crate::prompts::Prompt;
 use foretoken_spec::observe::ObserveSpec;

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time limit for making a connection.
+/// Time limit for making a connection to the server.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Time limit for an answer to `/v1/models`, `/version` or `/metrics`.
+/// Time limit for the server's answer to `/v1/models`, `/version` or `/metrics`.
 const ASIDE: Duration = Duration::from_secs(10);
 
 const CERTIFICATES: &str = "give a file of certificates in PEM: each begins with -----BEGIN CERTIFICATE-----";
@@ -28,7 +28,8 @@ impl Client {
     /// A client for the server at `url`; `/v1` at the end of `url` is optional. `key` is sent as bearer token. `ca` is
     /// a PEM file of certificates that are trusted in addition to the system's certificates.
     pub fn new(url: &str, key: Option<String>, ca: Option<&Path>) -> Result<Client> {
-        // This fails if another part of the process has already installed a TLS provider. That provider is then used.
+        // Installing fails if another part of the process has already installed a TLS provider. That provider is then
+        // used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = base(url)?;
         let mut http = reqwest::Client::builder().connect_timeout(CONNECT).tcp_nodelay(true);
@@ -53,7 +54,7 @@ impl Client {
         Ok(Client { http, base, key })
     }
 
-    /// The server's address without user name and password.
+    /// The server's URL without user name and password.
     pub fn url(&self) -> String {
         let mut url = self.base.clone();
         // Removing user name and password fails only for addresses that cannot have them.
@@ -61,26 +62,27 @@ impl Client {
         url.to_string()
     }
 
-    /// The server's text `text` without the client's key and password. Some servers quote them in their errors.
+    /// Removes the client's key and password from `text`, a text of the server. Some servers quote them in their
+    /// errors.
     pub fn without_secrets(&self, text: String) -> String {
-        // The header has user name and password as one base64 word.
+        // The password also stands in the authorization header, which has user name and password as one base64 word.
         let word =
             self.base.password().map(|password| BASE64_STANDARD.encode(format!("{}:{password}", self.base.username())));
         let secrets = [self.key.as_deref(), word.as_deref(), self.base.password()].into_iter().flatten();
         secrets.filter(|secret| !secret.is_empty()).fold(text, |text, secret| text.replace(secret, "***"))
     }
 
-    /// The request for a completion, with the header `x-request-id: id`.
+    /// The HTTP request for a completion with this JSON body, with the header `x-request-id: id`.
     pub fn completion(&self, body: String, id: &str) -> RequestBuilder {
         let post = self.http.post(self.at("v1/completions")).header("content-type", "application/json");
         self.with_key(post.header("x-request-id", id).body(body))
     }
 
-    /// What the server reports about itself, and why its metrics cannot be used. The second value is `None` if they can
-    /// be used, or if the server has no `/metrics`.
+    /// Returns (what the server reports about itself, why its metrics cannot be used). The second value is `None` if
+    /// the metrics can be used, or if the server has no `/metrics`.
     ///
     /// # Errors
-    /// If the server cannot be reached or does not answer `/v1/models`.
+    /// The server cannot be reached or does not answer `/v1/models`.
     pub async fn server(&self) -> Result<(Server, Option<String>)> {
         let models = self.get("v1/models").await.map_err(|e| self.unreachable(&e))?;
         let status = models.status();
@@ -108,7 +110,7 @@ impl Client {
             models: models.data.into_iter().map(|m| m.id).collect(),
             metrics: metrics.is_ok(),
         };
-        // A missing `/metrics` (404) gets no message, because many servers have none.
+        // A server without `/metrics` (404) gets no message, because many servers have none.
         let none = format!("/metrics answers {}", StatusCode::NOT_FOUND);
         Ok((server, metrics.err().filter(|why| *why != none)))
     }
@@ -116,7 +118,7 @@ impl Client {
     /// Reads the server's metrics about serving, without histograms.
     ///
     /// # Errors
-    /// If the metrics cannot be read; the text says why.
+    /// The metrics cannot be read. The text says why.
     pub async fn metrics(&self) -> std::result::Result<Vec<Sample>, String> {
         let response = self.get("metrics").await.map_err(|e| chain(&e))?;
         if !response.status().is_success() {
@@ -155,8 +157,8 @@ impl Client {
     }
 }
 
-/// Parses the address of a server. Removes a `/v1` at its end and makes its path end in `/`, so that paths can be
-/// joined to the address.
+/// Parses the URL of a server. Removes a `/v1` at its end and makes the path end in `/`, so that paths can be joined to
+/// it.
 fn base(url: &str) -> Result<Url> {
     let bad = |what: &str| {
         Problem::bad_input(format!("`{}` {what}", shown(url))).help("give an address such as http://127.0.0.1:8000")
@@ -174,7 +176,7 @@ fn base(url: &str) -> Result<Url> {
     Ok(base)
 }
 
-/// The part of an address that may be shown: without user name, password and query, which may hold a key.
+/// The part of a URL that may be shown: without user name, password and query, which may hold a key.
 fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
@@ -183,7 +185,7 @@ fn shown(url: &str) -> String {
 }
 
 trait Json {
-    /// Reads the body as JSON. The body may have at most [`bounded::PAGE`] bytes.
+    /// Reads the body of a server's HTTP answer as JSON. The body may have at most [`bounded::PAGE`] bytes.
     async fn json_of<T: for<'a> Deserialize<'a>>(self) -> std::result::Result<T, String>;
 }
 
@@ -206,7 +208,8 @@ struct ModelCard {
 }
 
 impl ModelCard {
-    /// The model's length limit in tokens; `None` if the field is missing or does not fit in 32 bits.
+    /// The model's limit on prompt plus output tokens, from the server's list of models; `None` if the field is missing
+    /// or does not fit in 32 bits.
     fn max_model_len(&self) -> Option<u32> {
         self.max_model_len.as_ref()?.as_u64().and_then(|n| u32::try_from(n).ok())
     }

@@ -1,5 +1,5 @@
-//! Sends the requests of a run: each when it is due or, in a closed loop, when a client is free. Meanwhile reads the
-//! server's metrics every second.
+//! Sends the requests of a run. A request is sent when it is due or, in a closed loop, when a client is free.
+//! Meanwhile the server's metrics are read every second.
 
 use crate::answer::ask;
 use crate::client::Client;
@@ -19,38 +19,38 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{interval, sleep, timeout};
 
-/// If this many requests in a row get no connection, the server counts as lost and the run ends.
+/// If this number of requests in a row get no connection, the server counts as lost and the run ends.
 const LOST: u32 = 5;
-/// Time limit for the last reading of the metrics after an interruption by the user.
+/// Time limit for the last reading of the server's metrics after an interruption by the user.
 const LAST_METRICS: Duration = Duration::from_millis(300);
 
 /// The requests of a run and how to send them.
 pub struct Load {
-    /// The JSON bodies of the requests.
+    /// The JSON bodies of the run's requests, in the order of sending.
     pub bodies: Vec<String>,
-    /// `[i]`: output tokens that request i asks for.
+    /// `tokens[i]` is the number of output tokens that request i asks for.
     pub tokens: Vec<u32>,
-    /// `[i]`: when request i is due, from the run's start. Unused in a closed loop.
+    /// `due[i]` is the time from the run's start at which request i is due. Not used in a closed loop.
     pub due: Vec<Duration>,
-    /// The arrival process: a closed loop, or requests at set times.
+    /// How requests are sent: by clients in a closed loop, or at set times.
     pub arrivals: Arrivals,
     /// The run's name, which begins the ids of its requests.
     pub name: String,
-    /// True if the server's metrics are to be read.
+    /// True if the server's `/metrics` is to be read during the run.
     pub metrics: bool,
 }
 
-/// State that all tasks of a run share.
+/// State that all tasks that send requests of a run share.
 struct Shared {
     client: Client,
     recorder: Recorder,
     load: Load,
     spec: ObserveSpec,
-    /// Indices of the requests in flight.
+    /// Indices of the requests that are in flight.
     running: RefCell<BTreeSet<u32>>,
-    /// Number of the latest requests in a row that got no connection.
+    /// Number of requests in a row, up to now, that got no connection to the server.
     unconnected: Cell<u32>,
-    /// The last error, if the server counts as lost.
+    /// The error of the last request, if the server counts as lost (several requests in a row got no connection).
     lost: RefCell<Option<String>>,
     stop: Notify,
 }
@@ -104,12 +104,13 @@ pub async fn drive(
     let metrics = spawn_local(watch_metrics(shared.clone()));
     let requests = async {
         match shared.load.arrivals {
-            // `observe` has refused sessions before the first request.
+            // The caller, `observe`, has refused sessions before the first request.
             Arrivals::Open | Arrivals::Sessions => open_loop(&shared).await,
             Arrivals::Closed { clients } => closed_loop(&shared, clients).await,
         }
     };
-    // When the selection ends, `requests` is dropped. This stops every task that it started, wherever the task waits.
+    // When one branch of `select!` ends, the future `requests` is dropped. This stops every task that `requests`
+    // started, wherever the task waits.
     let mut ending = tokio::select! {
         biased;
         () = asked(&interrupt) => Ending::Interrupted,
@@ -159,7 +160,8 @@ async fn open_loop(shared: &Rc<Shared>) {
 /// Sends the index of each request when the request is due. A thread does this, because the runtime's timer counts
 /// whole milliseconds.
 fn pace(start: Instant, due: Vec<Duration>) -> UnboundedReceiver<usize> {
-    /// The thread checks at least this often whether the receiver is gone.
+    /// Longest time between two checks, by the thread that says when requests are due, whether the receiver was
+    /// dropped.
     const LOOK: Duration = Duration::from_millis(100);
     let (tell, told) = unbounded_channel();
     std::thread::spawn(move || {
@@ -197,8 +199,8 @@ async fn closed_loop(shared: &Rc<Shared>, clients: u32) {
     while running.join_next().await.is_some() {}
 }
 
-/// Sends a request and records its answer. After a failed connection, or a refusal with 429 or 503, the request is sent
-/// again, at most `observe.retries` times.
+/// Sends the request with this index and records its answer. After a failed connection, or a refusal with 429 or 503,
+/// the request is sent again, at most `observe.retries` times.
 async fn one(shared: &Rc<Shared>, request: usize) {
     let id = request as u32;
     let allowed = Duration::from_secs_f64(shared.spec.timeout_s);
@@ -222,7 +224,7 @@ async fn one(shared: &Rc<Shared>, request: usize) {
     }
 }
 
-/// Removes the client's key and password from the server's text in `how`.
+/// Removes the client's key and password from the server's text in `how`, the end of an answer.
 fn without_secrets(client: &Client, how: Ended) -> Ended {
     match how {
         Ended::Refused { status, said, retry_after_s } => {
@@ -233,8 +235,8 @@ fn without_secrets(client: &Client, how: Ended) -> Ended {
     }
 }
 
-/// How long to wait before a request is sent again, at most a minute. `None` if the end `how` allows no further
-/// attempt.
+/// How long to wait before a request is sent again, at most a minute. `None` if the request is not sent again after
+/// the end `how` of attempt number `attempt`.
 fn wait_before(how: &Ended, attempt: u32) -> Option<Duration> {
     const LONGEST_S: f64 = 60.0;
     let backoff = 0.5 * f64::from(1u32 << attempt.min(10));
@@ -258,7 +260,8 @@ async fn watch_metrics(shared: Rc<Shared>) {
     }
 }
 
-/// Reads the metrics and records those that changed since the last reading. A failed reading is recorded as a note.
+/// Reads the server's metrics and records those values that changed since the last reading. A failed reading is
+/// recorded as a note.
 async fn read_metrics(shared: &Shared, last: &mut Vec<Sample>) {
     match shared.client.metrics().await {
         Ok(now) => {

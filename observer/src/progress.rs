@@ -4,7 +4,7 @@ use foretoken_recordings::recording::{Ended, Event};
 use foretoken_sim::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Counts of requests and tokens for the progress line.
+/// Counts of a run's requests that were sent, answered or failed, which the progress line shows.
 pub struct Progress {
     bar: ProgressBar,
     which: String,
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Draws the line. `now` is the time since the run's start.
+    /// Draws the progress line. `now` is the time since the run's start.
     pub fn show(&self, now: Time) {
         let Progress { which, sent, ended, failed, .. } = self;
         let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
@@ -39,12 +39,12 @@ impl Progress {
         self.bar.tick();
     }
 
-    /// Prints the warning `text` above the line.
+    /// Prints the warning `text` above the progress line on the terminal.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("warning: {text}"));
     }
 
-    /// Removes the line.
+    /// Removes the progress line from the terminal.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

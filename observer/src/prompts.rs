@@ -13,9 +13,9 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Prompt {
-    /// A prompt as token ids.
+    /// The prompt is sent as token ids.
     Ids(Vec<u32>),
-    /// A prompt as text.
+    /// The prompt is sent as text.
     Text(String),
 }
 
@@ -38,8 +38,8 @@ pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<V
     }
 }
 
-/// The prompt with these bytes, as token ids or as text, as `observe.send` says. Token ids need a vocabulary of 256
-/// tokens, one per byte.
+/// Turns bytes into a prompt of the form that `observe.send` names: token ids or text. Token ids need a vocabulary of
+/// 256 tokens, one per byte.
 fn as_sent(of: &ObserveSpec, bytes: Vec<u8>) -> Result<Prompt> {
     match of.send {
         Send::Text => Ok(Prompt::Text(String::from_utf8_lossy(&bytes).into_owned())),
@@ -54,7 +54,7 @@ fn as_sent(of: &ObserveSpec, bytes: Vec<u8>) -> Result<Prompt> {
     }
 }
 
-/// Size of a vocabulary in which each token is a byte.
+/// Size of a vocabulary in which each token is one byte of text.
 const BYTES: u32 = 256;
 
 /// The text of the prompt of request `i`: generated text for its shared prefix blocks, then text that no other request
@@ -83,7 +83,7 @@ fn random(workload: &Workload, seed: u64, i: usize, vocab: u32) -> Vec<u32> {
     all
 }
 
-/// A line of the prompt file. Unknown fields are ignored.
+/// A line of the user's file of prompts. Unknown fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     prompt: Option<String>,
@@ -98,11 +98,11 @@ fn read_jsonl(path: &Path, send: Send) -> Result<Vec<Prompt>> {
     parse_jsonl(path, &text, send)
 }
 
-/// The prompts of a text with one JSON object per line. `send` says whether they are sent as text or as token ids.
-/// Errors call the file `path`.
+/// Reads the prompts of a text with one JSON object per line. `send` says whether they are sent as text or as token
+/// ids. `path` is the text's file name in errors.
 ///
 /// # Errors
-/// A line is no JSON object or has no prompt in this form, or there is no line.
+/// A line is not a JSON object or has no prompt in this form, or there is no line.
 pub fn parse_jsonl(path: &Path, text: &str, send: Send) -> Result<Vec<Prompt>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = |(n, line): (usize, &str)| {

@@ -1,5 +1,5 @@
-//! Writes events to the recording on a separate thread, so that a slow disk delays no timed work. Once a second the
-//! thread takes the new events, reads new lines of the server's step log, and appends both.
+//! Writes the events of an observed run to its recording on a separate thread, so that a slow disk delays no timed
+//! work. Once a second the thread takes the new events, reads new lines of the server's step log, and appends both.
 
 use crate::progress::Progress;
 use crate::tail::Tail;
@@ -12,16 +12,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two writes. If the process is killed, at most this much of a run is lost.
+/// Time between two writes to the recording. If the process is killed, at most this much of a run is lost.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long the end of a run waits for free space on a full disk.
+/// How long the recorder, at the end of a run, waits for free space on a full disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server may log a step after it has sent the step's tokens. So the log is read once more, this long after the last
-/// answer.
+/// Time between the last answer and the last reading of the server's log. A server may log a step after it has sent
+/// the step's tokens, so the log is read once more.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
-/// A run's clock, and a channel to the thread that writes its events.
+/// The clock of an observed run, and a channel to the thread that writes the run's events to the recording.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     start: Instant,
@@ -29,8 +29,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the clock and the thread. The returned handle gives the thread's result. The thread ends when all clones
-    /// of the recorder are dropped.
+    /// Starts the run's clock and the thread that writes its recording. The returned handle gives the thread's result.
+    /// The thread ends when all clones of the recorder are dropped.
     pub fn start(
         writer: RecordingWriter,
         log: Option<Tail>,
@@ -53,9 +53,9 @@ impl Recorder {
         self.start
     }
 
-    /// Records an event.
+    /// Sends an event of the run to the thread that writes the recording.
     pub fn saw(&self, event: Event) {
-        // Sending fails only if the thread has ended. The thread ends only after every sender is dropped.
+        // Sending fails only if the writing thread has ended. The thread ends only after every sender is dropped.
         let _ = self.events.send(event);
     }
 }
@@ -81,7 +81,8 @@ fn write(
             Ok(event) => {
                 progress.saw(&event);
                 batch.push(event);
-                // While events come without a pause, `recv_timeout` never times out, so the time is checked here too.
+                // If events come without a pause, `recv_timeout` never times out. The time for the next write is
+                // therefore checked here too.
                 if Instant::now() < next {
                     continue;
                 }
@@ -118,8 +119,8 @@ fn write(
     last(&mut writer, interrupt)
 }
 
-/// Writes the events that are still in memory, and waits until they are on the disk. If the disk is full, tries again
-/// for [`PATIENCE`], or until `interrupt` is set.
+/// Writes the events of the recording that are still in memory, and waits until they are on the disk. If the disk is
+/// full, tries again for [`PATIENCE`], or until `interrupt` is set.
 fn last(writer: &mut RecordingWriter, interrupt: &AtomicBool) -> Result<()> {
     let given_up = Instant::now() + PATIENCE;
     loop {

@@ -1,5 +1,5 @@
-//! Observes all cells of a plan on a server, one after the other. A cell is one variant of the experiment with one
-//! seed. Each result is stored when its run ends.
+//! Observes all cells of a plan on a server, one after the other. A cell is one variant (combination of swept values)
+//! of the experiment with one seed. Each result is stored when its run ends.
 
 use crate::body::body;
 use crate::client::Client;
@@ -29,41 +29,41 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The content of `observed.json`: facts that only an observed run has.
+/// The content of `observed.json`: facts on the server and on each run that other result files do not have.
 #[derive(Debug, Serialize)]
 pub struct ObserveReport {
-    /// The server's address.
+    /// The server's URL without user name and password.
     pub url: String,
     /// The server's version; `None` if it does not state one.
     pub server: Option<String>,
-    /// The model that requests name.
+    /// The name of the model that the requests ask for.
     pub model: String,
-    /// The runs, in the plan's order.
+    /// The observed runs (one combination of swept values with one seed each), in the plan's order.
     pub cells: Vec<ObservedCell>,
 }
 
-/// One run: a recording and its results.
+/// One observed run: its recording, and its main results.
 #[derive(Debug, Serialize)]
 pub struct ObservedCell {
-    /// Path of the recording, relative to the results folder.
+    /// Path of the run's recording, relative to the results folder.
     pub recording: String,
-    /// Seed of the workload.
+    /// Seed of the random draws of the run's workload.
     pub seed: u64,
     /// How the run ended: `done`, `interrupted`, `killed`, or a text that says how the server was lost.
     pub ended: String,
-    /// Number of requests sent.
+    /// Number of requests that were sent in the run.
     pub sent: usize,
-    /// Number of requests that were answered to their end.
+    /// Number of requests of the run that were answered to their end.
     pub answered: u64,
-    /// Answered requests per second, from the first request to the last answer.
+    /// Answered requests of the run per second, from the first request to the last answer.
     pub answered_req_s: Option<f64>,
-    /// Output tokens of answered requests per second, from the first request to the last answer.
+    /// Output tokens of answered requests of the run per second, from the first request to the last answer.
     pub answered_tok_s: f64,
-    /// Mean time to first token, seconds.
+    /// Mean time to first token of the run's answered requests, seconds.
     pub ttft_mean_s: Option<f64>,
-    /// Mean time per output token after the first, seconds.
+    /// Mean time per output token after the first of the run's answered requests, seconds.
     pub tpot_mean_s: Option<f64>,
-    /// Mean end-to-end latency, seconds.
+    /// Mean end-to-end latency of the run's answered requests, seconds.
     pub e2e_mean_s: Option<f64>,
     /// 99th percentile of the delay between a request's due time and its sending, in seconds. `None` in a closed loop,
     /// where requests have no due time.
@@ -76,7 +76,7 @@ pub struct ObservedCell {
 
 /// The connection to a server, and the path of the server's step log.
 pub struct Site {
-    /// The HTTP connection.
+    /// The HTTP connection to the server.
     pub client: Client,
     /// Path of the server's step log; `None` if the user named none.
     pub step_log: Option<PathBuf>,
@@ -84,18 +84,18 @@ pub struct Site {
 
 /// The results of observing a plan.
 pub struct Observed {
-    /// Facts for `observed.json`.
+    /// Facts on the server and the runs, for `observed.json`.
     pub report: ObserveReport,
-    /// Speed of the run, for the last line of output.
+    /// Number of runs and the time that they took, for the last line of output.
     pub speed: Speed,
-    /// Number of cells whose results are stored. These are the first cells of the plan.
+    /// Number of cells (runs of the plan) whose results are stored. These are the first cells of the plan.
     pub cells: usize,
-    /// Why observing ended early; `None` if all cells are done.
+    /// Why observing ended early; `None` if all cells (runs of the plan) are done.
     pub ended: Option<Box<Problem>>,
 }
 
-/// Observes every cell of a plan on the server `site`. A cell that the folder already has completely is not observed
-/// again.
+/// Observes every cell (one combination of swept values with one seed) of a plan on the server `site`. A cell that
+/// the folder already has completely is not observed again.
 ///
 /// # Errors
 /// If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be read or
@@ -109,7 +109,7 @@ pub fn observe(
 ) -> Result<Observed> {
     let why = "what a server answers is not known before, so prompts cannot repeat it";
     plan.variants.iter().try_for_each(|variant| refuse_sessions(variant, why))?;
-    // A step log that cannot be read is refused before any request is sent.
+    // If the server's step log cannot be read, the command fails before any request is sent.
     site.step_log.as_deref().map(Tail::open).transpose()?;
     let waiting = Waiting::new(interrupt)?;
     let (server, no_metrics) = waiting.on(site.client.server())??;
@@ -120,8 +120,8 @@ pub fn observe(
     std::fs::create_dir_all(folder.path().join(RECORDINGS))
         .map_err(|e| Problem::failed(format!("cannot make the folder {RECORDINGS}: {e}")))?;
     for variant in &plan.variants {
-        // A run may take an hour, so a difference between the server's release and the experiment's is reported before
-        // the run too.
+        // A run may take an hour, so a difference between the server's vLLM release and the experiment's is reported
+        // before the run too.
         let version = variant.experiment.engine.version;
         if let Some(other) = stated::release(version, server.version.as_deref()) {
             eprintln!("warning: {other}");
@@ -159,7 +159,7 @@ pub fn observe(
     Ok(observed)
 }
 
-/// The model's name for the requests: the experiment's, or else the only model that the server has.
+/// The name of the model that requests ask for: the experiment's, or else the only model that the server has.
 fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
     let served = server.models.join("`, `");
     match &spec.model {
@@ -172,7 +172,8 @@ fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
     }
 }
 
-/// The path of a cell's recording, relative to the results folder.
+/// The path of the recording of one cell (one combination of swept values with one seed), relative to the results
+/// folder.
 pub fn recording_name(variant: usize, seed: usize) -> String {
     format!("{RECORDINGS}/v{variant}-s{seed}.obs")
 }
@@ -184,12 +185,12 @@ struct Runner<'a> {
     folder: &'a Folder,
     waiting: Waiting,
     server: Server,
-    /// Why the server's metrics are not read. `None` if they are read, or if the server has no metrics.
+    /// Why the server's metrics are not read during the run. `None` if they are read, or if the server has no metrics.
     no_metrics: Option<String>,
     model: String,
 }
 
-/// The results that are computed from a recording.
+/// The results of one cell (one combination of swept values with one seed), computed from its recording.
 struct CellResult {
     cell: ObservedCell,
     stored: Stored,
@@ -198,8 +199,9 @@ struct CellResult {
 }
 
 impl Runner<'_> {
-    /// The results of a cell that an earlier call observed completely; else `None`. If the recording is incomplete, has
-    /// no answered request or cannot be read, it is renamed, so that the cell can run again.
+    /// The results of the cell `id` (one combination of swept values with one seed) if an earlier call observed it
+    /// completely, else `None`. If the recording is incomplete, has no answered request or cannot be read, its file
+    /// is renamed, so that the cell can run again.
     fn kept_result(&self, id: CellId) -> Result<Option<CellResult>> {
         let path = self.folder.path().join(recording_name(id.variant, id.seed));
         if !path.exists() {
@@ -222,7 +224,8 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// Runs one cell: warms up, sends the requests and records them in the folder, and computes the results.
+    /// Runs one cell (one combination of swept values with one seed): warms up, sends the requests and records them
+    /// in the folder, and computes the results.
     fn cell(&self, id: CellId) -> Result<CellResult> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
@@ -241,7 +244,7 @@ impl Runner<'_> {
         self.result_of(id, &recording)
     }
 
-    /// Computes the results of a recording.
+    /// Computes the results of the cell `id` (one combination of swept values with one seed) from its recording.
     fn result_of(&self, id: CellId, recording: &Recording) -> Result<CellResult> {
         let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
         let run = ObservedRun::of(recording);
@@ -286,7 +289,7 @@ impl Runner<'_> {
         self.plan.policies[0].spec.label()
     }
 
-    /// Warns about requests that are longer than the server's `max_model_len`.
+    /// Warns about requests of the workload that are longer than the server's `max_model_len`.
     fn refuse_lengths(&self, workload: &Workload) {
         let Some(most) = self.server.max_model_len else { return };
         let lengths = workload.prompt_len.iter().zip(&workload.output_len);
@@ -329,7 +332,8 @@ impl Runner<'_> {
         }
     }
 
-    /// The error if no request of a warm-up or of a run was answered. `how` is the end of the first request that ended.
+    /// The error for a warm-up or a run in which no request was answered. `how` is how the first request that ended did
+    /// so.
     fn refusal(&self, how: &Ended) -> Box<Problem> {
         match how {
             Ended::Refused { status, said, .. } => {

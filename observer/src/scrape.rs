@@ -1,21 +1,21 @@
-//! Parses a server's `/metrics` and selects the values to keep.
+//! Parses the text of a server's `/metrics` and selects the values that a recording keeps.
 
 use foretoken_recordings::metrics::KEPT;
 use foretoken_recordings::recording::Sample;
 use prometheus_parse::{Scrape, Value};
 use std::collections::HashMap;
 
-/// Most values kept of one reading. vLLM exports a few hundred.
+/// Most values that are kept of one reading of a server's metrics. vLLM exports a few hundred.
 const MOST_SAMPLES: usize = 10_000;
 
-/// The counters and gauges about serving, from a text in Prometheus' format. Their names start with one of [`KEPT`].
-/// Histograms are left out, because their quantities are measured request by request.
+/// The counters and gauges about serving, from a server's metrics in Prometheus' text format. Their names start with
+/// one of [`KEPT`]. Histograms are left out, because the client measures their quantities for each request.
 ///
 /// # Errors
-/// If the text has another format or more than [`MOST_SAMPLES`] values.
+/// The text has another format or more than [`MOST_SAMPLES`] values.
 pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
-    // The parser silently skips names with a colon. So the prefixes of the names are replaced before parsing and
-    // restored after it.
+    // The parser of metrics skips names with a colon without an error. The prefixes of the names are therefore replaced
+    // before parsing and restored after it.
     let known = |line: &str| KEPT.iter().fold(line.to_owned(), |line, prefix| line.replace(prefix, &stand_in(prefix)));
     let lines = text.lines().map(|line| Ok::<String, std::io::Error>(known(line)));
     let scrape = Scrape::parse(lines).map_err(|e| format!("/metrics cannot be read: {e}"))?;
@@ -40,13 +40,13 @@ pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
     }
 }
 
-/// `prefix` with its colon replaced by `_colon_`, so that the parser accepts the name.
+/// The name prefix of a metric, `prefix`, with its colon replaced by `_colon_`, so that the parser accepts the name.
 fn stand_in(prefix: &str) -> String {
     prefix.replace(':', "_colon_")
 }
 
-/// The samples of `now` that `before` lacks or has with another value. So only the first reading of a run, for which
-/// `before` is empty, is recorded as a whole.
+/// The metrics of the reading `now` that the reading `before` lacks or has with another value. The first reading of a
+/// run is returned as a whole, because `before` is then empty.
 pub fn changed(before: &[Sample], now: &[Sample]) -> Vec<Sample> {
     let before: HashMap<&str, f64> = before.iter().map(|b| (b.name.as_str(), b.value)).collect();
     now.iter().filter(|s| before.get(s.name.as_str()) != Some(&s.value)).cloned().collect()
@@ -86,8 +86,8 @@ process_cpu_seconds_total 7.5
         assert_eq!(changed(&all, &all), []);
     }
 
-    /// Recorded from vLLM 0.32.0 with three drafts per round after one request, without help texts and most
-    /// histograms.
+    /// The test's metrics were recorded from vLLM 0.32.0 with three draft tokens per request and step, after one
+    /// request. Help texts and most histograms were removed.
     #[test]
     fn metrics_of_vllm_are_read() {
         let samples = samples(include_str!("../../recordings/fixtures/vllm-0.32-metrics.txt")).unwrap();

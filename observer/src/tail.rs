@@ -1,4 +1,4 @@
-//! Reads lines that are added to the server's step log during a run.
+//! Reads the lines that a server adds to its step log during a run.
 
 use foretoken_recordings::step_log::is_step;
 use foretoken_spec::problem::{Problem, Result};
@@ -6,42 +6,42 @@ use std::fs::{File, FileType, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Most bytes that one call of [`Tail::new_lines`] reads. There is one call per second. If the log grows faster, its
-/// lines are read later.
+/// Most bytes of the server's log that one call of [`Tail::new_lines`] reads. There is one call per second. If the log
+/// grows faster, its lines are read later.
 const READING: u64 = 16 << 20;
-/// Most bytes of a line; longer lines are dropped. The line of a step has about 250 bytes.
+/// Most bytes of a line of the server's log; longer lines are dropped. The line of a step has about 250 bytes.
 const LINE: usize = 16 << 10;
-/// Most bytes of step lines that are kept per run: about a million steps. Later lines are dropped.
+/// Most bytes of lines about steps that are kept per run: about a million steps. Later lines are dropped.
 const KEPT: u64 = 256 << 20;
 
-/// A log file that is read from its end on: only lines that are written during the run.
+/// A server's log file that is read from its end on: only lines that are written during the run are read.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
     file: File,
     at: u64,
-    /// The start of a line whose end is not written yet.
+    /// The start of the log's last line, whose end is not written yet.
     part: Vec<u8>,
-    /// True if the unfinished line is longer than [`LINE`].
+    /// True if the log's unfinished line is longer than [`LINE`].
     long: bool,
-    /// Number of lines written during the run.
+    /// Number of lines that were written to the log during the run.
     lines: u64,
-    /// Bytes of step lines that were kept.
+    /// Number of bytes of lines about steps that were kept.
     kept: u64,
-    /// Number of step lines that were dropped because [`KEPT`] was reached.
+    /// Number of lines about steps that were dropped because [`KEPT`] was reached.
     beyond: u64,
 }
 
 impl Tail {
-    /// Opens the log at its end.
+    /// Opens the server's log at its end.
     ///
     /// # Errors
-    /// If there is no such file, or it is no regular file: a folder, a device or a pipe has no end to read from.
+    /// There is no such file, or it is not a regular file: a folder, a device or a pipe has no end to read from.
     pub fn open(path: &Path) -> Result<Tail> {
         const HELP: &str =
             "name the file that the server's output goes to; it must run with --enable-logging-iteration-details";
         let bad = |what: String| Problem::bad_input(format!("--step-log {}: {what}", path.display())).help(HELP);
-        // The kind is checked before opening, since opening a pipe waits for its writer.
+        // The kind of file is checked before opening, since opening a pipe waits for its writer.
         let kind = std::fs::metadata(path).map_err(|e| bad(e.to_string()))?;
         if !kind.is_file() {
             return Err(bad(format!("it is {}, not a regular file", what_it_is(kind.file_type()))));
@@ -51,8 +51,8 @@ impl Tail {
         Ok(Tail { path: path.to_path_buf(), file, at, part: vec![], long: false, lines: 0, kept: 0, beyond: 0 })
     }
 
-    /// The lines about steps that were written since the last call. If the log was truncated, it is read from its
-    /// start.
+    /// The lines about steps that were written to the log since the last call. If the log was truncated, reading goes
+    /// on from its start.
     pub fn new_lines(&mut self) -> Vec<String> {
         let log = std::fs::metadata(&self.path).ok().filter(Metadata::is_file);
         if log.is_some_and(|m| m.len() < self.at)
@@ -62,7 +62,7 @@ impl Tail {
             self.part.clear();
         }
         let mut new = Vec::new();
-        // If reading fails, the next call tries again from the same position.
+        // If reading the log fails, the next call tries again from the same position.
         let from = self.file.seek(SeekFrom::Start(self.at));
         if from.and_then(|_| (&self.file).take(READING).read_to_end(&mut new)).is_err() {
             return Vec::new();
@@ -79,8 +79,8 @@ impl Tail {
         steps
     }
 
-    /// A message for the end of the run: the log got no lines, got no step lines, or got too many of them. `None` if it
-    /// was sound.
+    /// A message for the end of the run: the log got no lines, got no step lines, or got too many step lines. `None`
+    /// if none of this happened.
     pub fn doubts(&self) -> Option<String> {
         let log = self.path.display();
         const FLAG: &str = "vLLM writes a line a step with --enable-logging-iteration-details";
@@ -99,7 +99,8 @@ impl Tail {
         }
     }
 
-    /// Appends `piece` to the unfinished line. If the line becomes longer than [`LINE`], its text is dropped.
+    /// Appends the bytes `piece` to the log's unfinished line. If the line becomes longer than [`LINE`], its text is
+    /// dropped.
     fn goes_on(&mut self, piece: &[u8]) {
         self.long |= self.part.len() + piece.len() > LINE;
         match self.long {
@@ -108,7 +109,7 @@ impl Tail {
         }
     }
 
-    /// Ends the unfinished line. If the line is about a step and not too long, appends it to `steps`.
+    /// Ends the log's unfinished line. If the line is about a step and not too long, appends it to `steps`.
     fn line_ends(&mut self, steps: &mut Vec<String>) {
         self.lines += 1;
         let line = std::mem::take(&mut self.part);

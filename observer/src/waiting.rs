@@ -1,6 +1,6 @@
-//! Waits that Ctrl-C ends. Connections, bodies and pauses wait on one runtime. A task on the same runtime checks the
-//! flag that Ctrl-C sets. Look-ups of host names block threads of the runtime; the end of the program does not wait for
-//! these threads.
+//! Waiting for network work so that Ctrl-C can end it. Connections, bodies and pauses wait on one runtime. A task on
+//! the same runtime checks the flag that Ctrl-C sets. Look-ups of host names block threads of the runtime; the end of
+//! the program does not wait for these threads.
 
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::future::Future;
@@ -12,23 +12,23 @@ use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 use tokio::time::sleep;
 
-/// Time between two checks of the flag.
+/// Time between two checks of the flag that Ctrl-C sets.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// After the flag is set, [`on_thread`](Waiting::on_thread) waits at most this long for its thread.
+/// After Ctrl-C has set the flag, [`on_thread`](Waiting::on_thread) waits at most this long for its thread.
 const LAST_WORK: Duration = Duration::from_millis(900);
 
-/// A runtime, and the flag that Ctrl-C sets.
+/// An asynchronous runtime on which network work waits, and the flag that Ctrl-C sets.
 pub struct Waiting {
     runtime: Option<Runtime>,
     interrupt: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    /// Starts a runtime.
+    /// Starts the runtime on which network work waits.
     ///
     /// # Errors
-    /// If the system cannot start one.
+    /// The system cannot start a runtime.
     pub fn new(interrupt: &Arc<AtomicBool>) -> Result<Waiting> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Problem::failed(format!("no runtime for connections: {e}")))?;
@@ -38,7 +38,7 @@ impl Waiting {
     /// Waits for `work` and returns its result.
     ///
     /// # Errors
-    /// If Ctrl-C set the flag before `work` ended.
+    /// Ctrl-C set the flag before `work` ended.
     pub fn on<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         self.runtime().block_on(async {
             tokio::select! {
@@ -49,7 +49,8 @@ impl Waiting {
         })
     }
 
-    /// Waits for `work` and returns its result. `work` may spawn local tasks, and must check the flag itself.
+    /// Waits for `work` and returns its result. `work` may spawn local tasks, and must check the flag that Ctrl-C sets
+    /// itself.
     pub fn on_local<T>(&self, work: impl Future<Output = T>) -> T {
         LocalSet::new().block_on(self.runtime(), work)
     }
@@ -57,7 +58,7 @@ impl Waiting {
     /// Waits for a thread and returns its result.
     ///
     /// # Errors
-    /// If the thread panicked, or did not end within 900 ms after Ctrl-C set the flag.
+    /// The thread panicked, or did not end within 900 ms after Ctrl-C set the flag.
     pub fn on_thread<T>(&self, thread: JoinHandle<T>) -> Result<T> {
         let mut end: Option<Instant> = None;
         while !thread.is_finished() {
@@ -87,7 +88,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // An ordinary drop would wait for threads that are looking up host names.
+        // An ordinary drop of the runtime would wait for threads that are looking up host names.
         self.runtime.take().expect("it is dropped once").shutdown_background();
     }
 }

@@ -1,10 +1,10 @@
-//! Regroups a stream of bytes, so that each piece ends with a line end.
+//! Regroups the bytes of a server's stream of events, so that each piece ends with a line end.
 
 use futures_util::{Stream, StreamExt, future::ready};
 
-/// The bytes of `pieces`, regrouped into pieces that end with a line end. The parser of events reads an unfinished line
-/// again from its start with every piece. So it would take hours for a long line that comes byte by byte. Bytes after
-/// the last line end are dropped, because no event ends there.
+/// The bytes of a server's stream, `pieces`, regrouped into pieces that end with a line end. The parser of events
+/// starts an unfinished line again with every piece. Without the regrouping it would take hours for a long line that
+/// comes byte by byte. Bytes after the last line end are dropped, because no event ends there.
 pub fn whole_lines<B: AsRef<[u8]>, E>(
     pieces: impl Stream<Item = Result<B, E>> + Unpin,
 ) -> impl Stream<Item = Result<Vec<u8>, E>> + Unpin {
@@ -12,9 +12,10 @@ pub fn whole_lines<B: AsRef<[u8]>, E>(
     pieces.filter_map(move |piece| ready(piece.map(|piece| add(&mut begun, piece.as_ref())).transpose()))
 }
 
-/// Appends `piece` to the bytes in `begun`. Returns the whole lines and leaves the unfinished line in `begun`.
+/// Appends `piece`, the next bytes of a server's stream, to the unfinished line in `begun`. Returns the whole lines and
+/// leaves the unfinished line in `begun`.
 fn add(begun: &mut Vec<u8>, piece: &[u8]) -> Option<Vec<u8>> {
-    // A carriage return at the end of `begun` may be the first half of a line end, so it is searched again.
+    // A carriage return at the end of `begun` may be the first half of a line end, so the search begins with it.
     let from = begun.len().saturating_sub(1);
     begun.extend_from_slice(piece);
     let last = begun.len().saturating_sub(1);

@@ -3,9 +3,10 @@
 //! A decision is one step of a batch: `max_batch`, `propose`, `keep_drafting` after every draft pass, `select` and
 //! `observe`. The batch has 32 requests in the group `decision-at-32` and 256 in `decision-at-256`. Confidences,
 //! entropies and divergences are prepared in advance. They change from step to step, as do contexts, draft gaps and
-//! numbers of accepted drafts, so that policies keep learning.
+//! numbers of accepted draft tokens, so that policies keep learning.
 //!
-//! The two policies of the target "at most twice `tetris`" alone: `-- 'decision-at-(32|256)/(foresight|tetris)$'`.
+//! `foresight` should cost at most twice as much as `tetris`. To time only these two policies, add the arguments `--
+//! 'decision-at-(32|256)/(foresight|tetris)$'`.
 //!
 //! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
 //! policy that always drafts the same length (`the loop`). Policies that draft trees run on a scripted executor, and a
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Numbers of requests of a batch.
+/// The two batch sizes of the benchmark, in decode requests.
 const BATCHES: [usize; 2] = [32, 256];
 const LONGEST: u32 = 8;
 /// Number of prepared steps; the bench cycles through them.
@@ -37,7 +38,8 @@ const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// The input of one step: the batch's columns, the draft's outputs (`said`), and how many drafts of each request the
+/// The prepared input of one step of the benchmark: the columns of the batch, the draft model's outputs (`said`:
+/// confidences, entropies, divergences of the draft tokens), and for each request the number of draft tokens that the
 /// target would accept (`run`).
 struct Step {
     ids: Vec<RequestId>,
@@ -52,8 +54,8 @@ struct Step {
 }
 
 impl Step {
-    /// Builds all columns of a batch of `n` requests for step number `step`, and the draft's outputs for every request
-    /// and depth.
+    /// Builds all columns of a batch of `n` requests for step number `step`, and the draft model's outputs (confidence,
+    /// entropy, divergence) for every request and depth.
     fn new(n: usize, step: usize) -> Step {
         let ranks = RankLaw::default();
         let luck = Luck::new(step as u64, Stream::Confidence, 0);
@@ -117,7 +119,7 @@ impl SpecPolicy for Nothing {
     }
 }
 
-/// The prepared steps and the buffers that a draft loop reuses.
+/// The state of the benchmark's loop: the prepared steps, and buffers that are reused from step to step.
 struct Loop {
     steps: Vec<Step>,
     at: usize,
@@ -148,7 +150,7 @@ impl Loop {
         self.plan.shape = DraftShape::Chain;
         self.plan.draft_len.clear();
         self.plan.draft_len.resize(n, 0);
-        // `reset` clears only the lengths of the drafts. The prepared confidences stay.
+        // `reset` sets each request's number of draft tokens to 0. The prepared confidences stay.
         drafts.reset(n, LONGEST);
         drafts.wants = policy.wants();
         black_box(policy.max_batch(&view));
@@ -204,7 +206,7 @@ impl Loop {
     }
 }
 
-/// A policy whose `propose`, `keep_drafting`, `select` and `observe` are timed.
+/// Runs a policy for the benchmark and times its `propose`, `keep_drafting`, `select` and `observe`.
 struct Timed {
     policy: Box<dyn SpecPolicy>,
     watch: Arc<Watch>,
@@ -253,14 +255,15 @@ impl SpecPolicy for Timed {
     }
 }
 
-/// A policy that drafts trees, with the prepared steps and the scripted executor of each step.
+/// A policy that drafts trees, with the prepared steps. For each of them there is a scripted executor, which plays the
+/// draft passes back from prepared confidences.
 struct Trees {
     policy: Box<dyn SpecPolicy>,
     watch: Arc<Watch>,
     steps: Vec<Step>,
     scripts: Vec<Scripted>,
     at: usize,
-    /// Nanoseconds that the stopwatch adds to each call that it times.
+    /// Nanoseconds that starting and stopping the stopwatch add to each timed call of the policy. They are subtracted.
     clock_ns: f64,
 }
 

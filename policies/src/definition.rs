@@ -9,10 +9,10 @@ use crate::shared::profile::PassTimes;
 use foretoken_sim::{DraftAt, MAX_SPEC_LEN, Speculation};
 use std::sync::Arc;
 
-/// The inputs from which a policy is built.
+/// The inputs from which a policy is built: its belief about costs, the engine's limits, and the seed.
 #[derive(Clone, Copy)]
 pub struct PolicyContext<'a> {
-    /// The policy's linear model of pass times, which may differ from the true times.
+    /// The policy's belief, a linear model of pass times. It may differ from the true times.
     pub belief: Belief,
     /// Pass times that the policy may measure before serving starts. Policies with cost tables fill them from this.
     pub profile: &'a dyn PassTimes,
@@ -49,13 +49,15 @@ pub struct PolicyContext<'a> {
 pub struct Truths<'a> {
     /// The true pass times as a linear model (α, γ, δ), fitted if they are not linear.
     pub line: Belief,
-    /// The true time of a pass of any shape.
+    /// The true time of a pass, by its numbers of tokens, context tokens and query-key pairs.
     pub passes: &'a dyn PassTimes,
-    /// The true acceptance rate of each request, by request id; `None` for recorded acceptance, which has no rates.
+    /// The true acceptance rate of each request, by request id; `None` if acceptance is replayed from a recording,
+    /// which has no rates.
     pub own_rates: Option<&'a Arc<[f64]>>,
 }
 
-/// Which beliefs a policy has. The wrappers `true-*` replace them by the truth.
+/// Which beliefs (assumptions about costs, confidences or rates) a policy has. The wrappers `true-*` replace them by
+/// the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beliefs {
     /// True if the policy uses a cost model of passes, from [`belief`](PolicyContext::belief) or
@@ -70,7 +72,7 @@ pub struct Beliefs {
 /// Values that the command `foretoken decide` gives to a policy. In a run the policy learns them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told<'a> {
-    /// Probability that a draft is accepted if all drafts before it are: the a of E(a, k),
+    /// Probability that a draft token is accepted if all draft tokens before it are: the a of E(a, k),
     /// [`expected_tokens`](crate::expected_tokens).
     pub acceptance_rate: f64,
     /// The confidence that the policy expects of a draft token before it is drafted.
@@ -88,7 +90,7 @@ pub struct BadParameter {
     pub policy: &'static str,
     /// Key of the refused parameter.
     pub key: &'static str,
-    /// What is wrong, and which values are right.
+    /// What is wrong with the parameter's value, and which values are right.
     pub why: String,
 }
 
@@ -101,7 +103,7 @@ pub trait Definition {
         None
     }
 
-    /// What the policy does, in one line.
+    /// A text for readers that says what the policy does, in one line.
     fn summary(&self) -> &'static str;
 
     /// What the preset `name` of the policy does, in one line. It differs from [`summary`](Definition::summary) only
@@ -110,13 +112,13 @@ pub trait Definition {
         self.summary()
     }
 
-    /// Where the policy is from: paper and section, or engine and file.
+    /// A text for readers that says where the policy is from: paper and section, or engine and file.
     fn source(&self) -> &'static str;
 
-    /// What the policy sees when it decides (docs/model.md 8).
+    /// A text for readers that says what the policy sees when it decides (docs/model.md 8).
     fn sees(&self) -> &'static str;
 
-    /// How the policy differs from the published artefact, and why.
+    /// A text for readers that says how the policy differs from the published artefact, and why.
     fn differences(&self) -> &'static str;
 
     /// Colour, dash and marker in figures: `usual`, from the table of policies, unless the policy's settings choose
@@ -126,17 +128,19 @@ pub trait Definition {
     }
 
     /// True if the policy sees the hidden truth, which no server knows: true costs, true acceptance rates, or which
-    /// drafts will be accepted. It is then a bound or a wrapper, not a policy that a server can run.
+    /// draft tokens will be accepted. It is then a bound or a wrapper, not a policy that a server can run.
     fn sees_hidden_truth(&self) -> bool {
         false
     }
 
-    /// True if the policy needs the probabilities by which drafts are accepted. Recorded acceptance does not have them.
+    /// True if the policy needs the probabilities by which draft tokens are accepted. Recorded acceptance does not have
+    /// them.
     fn needs_law(&self) -> bool {
         false
     }
 
-    /// The beliefs of the policy that a wrapper `true-*` may replace by the truth; none by default.
+    /// The beliefs (assumptions about costs, confidences or rates) of the policy that a wrapper `true-*` may replace by
+    /// the truth; none by default.
     fn beliefs(&self) -> Beliefs {
         Beliefs::default()
     }
@@ -146,13 +150,14 @@ pub trait Definition {
         None
     }
 
-    /// True if the policy learns from accepted counts alone, so that `foretoken decide` can give it a history of such
-    /// counts.
+    /// True if the policy learns from numbers of accepted draft tokens alone, so that `foretoken decide` can give it a
+    /// history of such numbers.
     fn learns_from_counts(&self) -> bool {
         false
     }
 
-    /// True if the policy's lengths depend on nothing that it observes. Reports then show no beliefs of the policy.
+    /// True if the policy's lengths depend on nothing that it observes. Runs then have no notes about the linear cost
+    /// estimate (belief) that policies see.
     fn is_blind(&self) -> bool {
         false
     }
@@ -168,18 +173,19 @@ pub trait Definition {
         false
     }
 
-    /// The key of the setting that asks for the longest draft, and the length of that draft. An experiment is refused
-    /// if `engine.max_draft_len` is shorter. `None` if no setting asks for a length.
+    /// The key of the setting that states the policy's longest draft length, and this length in tokens. An experiment
+    /// is refused if `engine.max_draft_len` is shorter. `None` if no setting states a length.
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         None
     }
 
-    /// The categories of requests that the settings name. A category that no request can have is an error.
+    /// The categories of requests (labels such as chat or code) that the settings name. A category that no request can
+    /// have is an error.
     fn names_categories(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// Policies to run in place of this policy; the experiment then keeps the best result. Empty for all policies but
+    /// Policies that the experiment runs in place of this policy; it keeps the best result. Empty for all policies but
     /// `clairvoyant-static`.
     fn tries(&self, _max_draft_len: u32) -> Vec<PolicySpec> {
         Vec::new()
@@ -188,7 +194,7 @@ pub trait Definition {
     /// Refuses settings that the policy cannot work with.
     ///
     /// # Errors
-    /// The first bad setting's key, and which values are right.
+    /// A setting has a bad value. The error has the key of the first bad setting, and says which values are right.
     fn check(&self) -> Result<(), BadParameter>;
 
     /// Builds the policy. The settings have passed [`check`](Definition::check).
@@ -203,23 +209,23 @@ impl Check {
     /// Returns an error about `key` unless `ok`.
     ///
     /// # Errors
-    /// The key and the result of `why`.
+    /// `ok` is false. The error has the key and the text that `why` makes.
     pub fn that(&self, key: &'static str, ok: bool, why: impl Fn() -> String) -> Result<(), BadParameter> {
         if ok { Ok(()) } else { Err(BadParameter { policy: self.0, key, why: why() }) }
     }
 
-    /// Checks that `value` is from 0 to 1; NaN is refused.
+    /// Checks that the setting `value` is from 0 to 1; NaN is refused.
     ///
     /// # Errors
-    /// The key and its value.
+    /// `value` is outside this range. The error has the key and the value.
     pub fn share(&self, key: &'static str, value: f64) -> Result<(), BadParameter> {
         self.that(key, (0.0..=1.0).contains(&value), || format!("{value} is not a share from 0 to 1"))
     }
 
-    /// Checks that `value` is a draft length from 1 to the longest that an engine can run.
+    /// Checks that the setting `value` is a draft length from 1 to the longest that an engine can run.
     ///
     /// # Errors
-    /// The key and its value.
+    /// `value` is outside this range. The error has the key and the value.
     pub fn length(&self, key: &'static str, value: u32) -> Result<(), BadParameter> {
         self.that(key, (1..=MAX_SPEC_LEN).contains(&value), || {
             format!("{value} is not a draft length from 1 to {MAX_SPEC_LEN}")

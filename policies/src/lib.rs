@@ -31,7 +31,7 @@ mod testing;
 // The modules are declared here, not by the table's macro, because rustfmt and editors do not find files that only a
 // macro names.
 
-/// No speculation, fixed lengths, and lengths by a request's category or context.
+/// Policies without speculation, with fixed lengths, or with lengths by a request's category or context.
 mod plain {
     pub(crate) mod autoregressive;
     pub(crate) mod by_category;
@@ -39,7 +39,7 @@ mod plain {
     pub(crate) mod fixed;
 }
 
-/// SGLang's policies.
+/// Policies that are taken from SGLang.
 mod sglang {
     pub(crate) mod dspark;
     pub(crate) mod dspark_relay;
@@ -51,7 +51,7 @@ mod sglang {
     pub(crate) mod throughput;
 }
 
-/// vLLM's policies, from releases and branches.
+/// Policies that are taken from vLLM's releases and branches.
 mod vllm {
     pub(crate) mod acceptance_estimator;
     pub(crate) mod adaptive;
@@ -72,7 +72,8 @@ mod engines {
     pub(crate) mod verify_budget;
 }
 
-/// SmartSpec, TurboSpec and inference-lab's gates: the lengths with the greatest estimated goodput.
+/// SmartSpec, TurboSpec and inference-lab's gates: policies that take the draft lengths with the greatest estimated
+/// goodput.
 mod goodput {
     pub(crate) mod gated;
     pub(crate) mod heads;
@@ -90,7 +91,7 @@ mod goodput {
     pub(crate) mod zero_lengths;
 }
 
-/// AdaSpec: lengths that meet latency targets.
+/// AdaSpec: policies whose draft lengths meet latency targets.
 mod slo {
     pub(crate) mod adaspec;
     pub(crate) mod adaspec_code;
@@ -98,7 +99,8 @@ mod slo {
     pub(crate) mod adaspec_verifier;
 }
 
-/// Policies of inference servers for laptops (2026). They choose lengths by measured time, or by accepted drafts alone.
+/// Policies of inference servers for laptops (2026). They choose lengths by measured time, or by accepted draft tokens
+/// alone.
 mod local {
     pub(crate) mod aimd;
     pub(crate) mod downshift;
@@ -127,7 +129,7 @@ mod trees {
     pub(crate) mod specinfer;
 }
 
-/// Bandits over draft lengths; one is over stopping rules.
+/// Policies that learn a draft length with a bandit; one learns a rule that stops drafting.
 mod bandits {
     pub(crate) mod bandit;
     pub(crate) mod banditspec;
@@ -142,6 +144,7 @@ mod bandits {
 mod foresight {
     pub(crate) mod asking;
     pub(crate) mod cost;
+    pub(crate) mod lateness;
     pub(crate) mod memo;
     pub(crate) mod odds;
     pub(crate) mod policy;
@@ -150,8 +153,11 @@ mod foresight {
     pub(crate) mod settings;
 }
 
-/// Bounds and wrappers, which see hidden truth, and lengths drawn at random.
+/// Policies that show how well a server could do at best (bounds), that give a policy the truth in place of an
+/// assumption (wrappers), or that draw draft lengths at random.
 mod bounds {
+    pub(crate) mod ahead;
+    pub(crate) mod ahead_steps;
     pub(crate) mod clairvoyant_static;
     pub(crate) mod frontier;
     pub(crate) mod knows;
@@ -161,11 +167,12 @@ mod bounds {
     pub(crate) mod posterior;
     pub(crate) mod price;
     pub(crate) mod random;
+    pub(crate) mod survivals;
     pub(crate) mod true_beliefs;
     pub(crate) mod true_cost;
 }
 
-/// Code that several families share: beliefs, estimates, acceptance rates, tables.
+/// Code that several families of policies share: cost estimates (beliefs), acceptance rates, tables by batch size.
 mod shared {
     pub(crate) mod acceptance;
     pub(crate) mod belief;
@@ -180,13 +187,14 @@ mod shared {
 }
 
 policies! {
-    // The plain engine, fixed lengths, and lengths by what a request states.
+    // Presets of the family `plain`: the engine without speculation, fixed lengths, and lengths by what a request
+    // states.
     plain::autoregressive::Autoregressive { Autoregressive = "autoregressive" in BLACK Solid Cross; }
     plain::fixed::Fixed { Fixed = "fixed" in BLUE Solid Ring; }
     plain::by_category::ByCategory { ByCategory = "by-category" in BLUE LongDash Square; }
     plain::by_context::ByContext { ByContext = "by-context" in BLUE LongDash Triangle; }
 
-    // SGLang.
+    // Presets of SGLang's adaptive speculation.
     sglang::ema_tier::EmaTier {
         EmaTier = "ema-tier" in ORANGE Solid Diamond;
         SglangGen1 = "sglang-gen1" in ORANGE Dashed Ring;
@@ -195,7 +203,7 @@ policies! {
     sglang::gen3::SglangGen3 { SglangGen3 = "sglang-gen3" in ORANGE LongDash Triangle; }
     sglang::throughput::SglangThroughput { SglangThroughput = "sglang-throughput" in ORANGE Solid Plus; }
 
-    // SmartSpec and TurboSpec.
+    // Presets of SmartSpec and TurboSpec, which take the draft length with the greatest estimated goodput.
     goodput::smartspec::Smartspec {
         Smartspec = "smartspec" in GREEN Solid Triangle;
         SmartspecJoint = "smartspec-joint" in GREEN Dashed Diamond, with Smartspec::joint();
@@ -212,14 +220,14 @@ policies! {
         GatedBudget = "gated-budget", with Gated::budget();
     }
 
-    // AdaSpec.
+    // Presets of AdaSpec, whose draft lengths meet latency targets.
     slo::adaspec::Adaspec {
         Adaspec = "adaspec" in VERMILLION Solid Square;
         AdaspecMinus = "adaspec-" in VERMILLION Dashed Ring, with Adaspec::without_verifier();
     }
     slo::adaspec_code::AdaspecCode { AdaspecCode = "adaspec-code" in VERMILLION LongDash Triangle; }
 
-    // Policies of serving engines.
+    // Presets of serving engines: vLLM, SGLang's DSpark, TensorRT-LLM, MLC-LLM, sfllm.
     vllm::dynamic::VllmDynamic { VllmDynamic = "vllm-dynamic" in BLUE Dashed Diamond; }
     vllm::adaptive::VllmAdaptive { VllmAdaptive = "vllm-adaptive" in BLUE LongDash TriangleDown; }
     sglang::dspark::Dspark { Dspark = "dspark" in ORANGE LongDash Square; }
@@ -235,14 +243,15 @@ policies! {
     engines::mlc_table::MlcTable { MlcTable = "mlc-table" in BLUE Dotted Square; }
     engines::verify_budget::VerifyBudget { VerifyBudget = "verify-budget" in VERMILLION Dotted Diamond; }
 
-    // Servers on laptops, 2026: by measured time, or by accepted drafts alone.
+    // Presets from inference servers for laptops (2026), which choose lengths by measured time or by accepted draft
+    // tokens alone.
     local::measured_two_arm::MeasuredTwoArm { MeasuredTwoArm = "measured-two-arm" in BLUE Dotted Triangle; }
     local::measured_cost_depth::MeasuredCostDepth { MeasuredCostDepth = "measured-cost-depth" in BLUE Dashed Plus; }
     local::mlx_vlm_expand::MlxVlmExpand { MlxVlmExpand = "mlx-vlm-expand" in GREEN Solid Plus; }
     local::aimd::Aimd { Aimd = "aimd" in GREEN Dashed TriangleDown; }
     local::downshift::Downshift { Downshift = "downshift" in GREEN Dotted Diamond; }
 
-    // Confidence, entropy and divergence.
+    // Presets that decide by the confidence, the entropy or the divergence of draft tokens.
     confidence::threshold::Threshold {
         Threshold = "threshold" in PURPLE Dotted Diamond;
         ThresholdHf = "threshold-hf" in PURPLE Solid TriangleDown, with Threshold::hf();
@@ -258,7 +267,7 @@ policies! {
     confidence::specdec_plus_plus::SpecdecPlusPlus { SpecdecPlusPlus = "specdec-plus-plus"; }
     confidence::tetris::Tetris { Tetris = "tetris" in VERMILLION Dotted Plus; }
 
-    // Trees.
+    // Presets that draft token trees.
     trees::specinfer::Specinfer {
         Specinfer = "specinfer" in BROWN Solid Diamond;
         SpecinferStar = "specinfer-star" in BROWN Dashed Diamond, with Specinfer::star();
@@ -266,7 +275,7 @@ policies! {
     trees::eagle2::Eagle2 { Eagle2 = "eagle2" in BROWN Solid Square; }
     trees::adaserve::Adaserve { AdaserveLike = "adaserve-like" in BROWN LongDash Triangle; }
 
-    // Bandits.
+    // Presets that learn a draft length or a stopping rule with a bandit.
     bandits::banditspec::Banditspec {
         BanditspecLiteral = "banditspec-literal" in BLACK Dotted Ring, with Banditspec::literal();
         Banditspec = "banditspec" in BLACK Dashed Circle;
@@ -277,10 +286,11 @@ policies! {
     bandits::tapout::TapoutLike { TapoutLike = "tapout-like"; }
     bandits::ucb_specstop::UcbSpecstopLike { UcbSpecstopLike = "ucb-specstop-like"; }
 
-    // Our own.
+    // The preset of Foretoken's own policy.
     foresight::settings::Foresight { Foresight = "foresight" in PURPLE Solid Circle; }
 
-    // Bounds.
+    // Presets that show how well a server could do at best (bounds), that give a policy the truth (wrappers), or that
+    // draw lengths at random.
     bounds::oracle_goodput::OracleGoodput { OracleGoodput = "oracle-goodput" in SKY_BLUE LongDash Circle; }
     bounds::oracle_tree::OracleTree { OracleTree = "oracle-tree" in SKY_BLUE Solid Square; }
     bounds::knows::Knows {
@@ -288,6 +298,7 @@ policies! {
         KnowsConfidences = "knows-confidences" in SKY_BLUE Dashed Diamond;
         KnowsLengths = "knows-lengths" in SKY_BLUE Dashed TriangleDown, with Knows::with(Knowledge::Lengths);
     }
+    bounds::ahead::OneStepAhead { OneStepAhead = "one-step-ahead" in SKY_BLUE Solid Plus; }
     bounds::oracle_length::OracleLength { OracleLength = "oracle-length" in SKY_BLUE Dotted Triangle; }
     bounds::clairvoyant_static::ClairvoyantStatic {
         ClairvoyantStatic = "clairvoyant-static" in SKY_BLUE Solid Diamond;
@@ -311,7 +322,7 @@ pub use definition::{BadParameter, Beliefs, Check, Definition, PolicyContext, To
 pub use foresight::settings::PriceOfTime;
 pub use goodput::smartspec_dsd::Proposer;
 pub use goodput::turbospec_cost::Coefficients as TurbospecCoefficients;
-pub use look::{Colour, Dash, Look, Marker};
+pub use look::{Colour, Dash, Look, Marker, RAMP};
 pub use name::BadName;
 pub use registered::{CannotRegister, Registered, register, register_again};
 pub use sglang::dspark_table::SpsTable;

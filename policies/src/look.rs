@@ -17,8 +17,9 @@ pub(crate) const BLUE: Colour = (0, 114, 178);
 pub(crate) const VERMILLION: Colour = (213, 94, 0);
 pub(crate) const PURPLE: Colour = (196, 113, 159);
 
-/// The look of the fixed draft length `k`. Colours get darker from length to length; lengths that differ by 8 have the
-/// same look. Lengths 1, 3 and 5, which papers often compare, also differ in dash.
+/// The look (colour, dash and marker in figures) of the policy with the fixed draft length `k`. Colours get darker from
+/// length to length; lengths that differ by 8 have the same look. Lengths 1, 3 and 5, which papers often compare, also
+/// differ in dash.
 pub(crate) const fn of_length(k: u32) -> Look {
     const MARKERS: [Marker; 8] = [
         Marker::Ring,
@@ -33,8 +34,8 @@ pub(crate) const fn of_length(k: u32) -> Look {
     Look::new(RAMP[k as usize % 8], DASHES[k as usize / 2 % 4], MARKERS[k as usize % 8])
 }
 
-/// Blues from light to dark, for lengths in ascending order.
-const RAMP: [Colour; 8] = [
+/// Blues from light to dark, the colours of fixed draft lengths in ascending order.
+pub const RAMP: [Colour; 8] = [
     (104, 149, 210),
     (88, 137, 202),
     (68, 122, 191),
@@ -59,10 +60,12 @@ const MARKERS: [Marker; 8] = [
     Marker::Cross,
 ];
 
-/// Colours in the order in which policies without a stated look get them. Sky blue is for bounds.
+/// Colours in the order in which policies without a stated look get them. Sky blue is for bounds (policies that show
+/// how well a server could do at best).
 const COLOURS: [Colour; 7] = [ORANGE, GREEN, VERMILLION, PURPLE, BLUE, BROWN, BLACK];
 
-/// The first colour that a family's policies without a stated look get.
+/// The colour in figures of the policies of a family (a folder of policies) for which the table of policies states no
+/// look. When all looks of this colour are taken, other colours follow.
 fn colour(family: &str) -> Colour {
     match family {
         "sglang" => ORANGE,
@@ -76,15 +79,16 @@ fn colour(family: &str) -> Colour {
     }
 }
 
-/// Looks that a policy's settings choose in place of the table's look. No other policy may get them.
+/// Looks (colour, dash and marker) in figures that policies get by their settings, such as a fixed length, in place of
+/// the look in the table of policies. No other policy may get them.
 fn by_settings() -> impl Iterator<Item = Look> {
     let batch = Look::new(SKY_BLUE, Dash::Dashed, Marker::Square);
     let per_request = Look::new(BROWN, Dash::Dotted, Marker::Cross);
     (0..8).map(of_length).chain([batch, per_request])
 }
 
-/// The first look that is not in `taken` and that no policy's settings choose: in the family's colour as long as one is
-/// left, then in the order of [`COLOURS`].
+/// The first look (colour, dash and marker in figures) that is not in `taken` and that no policy's settings choose: in
+/// the family's colour as long as one is left, then in the order of [`COLOURS`].
 ///
 /// # Panics
 /// If all looks of all colours are taken.
@@ -95,8 +99,8 @@ pub(crate) fn free(family: &str, taken: &[Look]) -> Look {
     free.next().expect("a free look")
 }
 
-/// The looks of the table's rows, in the table's order. A row without a stated look gets a free one. No two looks are
-/// the same.
+/// The looks (colour, dash and marker in figures) of the rows of the table of policies, in their order. A row without a
+/// stated look gets a free one. No two looks are the same.
 pub(crate) fn of_rows(rows: &[Row]) -> Vec<Look> {
     let mut taken: Vec<Look> = rows.iter().filter_map(|row| row.look).collect();
     let of_row = |row: &Row| {
@@ -128,8 +132,8 @@ mod tests {
         assert_eq!(of_rows(&rows), looks);
     }
 
-    /// 223 rows take all free looks of the 7 colours other than sky blue: 32 looks a colour, less the looks that
-    /// settings choose.
+    /// 223 rows of a table of policies take all free looks of the 7 colours other than sky blue: 32 looks a colour,
+    /// less the looks that settings choose.
     #[test]
     fn a_full_family_goes_on_in_other_colours() {
         let rows: Vec<Row> = (0..223).map(|_| row("x", "vllm", None)).collect();

@@ -1,55 +1,55 @@
 //! What tells policies apart in figures: colours, dashes and markers. Reports draw with them.
 
-/// Red, green and blue, 0 to 255.
+/// A colour as red, green and blue, each from 0 to 255.
 pub type Colour = (u8, u8, u8);
 
-/// Dash pattern of a policy's lines.
+/// Dash pattern of a policy's lines in figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dash {
-    /// ────
+    /// Drawn as ────.
     Solid,
-    /// ─ ─ ─
+    /// Drawn as ─ ─ ─.
     Dashed,
-    /// · · ·
+    /// Drawn as · · ·.
     Dotted,
-    /// ── ── ──
+    /// Drawn as ── ── ──.
     LongDash,
 }
 
-/// Marker of a policy's points.
+/// Marker of a policy's points in figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Marker {
-    /// ●
+    /// Drawn as ●.
     Circle,
-    /// ■
+    /// Drawn as ■.
     Square,
-    /// ▲
+    /// Drawn as ▲.
     Triangle,
-    /// ▼
+    /// Drawn as ▼.
     TriangleDown,
-    /// ◆
+    /// Drawn as ◆.
     Diamond,
-    /// ×
+    /// Drawn as ×.
     Cross,
-    /// +
+    /// Drawn as +.
     Plus,
-    /// ○
+    /// Drawn as ○.
     Ring,
 }
 
-/// Colour, dash and marker of a policy with its settings.
+/// How a policy with its settings looks in figures: colour, dash and marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Look {
-    /// Colour of lines and points.
+    /// Colour of the policy's lines and points.
     pub colour: Colour,
-    /// Dash of lines.
+    /// Dash pattern of the policy's lines.
     pub dash: Dash,
-    /// Marker of points.
+    /// Marker of the policy's points.
     pub marker: Marker,
 }
 
 impl Look {
-    /// A look with this colour, dash and marker.
+    /// The look of a policy with this colour, dash and marker in figures.
     pub const fn new(colour: Colour, dash: Dash, marker: Marker) -> Look {
         Look { colour, dash, marker }
     }

@@ -1,27 +1,27 @@
-//! Names of policies.
+//! Checks the names of policies: their form, and that no other policy has the name.
 
-/// Why a name cannot be a policy's name.
+/// Why a name cannot be the name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// The name is not in kebab-case, or has more than 40 characters.
+    /// The policy name is not in kebab-case, or has more than 40 characters.
     #[error("`{name}` is no name for a policy: {why}")]
     Malformed {
-        /// The given name.
+        /// The policy name that was refused.
         name: String,
-        /// What is wrong with the name.
+        /// What is wrong with the form of the policy name.
         why: &'static str,
     },
     /// Another policy has this name, or a name that differs only in hyphens, underscores or case.
     #[error("`{name}` is taken: there is a policy `{by}`")]
     Taken {
-        /// The given name.
+        /// The policy name that was refused.
         name: String,
-        /// The policy that has the name.
+        /// The policy that has this name, or one like it, already.
         by: String,
     },
 }
 
-/// Longest name, in characters. Labels, file names and tables have room for it.
+/// Longest name of a policy, in characters. Labels, file names and tables have room for it.
 const LONGEST: usize = 40;
 
 /// Refuses names that are not in kebab-case: words of lower-case letters and digits with single hyphens between them,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::marker::PhantomData;
 
-/// Reads a `T`. Keys that are not given have the preset's values.
+/// Reads the settings `T` of a policy. Keys that the user does not give have the preset's values.
 pub(crate) struct Preset<T>(pub T);
 
 impl<'de, T: Serialize + Deserialize<'de>> DeserializeSeed<'de> for Preset<T> {
@@ -42,11 +42,12 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
     }
 }
 
-/// The given entries, then the preset's entries that were not given.
+/// The map from which serde reads a policy's settings: the user's entries, then the preset's entries for the keys that
+/// the user does not give.
 struct Chained<A> {
     given: A,
     rest: Map<String, Value>,
-    /// The value of the preset's entry whose key was just read.
+    /// The preset's value for the key that was just given to serde.
     value: Option<Value>,
 }
 
@@ -73,7 +74,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Chained<A> {
     }
 }
 
-/// Reads a key with the given seed and returns the key's name too. If there is no key, the seed stays in the `Option`.
+/// Reads a key with the given serde seed and returns the key's name too. If there is no key, the seed stays in the
+/// `Option`.
 struct Remember<'a, K>(&'a mut Option<K>);
 
 impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Remember<'_, K> {

@@ -1,4 +1,5 @@
-//! Shared by the tests that replay decisions of released engines. `tests/policies` has the recorders and the fixtures.
+//! Shared by the tests that replay decisions of policies in released engines. `tests/policies` has the recorders and
+//! the fixtures.
 
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -11,17 +12,18 @@ pub fn lines(name: &str) -> Vec<String> {
     String::from_utf8(text).expect("ASCII").lines().map(str::to_owned).collect()
 }
 
-/// Reads the fixture `name`, which has one history in JSON per line.
+/// Reads the fixture `name`. Each of its lines is one recorded history of an engine's policy (inputs and decisions) in
+/// JSON.
 pub fn histories<T: DeserializeOwned>(name: &str) -> Vec<T> {
     lines(name).iter().map(|line| read(line)).collect()
 }
 
-/// Parses one line of JSON.
+/// Parses one line of a recorded fixture, which is JSON.
 pub fn read<T: DeserializeOwned>(line: &str) -> T {
     serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))
 }
 
-/// SplitMix64: the output that follows the state `value`.
+/// One step of the generator SplitMix64: the output that follows the state `value`.
 fn mix(value: u64) -> u64 {
     let z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -29,7 +31,8 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The number drawn for one decision; equal to the draw of the recorders in Python (`tests/vllm/chance.py`).
+/// The pseudo-random number drawn for one recorded decision. It equals the draw of the recorders in Python
+/// (`tests/vllm/chance.py`).
 pub fn draw(seed: u64, kind: u64, request: u64, position: u64) -> u64 {
     mix(mix(mix(mix(seed) ^ kind) ^ request) ^ position)
 }

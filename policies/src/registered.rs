@@ -15,13 +15,13 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The reason why a policy was not registered.
+/// Why a policy of another crate was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotRegister {
-    /// The name cannot be used.
+    /// The policy's name cannot be used.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// The policy's defaults do not pass its own check.
+    /// The policy's default settings do not pass its own check.
     #[error("the defaults do not pass the policy's own check: {0}")]
     Defaults(#[from] BadParameter),
     /// The policy's settings are not a table of named values.
@@ -42,11 +42,11 @@ where
     add(name, preset, false)
 }
 
-/// As [`register`], but replaces an earlier policy of the same name and keeps its look. For policies that are written
-/// while the process runs.
+/// Adds a policy as [`register`] does, or replaces a registered policy of the same name and keeps its look. For
+/// policies that are written while the process runs.
 ///
 /// # Errors
-/// As [`register`]. A policy of the table cannot be replaced.
+/// The errors of [`register`], or the name belongs to a policy of the table, which cannot be replaced.
 pub fn register_again<T>(name: &'static str, preset: T) -> Result<(), CannotRegister>
 where
     T: Definition + Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
@@ -91,7 +91,7 @@ where
     Ok(())
 }
 
-/// The settings of a registered policy, whose type is only known to its own crate.
+/// The settings of a policy that another crate has registered. Only that crate knows their type.
 trait Settings: Definition + fmt::Debug + Send + Sync {
     fn plain(&self) -> Value;
     fn is(&self, other: &dyn Settings) -> bool;
@@ -119,8 +119,8 @@ impl<T: Definition + fmt::Debug + PartialEq + Serialize + Send + Sync + 'static>
 
 type Read = dyn Fn(&mut dyn erased_serde::Deserializer) -> Result<Arc<dyn Settings>, erased_serde::Error> + Send + Sync;
 
-/// A registered policy: its name, look and default settings, how to read settings of its type, and how to make their
-/// schema.
+/// A policy that another crate has registered: its name, look (colour, dash and marker in figures) and default
+/// settings, how to read settings of its type, and how to make their schema.
 struct Entry {
     name: &'static str,
     look: Look,
@@ -129,16 +129,17 @@ struct Entry {
     schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
-/// All registered policies.
+/// All policies that other crates have registered, and the list of all policies' names.
 struct All {
     entries: Vec<&'static Entry>,
-    /// The table's names, then the registered ones; `None` before the first registration.
+    /// The names of the policies in this crate's table, then of the policies that other crates registered; `None`
+    /// before the first registration.
     names: Option<&'static [&'static str]>,
 }
 
 static ALL: RwLock<All> = RwLock::new(All { entries: Vec::new(), names: None });
 
-/// The names of the table's policies.
+/// The names of the policies in this crate's table of policies.
 const TABLE: &[&str] = &{
     let mut names = [""; crate::ROWS.len()];
     let mut i = 0;
@@ -159,7 +160,7 @@ fn entries() -> Vec<&'static Entry> {
     ALL.read().unwrap_or_else(PoisonError::into_inner).entries.clone()
 }
 
-/// The names of all policies: the table's, then those registered.
+/// The names of all policies: first those in this crate's table, then those that other crates registered.
 pub(crate) fn all_names() -> &'static [&'static str] {
     ALL.read().unwrap_or_else(PoisonError::into_inner).names()
 }
@@ -169,13 +170,13 @@ pub(crate) fn all() -> impl Iterator<Item = Registered> {
     entries().into_iter().map(|entry| Registered { entry, settings: entry.preset.clone() })
 }
 
-/// The schemas of all registered policies, each `{ name = { settings } }`.
+/// The JSON schemas of all registered policies, each `{ name = { settings } }`.
 pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
     let one = |entry: &Entry| registry::named(entry.name, entry.preset.summary(), (entry.schema)(generator));
     entries().into_iter().map(one).collect()
 }
 
-/// A registered policy with its settings.
+/// A policy of another crate, which was registered, with its settings.
 #[derive(Clone)]
 pub struct Registered {
     entry: &'static Entry,

@@ -1,5 +1,5 @@
-//! The table's macro, and what can be asked of a policy by name: defaults, looks, checks and construction. This file
-//! knows all policies and must hold no policy's logic.
+//! The macro that declares the table of policies, and what can be asked of a policy by name: defaults, looks, checks
+//! and construction. This file knows all policies and must hold no policy's logic.
 
 pub use crate::PolicySpec;
 pub use crate::definition::{BadParameter, Definition, PolicyContext, Told};
@@ -14,11 +14,11 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// Declares all policies. Each block is headed by `family::module::Type`, where the type holds a policy's parameters. A
-/// block has one row per preset: the preset's variant of [`PolicySpec`] and its name. A row may also state the preset's
-/// look in figures (`in COLOUR Dash Marker`); without it, the preset gets the next free look of its family. A row may
-/// also state its settings (`with`); without them, the preset has the type's defaults. The macro exports the types, and
-/// makes [`PolicySpec`] with all functions that match on its variants.
+/// Declares the table of policies. Each block is headed by `family::module::Type`, where the type holds a policy's
+/// parameters. A block has one row per preset: the preset's variant of [`PolicySpec`] and its name. A row may also
+/// state the preset's look in figures (`in COLOUR Dash Marker`); without it, the preset gets the next free look of its
+/// family. A row may also state its settings (`with`); without them, the preset has the type's defaults. The macro
+/// exports the types, and makes [`PolicySpec`] with all functions that match on its variants.
 macro_rules! policies {
     ($(
         $family:ident::$module:ident::$settings:ident {
@@ -35,12 +35,12 @@ macro_rules! policies {
                 #[serde(rename = $name)]
                 $variant($settings),
             )+)+
-            /// A policy that was [registered](crate::register).
+            /// A policy that another crate [registered](crate::register), with its settings.
             #[serde(untagged)]
             Registered(registered::Registered),
         }
 
-        /// The rows of the table.
+        /// The rows of the table of policies, one for each preset.
         pub(crate) const ROWS: &[registry::Row] = &[$($(registry::Row {
             name: $name,
             family: stringify!($family),
@@ -48,12 +48,12 @@ macro_rules! policies {
         }),+),+];
 
         impl PolicySpec {
-            /// The table's policies with their default settings, in the order of the table.
+            /// The policies in this crate's table with their default settings, in the order of the table.
             pub(crate) fn of_table() -> Vec<PolicySpec> {
                 vec![$($(PolicySpec::$variant(registry::preset!($settings $(, $preset)?))),+),+]
             }
 
-            /// The policy's name.
+            /// The policy's name in experiments, such as `fixed`.
             pub fn name(&self) -> &'static str {
                 match self {
                     $($(PolicySpec::$variant(_) => $name,)+)+
@@ -61,7 +61,7 @@ macro_rules! policies {
                 }
             }
 
-            /// What the policy's file says about it.
+            /// The policy's definition: what its file says about it, its check and its construction.
             pub fn definition(&self) -> &dyn Definition {
                 match self {
                     $($(PolicySpec::$variant(settings) => settings,)+)+
@@ -69,8 +69,8 @@ macro_rules! policies {
                 }
             }
 
-            /// Unique display label: the policy's own short label, or the name and every setting that differs from the
-            /// preset's.
+            /// Unique display label. It is the policy's own short label, or the name followed by every setting that
+            /// differs from the preset's setting.
             pub fn label(&self) -> String {
                 self.definition().short_label().unwrap_or_else(|| match self {
                     $($(
@@ -132,7 +132,7 @@ macro_rules! policies {
     };
 }
 
-/// The look stated in a row, as an `Option`.
+/// Gives the look (colour, dash and marker in figures) that a row of the table states, as an `Option`.
 macro_rules! stated {
     () => {
         None
@@ -143,7 +143,7 @@ macro_rules! stated {
 }
 pub(crate) use stated;
 
-/// The settings of a row: the given ones, or the defaults.
+/// The settings of one row of the table of policies: the settings that the row states, or the defaults of its type.
 macro_rules! preset {
     ($settings:ty) => {
         <$settings>::default()
@@ -154,25 +154,25 @@ macro_rules! preset {
 }
 pub(crate) use preset;
 
-/// A row of the table.
+/// A row of the table of policies. A row is one preset: a policy with certain default settings and a name.
 pub(crate) struct Row {
-    /// The policy's name.
+    /// The preset's name in experiments, such as `fixed`.
     pub name: &'static str,
-    /// The folder of the policy's file.
+    /// The policy's family: the name of the folder that holds its file, such as `goodput`.
     pub family: &'static str,
-    /// The policy's look, if the table states one.
+    /// Colour, dash and marker of the preset in figures, if the table of policies states them.
     pub look: Option<Look>,
 }
 
-/// The looks of all rows, in the table's order.
+/// The looks (colour, dash and marker in figures) of all policies of the table, in the table's order.
 static LOOKS: LazyLock<Vec<Look>> = LazyLock::new(|| look::of_rows(crate::ROWS));
 
-/// The looks of all rows, in the table's order.
+/// Colour, dash and marker in figures of each policy in this crate's table, in the order of the table.
 pub(crate) fn looks() -> &'static [Look] {
     &LOOKS
 }
 
-/// The schema of `{ name = { settings } }`.
+/// The JSON schema of a policy with its settings: `{ name = { settings } }`.
 pub(crate) fn named(name: &str, summary: &str, settings: Schema) -> Schema {
     json_schema!({
         "type": "object",
@@ -183,7 +183,7 @@ pub(crate) fn named(name: &str, summary: &str, settings: Schema) -> Schema {
     })
 }
 
-/// The name of an existing policy.
+/// Reads the name of a policy and refuses a name that no policy has.
 pub(crate) struct Name(pub &'static str);
 
 impl<'de> Deserialize<'de> for Name {
@@ -209,7 +209,8 @@ impl<'de> Deserialize<'de> for Name {
 }
 
 impl PolicySpec {
-    /// The names of all policies: the table's in its order, then the [registered](crate::register) ones.
+    /// The names of all policies: first the policies of the table in its order, then the [registered](crate::register)
+    /// policies.
     pub fn all_names() -> &'static [&'static str] {
         registered::all_names()
     }
@@ -219,7 +220,7 @@ impl PolicySpec {
         PolicySpec::of_table().into_iter().chain(registered::all().map(PolicySpec::Registered)).collect()
     }
 
-    /// The policy's look in figures.
+    /// Colour, dash and marker of the policy in figures.
     pub fn look(&self) -> Look {
         let usual = match self {
             PolicySpec::Registered(other) => other.usual_look(),
@@ -228,7 +229,7 @@ impl PolicySpec {
         self.definition().look(usual)
     }
 
-    /// What the policy does, in one line.
+    /// What the policy does, in one line, for lists and reports.
     pub fn summary(&self) -> &'static str {
         self.definition().summary_of(self.name())
     }
@@ -253,15 +254,15 @@ impl PolicySpec {
         self.look().marker
     }
 
-    /// True if the policy sees the hidden truth.
+    /// True if the policy sees the hidden truth, which no server knows (such as which draft tokens will be accepted).
     pub fn sees_hidden_truth(&self) -> bool {
         self.definition().sees_hidden_truth()
     }
 
-    /// Refuses settings that the policy cannot work with, and names the key.
+    /// Refuses settings that the policy cannot work with.
     ///
     /// # Errors
-    /// The policy, the key, and why.
+    /// A setting has a bad value. The error has the policy, the key and the reason.
     pub fn check(&self) -> Result<(), BadParameter> {
         self.definition().check().map_err(|e| BadParameter { policy: self.name(), ..e })
     }
@@ -278,12 +279,13 @@ impl PolicySpec {
     }
 }
 
-/// A policy's settings as a JSON value.
+/// The settings of a policy as a JSON value.
 pub(crate) fn plain(settings: &impl Serialize) -> Value {
     serde_json::to_value(settings).expect("a policy's settings are plain values")
 }
 
-/// `stem`, followed in brackets by every setting of `settings` that differs from `usual`.
+/// A policy's label: `stem`, followed in brackets by every setting of `settings` whose value differs from the value in
+/// `usual`.
 pub(crate) fn label(stem: &str, settings: Value, usual: Value) -> String {
     let changed: Vec<String> = settings
         .as_object()

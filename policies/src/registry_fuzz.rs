@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Replaces about a third of the numbers in `value` by extreme ones, draws booleans anew, and shortens about a quarter
-/// of the lists by their last entry.
+/// Replaces about a third of the numbers in a policy's settings `value` by extreme ones, draws booleans anew, and
+/// shortens about a quarter of the lists by their last entry.
 fn mutate(value: &mut Value, rng: &mut TestRng) {
     let chance = rng.next_u32();
     let pick = |n: u32| chance % n;
@@ -37,7 +37,8 @@ fn mutate(value: &mut Value, rng: &mut TestRng) {
     }
 }
 
-/// The policy with some settings changed by [`mutate`]. `None` if they cannot be read or its check refuses them.
+/// The policy `policy` with some settings changed by [`mutate`]. `None` if the new settings cannot be read or the
+/// policy's check refuses them.
 fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
     let mut value = serde_json::to_value(policy).expect("plain values");
     mutate(&mut value, rng);
@@ -45,8 +46,9 @@ fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
     policy.check().is_ok().then_some(policy)
 }
 
-/// Runs steps as the engine makes them. Requests join, leave for some steps and end; some steps have no decode request.
-/// Returns false, without a step, for an oracle and for a policy that runs the engine without drafts.
+/// Runs a policy on steps as the engine makes them. Requests join, leave for some steps and end; some steps have no
+/// decode request. Returns false, without a step, for an oracle and for a policy that runs the engine without draft
+/// tokens.
 fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mut TestRng) -> bool {
     let Speculation::Policy(mut policy) = policy.build(context) else { return false };
     let mut first_id = 0;
@@ -91,7 +93,7 @@ fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mu
         let mut script = Scripted { confidence, run, ..Scripted::default() };
         let mut accepted = Vec::new();
         let drafts = script.decide(&mut policy, &view, context.max_draft_len, &mut accepted);
-        // In one of six steps the clock does not move.
+        // In about one of six steps the draft and verify times are 0, as if the clock did not move.
         let time = if rng.next_u32().is_multiple_of(6) { Time::ZERO } else { Time::from_s(0.01) };
         policy.observe(&StepOutcome {
             ids: view.ids,

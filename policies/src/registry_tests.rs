@@ -1,5 +1,5 @@
-//! Tests of [`super`]: names, labels, looks, checks, what the engine requires of every policy, and the golden
-//! decisions.
+//! Tests of [`super`]: policies' names, labels, looks and checks, what the engine requires of every policy, and the
+//! golden decisions (a snapshot of the accepted ones).
 
 use super::*;
 use crate::goodput::smartspec::Smartspec;
@@ -9,7 +9,8 @@ use itertools::zip_eq;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Settings other than the presets', whose decisions are in the golden snapshot too.
+/// Policies with other settings than their presets (policies with default settings under a name). Their decisions are
+/// in the golden snapshot (the accepted decisions of every policy) too.
 const VARIANTS: &[&str] = &[
     r#"{"fixed": {"k": 1}}"#,
     r#"{"fixed": {"k": 5}}"#,
@@ -40,7 +41,7 @@ fn policy(json: &str) -> PolicySpec {
     serde_json::from_str(json).expect("a policy")
 }
 
-/// All presets, then the variants.
+/// All presets of policies (policies with default settings under a name), then the policies with other settings.
 fn shown() -> Vec<PolicySpec> {
     PolicySpec::all().into_iter().chain(VARIANTS.iter().map(|v| policy(v))).collect()
 }
@@ -85,6 +86,7 @@ fn names_and_defaults_are_one_table() {
         "knows-rates",
         "knows-confidences",
         "knows-lengths",
+        "one-step-ahead",
         "oracle-length",
         "clairvoyant-static",
     ];
@@ -93,7 +95,7 @@ fn names_and_defaults_are_one_table() {
     for policy in PolicySpec::all() {
         assert!(policy.check().is_ok() && !policy.summary().is_empty() && !policy.source().is_empty());
         assert!(!policy.definition().sees().is_empty() && !policy.definition().differences().is_empty());
-        // `{ name = {} }` is the default, and a written policy reads back as itself.
+        // `{ name = {} }` gives the default settings, and a policy that was written is read back unchanged.
         let empty = format!("{{\"{}\":{{}}}}", policy.name());
         assert_eq!(serde_json::from_str::<PolicySpec>(&empty).expect("all defaults"), policy);
         let unknown = format!("{{\"{}\":{{\"no_such_key\":1}}}}", policy.name());
@@ -105,8 +107,8 @@ fn names_and_defaults_are_one_table() {
     }
 }
 
-/// `oracle-goodput` does not bound trees, so reports must know which policies draft trees. A policy drafts trees if its
-/// drafts may have more tokens than levels.
+/// `oracle-goodput` does not bound trees, so reports must know which policies draft trees. A policy drafts trees if a
+/// request may have more draft tokens than levels.
 #[test]
 fn presets_that_draft_trees_say_so() {
     for spec in PolicySpec::all() {
@@ -148,8 +150,8 @@ fn errors_say_where() {
     assert_eq!(bad.check().expect_err("zero").key, "absorbing_steps");
 }
 
-/// Five decode requests and a prefill chunk. One request may not draft (limit 0), one has a gap of 1 token in its draft
-/// KV.
+/// Five decode requests and a prefill chunk. One request may not draft (limit 0), and of one request the draft model
+/// has skipped one context token.
 fn small_batch() -> Batch {
     let mut batch = Batch::new(&[120, 900, 64, 2000, 333], &[8, 8, 0, 3, 8]);
     batch.gap[1] = 1;
@@ -158,11 +160,12 @@ fn small_batch() -> Batch {
     batch
 }
 
-/// `draft lengths / verify lengths` of three steps on the small batch. Confidences fall with depth and change from step
-/// to step and from request to request.
+/// `draft lengths / verify lengths` of three steps on the batch of [`small_batch`]. Confidences fall with depth and
+/// change from step to step and from request to request.
 fn decisions(policy: &PolicySpec) -> String {
     let confidence = |step: usize, i: usize, j: usize| 0.98 - 0.2 * ((i + step) % 3) as f64 - 0.07 * j as f64;
-    // Costs high enough that the best lengths differ from the accepted runs.
+    // Passes are so expensive in this policy context (the costs and limits from which policies are built) that the best
+    // draft length differs from the number of draft tokens that would be accepted.
     let mut context = CONTEXT;
     context.belief.draft.delta_s = 2e-3;
     context.belief.target.gamma_s = 400e-6;
@@ -182,8 +185,8 @@ fn decisions(policy: &PolicySpec) -> String {
     steps.join(" ")
 }
 
-/// One line per policy; a change of any decision shows here first. After an intended change, and for a new policy:
-/// `INSTA_UPDATE=always cargo test --release -p foretoken-policies golden`.
+/// The golden snapshot has one line of decisions per policy; a change of any decision shows here first. After an
+/// intended change, and for a new policy: `INSTA_UPDATE=always cargo test --release -p foretoken-policies golden`.
 #[test]
 fn golden() {
     let lines: String = shown().iter().map(|p| format!("{}: {}\n", p.label(), decisions(p))).collect();
@@ -193,8 +196,8 @@ fn golden() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No policy exceeds a limit, verifies a token that it did not draft, or fails on requests that may not draft;
-    /// `Run::step` asserts this. Several steps run, so that learned states occur too.
+    /// No policy exceeds a request's limit, verifies a token that it did not draft, or fails on requests that may not
+    /// draft; `Run::step` asserts this. Several steps run, so that learned states occur too.
     #[test]
     fn limits_hold(
         batches in prop::collection::vec(any_batch(12, 8), 1..6),
@@ -212,7 +215,7 @@ proptest! {
                 batch.slo_tpot_s.fill(slo);
                 let accepted: Vec<u32> = batch.limit.iter().zip(&wanted).map(|(&l, &w)| l.min(w)).collect();
                 let made = run.step(&batch, |_, j| confidence.powi(j as i32 + 1).max(1e-6), &accepted);
-                // A policy that chooses a prefix of the batch may leave requests out.
+                // Policies that choose a prefix of the batch may leave requests at its end out of the step.
                 let all = made.verify_len.len() == batch.limit.len();
                 prop_assert!(all || policy.name() == "smartspec-joint", "{}", policy.label());
             }

@@ -5,17 +5,17 @@
 use foretoken_sim::{Around, Drafts, RequestId, SpecPolicy, StepOutcome, Time};
 use std::collections::VecDeque;
 
-/// A policy that observes outcomes late.
+/// A wrapper around a policy, which learns the outcome of each step some steps late.
 pub(crate) struct Stale {
     policy: Box<dyn SpecPolicy>,
     steps: usize,
-    /// Outcomes that the policy has not observed, oldest first.
+    /// Outcomes of steps that the wrapped policy has not observed yet, oldest first.
     late: VecDeque<SavedOutcome>,
-    /// Outcomes that were delivered to the policy. Their buffers are reused for later outcomes.
+    /// Copies of outcomes that were delivered to the policy. Their buffers are reused for later outcomes.
     spare: Vec<SavedOutcome>,
 }
 
-/// A copy of an outcome, which lives longer than its step.
+/// A copy of a step's outcome, which is kept until the policy observes it.
 #[derive(Default)]
 struct SavedOutcome {
     ids: Vec<RequestId>,
@@ -25,7 +25,7 @@ struct SavedOutcome {
     drafts: Drafts,
     draft_time: Time,
     verify_time: Time,
-    /// Requests that ended after this outcome and before the next one.
+    /// Ids of the requests that ended after this step's outcome and before the next one.
     ended: Vec<RequestId>,
 }
 
@@ -73,6 +73,12 @@ impl Around for Stale {
         }
     }
 
+    /// Ids of ended requests may not be used again, because the wrapped policy learns of an end some steps late. Until
+    /// then another request could have the id.
+    fn around_ids_may_return(&self) -> bool {
+        false
+    }
+
     fn around_request_finished(&mut self, id: RequestId) {
         match self.late.back_mut() {
             Some(newest) => newest.ended.push(id),
@@ -88,7 +94,8 @@ mod tests {
     use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Wants};
     use std::sync::{Arc, Mutex};
 
-    /// A policy that writes down what it learns: the accepted drafts of a step, or the negative id of an ended request.
+    /// A policy that writes down what it learns: for each step the number of accepted draft tokens, for each ended
+    /// request its negative id.
     struct Diary(Arc<Mutex<Vec<i64>>>);
 
     impl SpecPolicy for Diary {
@@ -107,7 +114,8 @@ mod tests {
         }
     }
 
-    /// `clone_from` copies everything into the buffers of the old copy, so that a full queue allocates nothing.
+    /// `clone_from` copies the draft tokens of an outcome into the buffers of an old copy, so that a full queue of late
+    /// outcomes allocates nothing.
     #[test]
     fn copies_of_drafts_are_whole_and_keep_their_buffers() {
         let mut drafts = Drafts::default();
@@ -141,7 +149,8 @@ mod tests {
         }
     }
 
-    /// A request's end is delivered after the outcome that preceded it and before the next one.
+    /// A policy that learns outcomes late learns a request's end after the outcome that preceded it and before the next
+    /// one.
     #[test]
     fn an_end_is_learnt_behind_the_last_outcome() {
         for steps in [0, 1, 3] {

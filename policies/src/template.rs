@@ -1,5 +1,5 @@
-//! Makes a new policy from a template: writes the policy's file and its row of the table into a source tree. After an
-//! error nothing is written.
+//! Makes a new policy from a template: writes the policy's file and its row of the table of policies into a source
+//! tree. After an error nothing is written.
 
 use crate::name::{self, BadName};
 use std::fs::{self, OpenOptions};
@@ -11,58 +11,58 @@ const TEMPLATE: &str = include_str!("template/policy.txt");
 /// The family of a new policy, a folder below `policies/src`, if none is given.
 pub const USUAL_FAMILY: &str = "plain";
 
-/// The files that were written.
+/// The files that the template wrote for a new policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPolicy {
     /// The policy's file: a working policy, to be changed into the new one.
     pub file: PathBuf,
-    /// The table, with the policy's row and module.
+    /// The file with the table of policies, to which the policy's row and module were added.
     pub table: PathBuf,
 }
 
-/// The reason why nothing was written.
+/// Why the template wrote no files for a new policy.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotWrite {
-    /// The name cannot be used.
+    /// The policy's name cannot be used.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// The module name or the type name that follows from the policy's name is taken.
+    /// The name of the policy's module or type, which follows from the policy's name, is taken in the code.
     #[error("`{name}` cannot be the name of a policy: `{word}` is {whose}")]
     Word {
-        /// The given name.
+        /// The policy's name that was asked for.
         name: String,
-        /// The name of the module or type in code.
+        /// The name of the module or type that is taken.
         word: String,
-        /// What has this name already.
+        /// A text that says what already has this name in the code.
         whose: &'static str,
     },
-    /// The family does not exist.
+    /// There is no family (folder of policies) with the given name.
     #[error("there is no family `{family}`; there are {}", known.join(", "))]
     Family {
-        /// The given family.
+        /// The family (folder of policies) that was asked for and does not exist.
         family: String,
-        /// The existing families.
+        /// The names of all families (folders of policies) that exist.
         known: Vec<String>,
     },
-    /// The policy's file exists already.
+    /// The file that the new policy would have exists already.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
-    /// The file at `path` has no table of policies.
+    /// The file at `path`, which should hold the table of policies, does not have it.
     #[error("{} has no {what}: is this Foretoken's source?", path.display())]
     NoTable {
-        /// The path of the file.
+        /// The path of the file that lacks the table of policies.
         path: PathBuf,
-        /// The part of the table that is missing.
+        /// The part of the table of policies that is missing.
         what: String,
     },
-    /// A file could not be read or written.
+    /// A file of the source tree could not be read or written.
     #[error("cannot {doing} {}: {cause}", path.display())]
     Io {
-        /// `read` or `write`.
+        /// What was tried with the file: `read` or `write`.
         doing: &'static str,
-        /// The path of the file.
+        /// The path of the file that could not be read or written.
         path: PathBuf,
-        /// The system's error.
+        /// The system's error about the file.
         cause: io::Error,
     },
 }
@@ -108,7 +108,7 @@ pub fn new_policy(root: &Path, name: &str, family: Option<&str>) -> Result<NewPo
     Ok(NewPolicy { file, table: path })
 }
 
-/// Writes a new file, then changes an old one. If the second cannot be written, the first is removed.
+/// Writes a new file, then changes an old file. If the old file cannot be changed, the new file is removed.
 fn write_both(new: &Path, text: &str, old: &Path, changed: &str) -> Result<(), CannotWrite> {
     let created = OpenOptions::new().write(true).create_new(true).open(new);
     let mut file = created.map_err(|cause| match cause.kind() {
@@ -136,13 +136,13 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
 
-/// `my-policy` as `MyPolicy`.
+/// The name of a type for the policy name `name`: `my-policy` gives `MyPolicy`.
 fn camel_case(name: &str) -> String {
     let word = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
     name.split('-').map(word).collect()
 }
 
-/// The new policy: names for its file, its module and its row.
+/// The new policy, as it is entered in the table of policies: the names of its file, its module and its type.
 struct Row<'a> {
     name: &'a str,
     family: &'a str,
@@ -151,12 +151,12 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The text of the policy's file.
+    /// The text of the policy's file, made from the template.
     fn policy(&self) -> String {
         TEMPLATE.replace("{{name}}", self.name).replace("{{Type}}", self.settings)
     }
 
-    /// The policy's row of the table, with line breaks if it is longer than 120 columns.
+    /// The policy's row in the table of policies, with line breaks if it is longer than 120 columns.
     fn line(&self) -> String {
         let Row { name, family, module, settings } = self;
         let (path, row) = (format!("{family}::{module}::{settings}"), format!("{settings} = \"{name}\";"));
@@ -168,12 +168,12 @@ impl Row<'_> {
 /// The lines of the file that holds the table of policies, and where the table's rows are.
 struct Table<'a> {
     lines: Vec<&'a str>,
-    /// Index of the line `policies! {`, and of the line at its end.
+    /// Index of the line `policies! {`, at which the table begins, and of the line at its end.
     rows: (usize, usize),
 }
 
 impl<'a> Table<'a> {
-    /// Finds the table in `text`. The error is the missing part.
+    /// Finds the table of policies in `text`, the table's file. The error is the part of the table that is missing.
     fn parse(text: &'a str) -> Result<Table<'a>, String> {
         let lines: Vec<&str> = text.lines().collect();
         let start = lines.iter().position(|l| *l == "policies! {").ok_or("table `policies! { … }`")?;
@@ -185,19 +185,21 @@ impl<'a> Table<'a> {
         &self.lines[self.rows.0..self.rows.1]
     }
 
-    /// The names of the policies in the table.
+    /// The names of the policies in the table of policies.
     fn names(&self) -> impl Iterator<Item = &'a str> {
         let quoted = |line: &&'a str| line.split_once(" = \"").and_then(|(_, rest)| Some(rest.split_once('"')?.0));
         self.rows().iter().filter_map(quoted)
     }
 
-    /// The family of the rows that begin on `line`; `None` if no row begins there.
+    /// The family (folder) of the policies whose rows in the table of policies begin on `line`; `None` if no row begins
+    /// there.
     fn family_of(line: &str) -> Option<&str> {
         let path = line.strip_prefix("    ")?;
         (!path.starts_with([' ', '/', '}'])).then(|| path.split_once("::"))?.map(|(family, _)| family)
     }
 
-    /// The families that have policies and a block `mod family { … }`, in the table's order.
+    /// The families (folders of policies) that have policies and a block `mod family { … }`, in the order of the table
+    /// of policies.
     fn families(&self) -> Vec<String> {
         let mut families: Vec<String> = Vec::new();
         for family in self.rows().iter().filter_map(|l| Table::family_of(l)) {
@@ -208,7 +210,7 @@ impl<'a> Table<'a> {
         families
     }
 
-    /// Range of the lines between `mod family {` and its end.
+    /// Range of the lines in the block of a family, between `mod family {` and its end.
     fn block(&self, family: &str) -> Option<(usize, usize)> {
         let start = 1 + self.lines.iter().position(|l| *l == format!("mod {family} {{"))?;
         let len = self.lines[start..].iter().position(|l| *l == "}")?;
@@ -219,7 +221,7 @@ impl<'a> Table<'a> {
         line.trim_start().strip_prefix("pub(crate) mod ")?.strip_suffix(';')
     }
 
-    /// The modules of a family, in order.
+    /// The modules that the block of a family (folder of policies) declares, in order.
     fn modules(&self, family: &str) -> impl Iterator<Item = &'a str> {
         let (start, end) = self.block(family).unwrap_or_default();
         self.lines[start..end].iter().filter_map(|l| Table::module(l))
@@ -250,7 +252,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Rust's keywords, which cannot be names of modules.
+/// Rust's keywords, which cannot be names of a policy's module.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
     "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",

@@ -1,4 +1,5 @@
-//! Shared by the tests of this crate: batches, beliefs, and a step of the engine's draft loop without an engine.
+//! Shared by the tests of this crate: batches, beliefs (cost estimates), and a step of the engine's draft loop without
+//! an engine.
 
 use crate::definition::{Definition, PolicyContext};
 use crate::{Belief, PolicySpec};
@@ -10,7 +11,7 @@ use foretoken_sim::{
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// Pass costs of a 7B target and a small draft on a datacentre GPU, in round numbers.
+/// Pass costs of a 7B target and a small draft model on a datacentre GPU, rounded.
 pub const BELIEF: Belief = Belief {
     draft: Coefficients { alpha_s: 1e-9, gamma_s: 2e-6, delta_s: 0.5e-3 },
     target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
@@ -18,7 +19,7 @@ pub const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// The context from which tests build policies.
+/// The inputs (costs, longest draft length, batch limits, seed) from which tests build policies.
 pub const CONTEXT: PolicyContext = PolicyContext {
     belief: BELIEF,
     profile: &BELIEF,
@@ -34,7 +35,7 @@ pub const CONTEXT: PolicyContext = PolicyContext {
     own_rates: None,
 };
 
-/// The columns that a [`BatchView`] borrows, with an entry per request.
+/// The columns of a batch in tests, with an entry per decode request; a [`BatchView`] borrows them.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub step: u64,
@@ -51,8 +52,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Decode requests with these contexts and limits, ids from 0, and one emitted token each; no gaps, no TPOT limits,
-    /// no chunks.
+    /// Decode requests with these contexts (tokens in KV) and limits (most draft tokens), ids from 0, and one emitted
+    /// token each. There are no context tokens that the draft model has skipped, no TPOT limits and no prompt chunks.
     pub fn new(context: &[u32], limit: &[u32]) -> Batch {
         let n = context.len();
         Batch {
@@ -70,7 +71,7 @@ impl Batch {
         }
     }
 
-    /// Removes all but the first `n` requests.
+    /// Keeps the first `n` requests of the batch and removes the others.
     pub fn truncate(&mut self, n: usize) {
         self.ids.truncate(n);
         for column in [&mut self.context, &mut self.emitted, &mut self.limit, &mut self.gap] {
@@ -100,8 +101,8 @@ impl Batch {
     }
 }
 
-/// 1 to `most` requests with limits from 0 to `longest` drafts. Some batches have draft gaps (context tokens that the
-/// draft model skipped) and prompt chunks, others do not.
+/// 1 to `most` decode requests with limits from 0 to `longest` draft tokens. Some batches have context tokens that the
+/// draft model skipped and prompt chunks, others do not.
 pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     let request = (1u32..4000, 0..=longest, prop_oneof![Just(0u32), Just(1), 0u32..40]);
     let chunk = prop_oneof![Just(None), (0u32..500, 1u32..500).prop_map(Some)];
@@ -122,7 +123,8 @@ pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     )
 }
 
-/// Costs of the size that real models have; α and γ may be 0. All are whole picoseconds, the unit of simulated time.
+/// Pass costs of the size that real models have; α and γ may be 0. All are whole picoseconds, the unit of simulated
+/// time.
 pub fn any_belief() -> impl Strategy<Value = Belief> {
     let model = |alpha: u32, gamma: u32, delta: u32| {
         (0..alpha, 0..gamma, 0..delta).prop_map(|(a, g, d)| Coefficients {
@@ -142,7 +144,8 @@ pub fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// The outcome of a step for `observe`, without ids and times. All drafts were verified.
+/// The outcome of a step for `observe`, without ids and times. The arguments are the draft tokens and, for each
+/// request, the numbers of verified and of accepted ones. All draft tokens were verified.
 pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32]) -> StepOutcome<'a> {
     StepOutcome {
         ids: &[],
@@ -155,7 +158,7 @@ pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32])
     }
 }
 
-/// A policy, run by a stand-in for the engine's draft loop.
+/// A policy in a test, with a stand-in for the engine's draft loop that runs it.
 pub struct Run {
     speculation: Speculation,
     belief: Belief,
@@ -172,9 +175,10 @@ impl Run {
         Run::of(policy.definition(), context)
     }
 
-    /// Runs one step as the engine does. `confidence(i, j)` is the confidence of the j-th token (from 0) of request i;
-    /// `run[i]` is the number of drafts of request i that would be accepted. Asserts that lengths respect the limits.
-    /// A policy that is no oracle observes the outcome. Returns the drafts with their drafted and verified lengths.
+    /// Runs one step as the engine does. `confidence(i, j)` is the confidence of the j-th draft token (from 0) of
+    /// request i; `run[i]` is the number of draft tokens of request i that would be accepted. Asserts that lengths
+    /// respect the limits. A policy that is no oracle observes the outcome. Returns the draft tokens with their drafted
+    /// and verified lengths.
     pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f64, run: &[u32]) -> Drafts {
         let mut batch = batch.clone();
         if let Speculation::Policy(policy) = &mut self.speculation {

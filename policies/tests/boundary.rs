@@ -68,7 +68,7 @@ fn run(policy: &str, workload: &Workload, draft_gap: DraftGap) -> Run {
 
 const TABLE: &str = r#"{"vllm-dynamic": {"num_speculative_tokens_per_batch_size": [[1, 4, 2], [5, 512, 0]]}}"#;
 
-/// Output tokens per second in which the engine is busy.
+/// Output tokens per second, counting only the time in which the engine runs steps.
 fn busy_goodput(run: &Run) -> f64 {
     run.totals.emitted as f64 / run.totals.busy.as_s()
 }

@@ -1,6 +1,7 @@
-//! A belief with the true coefficients predicts the time of every step exactly, whatever policy runs. Checked with
-//! chains and trees, sequential and parallel drafting, prompt lookups, both schedulers, and every kind of gap in the
-//! draft's KV. In all these simulations, no policy that drafts chains beats the oracle in any step (docs/model.md 13).
+//! A belief (a policy's linear cost estimate) with the true coefficients predicts the time of every step exactly,
+//! whatever policy runs. Checked with chains and trees, sequential and parallel drafting, prompt lookups, both
+//! schedulers, and every kind of context tokens that the draft model has skipped. In all these simulations, no policy
+//! that drafts chains beats the oracle in any step (docs/model.md 13).
 
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const LONGEST: u32 = 8;
 
-/// Whole picoseconds per token, so that only sums differ in rounding.
+/// The coefficients are whole picoseconds per token and per pass, so pass times have no rounding error; only sums of
+/// times in seconds do.
 const BELIEF: Belief = Belief {
     draft: Coefficients { alpha_s: 3e-9, gamma_s: 5e-6, delta_s: 0.7e-3 },
     target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
@@ -23,7 +25,7 @@ const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// The columns of a batch, copied so that they outlive the step.
+/// The columns of one step's batch, copied so that they can be used after the policy has decided.
 #[derive(Clone, Default)]
 struct Columns {
     ids: Vec<RequestId>,
@@ -73,19 +75,21 @@ impl Columns {
     }
 }
 
-/// Wraps a policy and compares the belief with each step of its run.
+/// Runs a policy, and compares the time that its belief (its linear cost estimate) predicts for each step with the
+/// step's time.
 struct ComparedPolicy {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
     belief: Belief,
-    /// For every request, drawn separately from the run: which drafts the target truly accepts or rejects.
+    /// For every request of the run: which of its draft tokens the target accepts, drawn again from the run's
+    /// acceptance source.
     rows: Vec<TruthRow>,
     name: String,
     batch: Columns,
     planned: Vec<u32>,
-    /// (tokens, seconds) of the oracle's choice.
+    /// Tokens and seconds of the present step with the draft lengths that the oracle chooses.
     best: (f64, f64),
-    /// Number of decode requests, summed over the steps compared.
+    /// Number of decode requests whose steps were compared, summed over the steps.
     compared: Arc<AtomicU64>,
 }
 
@@ -142,8 +146,8 @@ impl Around for ComparedPolicy {
         let expected = if o.drafts.in_trees() {
             self.belief.tree_step_s(&self.batch.view(), &o.drafts.trees[..o.ids.len()])
         } else {
-            // A parallel drafter makes the whole planned block in one pass, so a policy that stops early has paid for
-            // all of it.
+            // A parallel drafter makes all planned draft tokens in one pass, so a policy that stops early has paid for
+            // all of them.
             let parallel = self.belief.drafting == Drafting::Parallel;
             self.step_s(if parallel { &self.planned } else { o.drafted }, o.verified)
         };

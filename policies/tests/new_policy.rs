@@ -72,7 +72,7 @@ fn sources() -> Tree {
         manifest.remove("dev-dependencies");
         manifest
     });
-    // Benchmarks are left out, because their library takes longer to build than all else.
+    // Benchmarks are left out of the copy, because their library takes longer to build than all else.
     edit("policies/Cargo.toml", &|mut manifest| {
         manifest.remove("bench");
         manifest["dev-dependencies"].as_table_mut().unwrap().remove("criterion");
@@ -99,7 +99,7 @@ fn lay_out(root: &Path, tree: &Tree) {
 
 /// Runs the tests of the copy that `filters` select. Returns whether they pass, and their output.
 fn test(copy: &Path, update: &str, filters: &[&str]) -> (bool, String) {
-    // The path of this test is target/<profile>/deps/<name>.
+    // This test's program lies at target/<profile>/deps/<name>, which gives the target folder.
     let exe = env::current_exe().unwrap();
     let profile = exe.ancestors().nth(2).unwrap();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
@@ -127,7 +127,8 @@ fn adding_a_policy_is_two_edits_and_one_accepted_snapshot() {
 
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-policy");
     lay_out(&copy, &after);
-    // Without its golden line the policy's test fails and shows the line.
+    // If the new policy's line is missing from the golden snapshot (the accepted decisions of all policies), the
+    // snapshot test fails and prints the line.
     let (passed, said) = test(&copy, "no", &["registry::tests::golden"]);
     assert!(!passed && said.contains(&format!("+{NAME}: ")), "{said}");
     assert!(said.contains("1 failed") && said.contains("0 passed"), "{said}");
@@ -139,7 +140,7 @@ fn adding_a_policy_is_two_edits_and_one_accepted_snapshot() {
         |text: &str| text.lines().skip_while(|l| !l.starts_with("autoregressive: ")).map(str::to_owned).collect();
     let (kept, expected): (Vec<String>, Vec<String>) = (lines(&old.join("\n")), lines(&before[Path::new(SNAPSHOT)]));
     assert!(kept == expected && new == [format!("{NAME}: 11011/11011 11011/11011 11011/11011")], "{new:?}");
-    // The policy's own tests pass, and so do the tests of all policies.
+    // The new policy's own tests pass, and so do the tests that run over all policies.
     let own = "confidence::two_edits::";
     let of_all = ["golden", "labels_", "names_and_", "every_preset_", "only_oracles_", "errors_say_"];
     let (passed, said) = test(&copy, "no", &[&[own][..], &of_all].concat());

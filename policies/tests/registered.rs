@@ -8,11 +8,11 @@ use foretoken_sim::{BatchView, Coefficients, ContextReads, DraftLimits, DraftPla
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// A policy that drafts a length and half of it in turns.
+/// A policy for tests that drafts `k` tokens and the share `share` of `k` (half by default) in turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Seesaw {
-    /// The longer length.
+    /// The longer of the two draft lengths.
     k: u32,
     share: f64,
 }
@@ -66,7 +66,7 @@ impl SpecPolicy for Running {
     }
 }
 
-/// Settings that are not a table.
+/// Settings of a policy that are a bare number and not a table. A registration must refuse them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 struct Bare(u32);
 
@@ -115,7 +115,7 @@ fn what_is_registered_is_one_of_the_policies() {
     let before = schema();
     assert!(read(r#"{"seesaw": {}}"#).unwrap_err().contains("unknown variant `seesaw`"));
 
-    // A refused registration leaves nothing behind.
+    // After a refused registration the policy's name is still free.
     let malformed = register("See Saw", Seesaw::default());
     assert!(matches!(malformed, Err(CannotRegister::Name(BadName::Malformed { .. }))), "{malformed:?}");
     let taken = register("fi-xed", Seesaw::default()).unwrap_err();
@@ -133,7 +133,7 @@ fn what_is_registered_is_one_of_the_policies() {
     let twice = register("seesaw", Seesaw::default()).unwrap_err();
     assert_eq!(twice.to_string(), "`seesaw` is taken: there is a policy `seesaw`");
 
-    // Registered policies are listed after the table's policies.
+    // The list of all policies' names has the registered policies after the table's policies.
     let names = PolicySpec::all_names();
     assert_eq!((&names[..table.len()], &names[table.len()..]), (table, ["seesaw", "steep-seesaw"].as_slice()));
     let all = PolicySpec::all();
@@ -142,7 +142,7 @@ fn what_is_registered_is_one_of_the_policies() {
     assert_eq!(made.len(), all.len(), "a look each");
     assert_eq!(all.iter().map(PolicySpec::look).take(looks.len()).collect::<Vec<_>>(), looks, "the table's stay");
 
-    // Registered policies are read with their own defaults, and written.
+    // Registered policies are read from JSON with their own defaults, and written to JSON.
     let (plain, steep) = (read(r#"{"seesaw": {}}"#).unwrap(), read(r#"{"steep-seesaw": {"k": 3}}"#).unwrap());
     assert_eq!((&plain, plain.label().as_str()), (&all[table.len()], "seesaw"));
     assert_eq!(steep.label(), "steep-seesaw[k=3]");
@@ -162,7 +162,7 @@ fn what_is_registered_is_one_of_the_policies() {
         assert!(error.contains(what), "{error}");
     }
 
-    // Registered policies are checked under their registered name, and built.
+    // The check of a registered policy names its registered name, and the policy is built.
     let bad = read(r#"{"steep-seesaw": {"share": 1.5}}"#).unwrap().check().unwrap_err();
     assert_eq!(bad.to_string(), "steep-seesaw.share: 1.5 is not a share from 0 to 1");
     assert!(plain.check().is_ok() && plain.summary().starts_with("drafts k") && !plain.sees_hidden_truth());
@@ -183,11 +183,11 @@ fn what_is_registered_is_one_of_the_policies() {
     let Speculation::Policy(running) = plain.build(&context) else { panic!("a policy") };
     assert_eq!(running.limits().depth, 3);
 
-    // Registered policies are in the schema, after the table's policies.
+    // The schema of policies has the registered policies after the table's policies.
     let after = schema();
     let each = |schema: &serde_json::Value| schema["oneOf"].as_array().unwrap().clone();
     assert_eq!(each(&after)[..table.len()], each(&before));
     let own: Vec<_> = each(&after)[table.len()..].iter().map(|one| one["required"][0].clone()).collect();
     assert_eq!(own, ["seesaw", "steep-seesaw"]);
-    assert_eq!(after["$defs"]["Seesaw"]["properties"]["k"]["description"], "The longer length.");
+    assert_eq!(after["$defs"]["Seesaw"]["properties"]["k"]["description"], "The longer of the two draft lengths.");
 }

@@ -1,16 +1,17 @@
-//! SpecForge's published EAGLE-3 trees against the simulator's. There are two questions. What do trees add to the chain
-//! of the same depth? How often are the draft's second and later guesses at a position right (the rank law), by the
-//! published lengths?
+//! Compares SpecForge's published EAGLE-3 trees with simulated trees. There are two questions. What do trees add to the
+//! chain of the same depth? By the published lengths, how often are the draft model's second and later guesses at a
+//! position right (the rank law)?
 //!
-//! Method: each (model, dataset, draft) has chains of 3, 5 and 7 steps. Their mean lengths give the conditional rate of
-//! depths 1 to 3, 4 and 5, 6 and 7 (taken as equal within each group). With these rates the simulator runs the
-//! published trees, (5 steps, top 3, 6 tokens) and (7, 4, 8). The file lies in the folder that FORETOKEN_TRACES names.
+//! Method: each (model, dataset, draft model) has chains of 3, 5 and 7 steps (draft passes). Their mean lengths give
+//! the conditional rate of depths 1 to 3, 4 and 5, 6 and 7 (taken as equal within each group). With these rates the
+//! simulator runs the published trees, (5 steps, top 3, 6 tokens) and (7, 4, 8). The file with the published lengths
+//! lies in the folder that FORETOKEN_TRACES names.
 //!
 //! Result: the published trees of Qwen3-Next are 7 % longer than its chains of the same depth and budget. With the
 //! default rank law the simulated trees are 4 % longer. If later guesses were right a tenth to a third more often, the
 //! law would fit about as well, so the default stays. The other models' published trees are 12 % shorter than their
-//! chains. No rank law can do that to a draft that knows its own probabilities: even if no later guess is ever right,
-//! the tree is as good as the chain. Those runs must differ in something else.
+//! chains. No rank law can do that to a draft model that knows its own probabilities: even if no later guess is ever
+//! right, the tree is as good as the chain. Those runs must differ in something else.
 
 use foretoken_policies::{Belief, Eagle2, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
@@ -19,16 +20,18 @@ use itertools::Itertools;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// (steps, topk, draft tokens)
+/// The published shape of a request's draft tokens in a step: (draft passes, topk, draft tokens).
 type Shape = (u32, u32, u32);
 
 const CHAINS: [Shape; 3] = [(3, 1, 4), (5, 1, 6), (7, 1, 8)];
 const TREES: [Shape; 2] = [(5, 3, 6), (7, 4, 8)];
 
-/// Mean tokens per round, the bonus token included, by (model, dataset, draft) and by the shape of the draft.
+/// SpecForge's published mean tokens per request and step, the bonus token included, by (model, dataset, draft model)
+/// and by the shape of the draft tokens.
 type Published = BTreeMap<[String; 3], BTreeMap<Shape, f64>>;
 
-/// Reads the file's rows that were measured in all five shapes. `None` without the folder of traces.
+/// Reads SpecForge's published lengths of the (model, dataset, draft model) that were measured in all five shapes of
+/// draft tokens. `None` without the folder of traces.
 fn published() -> Option<Published> {
     let path = foretoken_tests::traces()?.join("specbench/specforge_eagle3_accept_length.csv");
     let text = std::fs::read_to_string(path).expect("the traces' file");
@@ -63,7 +66,7 @@ fn rates(lengths: &BTreeMap<Shape, f64>) -> Vec<f64> {
     rates
 }
 
-/// Simulated mean tokens per round of a draft of this shape.
+/// Mean tokens per request and step with draft tokens of this shape, simulated with the acceptance `rates` by depth.
 fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &RankLaw) -> f64 {
     let workload: Workload = (0..60).map(|_| Request::new(Time::ZERO, 10, 400)).collect();
     let spec = AcceptanceSpec {
@@ -112,8 +115,8 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
     1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64
 }
 
-/// For each tree of Qwen3-Next: its length divided by the length of the chain with the same steps and tokens, as
-/// (published, simulated under `ranks`).
+/// For each tree of Qwen3-Next: its mean tokens per step divided by those for the chain with the same draft passes and
+/// tokens, as (published, simulated under `ranks`).
 fn gains(all: &Published, ranks: &RankLaw) -> Vec<(f64, f64)> {
     let mut gains = Vec::new();
     for (key, lengths) in all.iter().filter(|(key, _)| key[0].starts_with("Qwen3-Next")) {
@@ -132,8 +135,9 @@ fn means(pairs: &[(f64, f64)]) -> (f64, f64) {
     (pairs.iter().map(|p| p.0).sum::<f64>() / n, pairs.iter().map(|p| p.1).sum::<f64>() / n)
 }
 
-/// With the default rank law, trees gain as much over chains as the published trees of Qwen3-Next, within 5 % of the
-/// length. If guesses after the first are never right, trees gain nothing.
+/// With the default rank law (how often a draft model's later guesses at a position are right), trees gain as much over
+/// chains as the published trees of Qwen3-Next, within 5 % of the length. If guesses after the first are never right,
+/// trees gain nothing.
 #[test]
 fn the_default_law_is_of_the_published_size() {
     let Some(all) = published() else { return };
@@ -146,8 +150,8 @@ fn the_default_law_is_of_the_published_size() {
     assert!((none - 1.0).abs() < 0.01 && ours > none + 0.02, "{none} without further guesses, {ours} with them");
 }
 
-/// The other models' published trees are shorter than their chains, which no rank law explains. The test asserts it so
-/// that a corrected file is noticed.
+/// The other models' published trees are shorter than their chains, which no rank law (how often later guesses at a
+/// position are right) explains. The test asserts it so that a corrected file of published lengths is noticed.
 #[test]
 fn other_models_trees_are_shorter_than_their_chains() {
     let Some(all) = published() else { return };

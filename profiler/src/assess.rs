@@ -11,9 +11,9 @@ use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 /// A model's α, γ and δ are trusted if their mean relative error on held-out shapes (shapes they were not fitted to) is
 /// at most this, for decode passes and for verification passes.
 pub const TRUSTED_ERROR: f64 = 0.10;
-/// Bound on the mean relative error of a fitted table on held-out shapes. If twice the machine's repeatability (the
-/// relative difference between two measurements of a shape) is larger, it is the bound. A larger error only gives a
-/// note; the profile stays trusted.
+/// If the mean relative error of a fitted table on held-out shapes (shapes it was not fitted to) exceeds this bound,
+/// the profile gets a note, but stays trusted. If twice the machine's repeatability (the relative difference between
+/// two measurements of a shape) is larger, it is the bound.
 pub const TABLE_ERROR: f64 = 0.05;
 
 /// A time above this multiple of the median counts as interrupted by another process. Means leave it out.
@@ -29,27 +29,27 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Median over all samples, seconds.
+    /// Median time of all timed passes of the shape, seconds.
     pub fn median(&self) -> f64 {
         median(self.all())
     }
 
-    /// Mean over all samples, without interrupted samples ([`INTERRUPTED`]), seconds. Costs are means and not medians,
-    /// because times are skewed: the total time of many passes is their number times the mean.
+    /// Mean time of the shape's timed passes, without interrupted passes ([`INTERRUPTED`]), seconds. Costs are means
+    /// and not medians, because times are skewed: the total time of many passes is their number times the mean.
     pub fn mean(&self) -> f64 {
         uninterrupted_mean(&self.all())
     }
 
-    /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median. For normally
-    /// distributed times it equals standard deviation / mean.
+    /// Robust coefficient of variation of the shape's timed passes: 1.4826 · median absolute deviation / median. For
+    /// normally distributed times it equals standard deviation / mean.
     pub fn spread(&self) -> f64 {
         let middle = self.median();
         1.4826 * median(self.all().into_iter().map(|x| (x - middle).abs()).collect()) / middle
     }
 
-    /// How far a second measurement of the shape differs from the first. The visits are divided into a first and a
-    /// second half. The result is the difference between the medians of the two halves, divided by the mean of these
-    /// medians. `None` with fewer than two visits.
+    /// How far a second measurement of the shape differs from the first. The shape's visits (each a few timed passes)
+    /// are divided into a first and a second half. The result is the difference between the medians of the two
+    /// halves, divided by the mean of these medians. `None` with fewer than two visits.
     pub fn repeatability(&self) -> Option<f64> {
         let (first, second) = self.visits.split_at(self.visits.len() / 2);
         if first.is_empty() {
@@ -64,7 +64,7 @@ impl Timed {
     }
 }
 
-/// The median of `x`; NaN without values.
+/// The median of the values in `x`; NaN without values.
 pub fn median(mut x: Vec<f64>) -> f64 {
     x.sort_unstable_by(f64::total_cmp);
     match x.len() {
@@ -79,8 +79,8 @@ pub fn median(mut x: Vec<f64>) -> f64 {
 pub const FOLDS: u8 = 5;
 
 /// Gives each shape its cross-validation fold. Shapes of fold 0 are used in every fit, so that no fit has to
-/// extrapolate. They are the ends of the measured range, and shapes whose number of tokens no shape of another fold
-/// has. `seed` distributes the other shapes of each region (decode, verify, wide, prefill) evenly over the folds 1 to
+/// extrapolate. They are the ends of the measured range, and each shape whose number of tokens no other shape has.
+/// `seed` distributes the remaining shapes of each region (decode, verify, wide, prefill) evenly over the folds 1 to
 /// [`FOLDS`].
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
@@ -94,8 +94,8 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
         own.sort_by_key(|&i| luck.bits(i as u64));
         let mut sizes = [0; FOLDS as usize];
         for i in own.into_iter().filter(|&i| !is_end(&shapes[i])) {
-            // Some shape with the same number of tokens must be in a different fold. The fit that predicts this shape
-            // is then fitted to another shape of this size.
+            // The fit that leaves out this shape's fold predicts this shape. A shape with the same number of tokens
+            // must be in a different fold, so that this fit uses it.
             let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
             let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
             let size = |fold: &u8| (sizes[*fold as usize - 1], all[*fold as usize - 1]);
@@ -110,13 +110,13 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
 }
 
 /// Fits the costs of one model's passes, and measures the errors of the fits. The returned fits use all shapes. The
-/// error on a shape comes from a fit without the shape's fold. `reads` says how α counts context. The fitted table
-/// counts context once per request and has query-key pairs as a further input. `borders` are captured graph sizes: see
-/// [`fit_table`].
+/// error on a shape comes from a fit without the shape's fold. `reads` says how α counts the context of a pass: once
+/// per request, or once per new token. The fitted table counts context once per request and has query-key pairs as a
+/// further input. `borders` are captured CUDA-graph sizes, after which pass times jump.
 ///
 /// # Errors
-/// There are too few decode and verify shapes, they cannot separate the effects of α, γ and δ, or the fit of a table or
-/// by ordinary least squares fails.
+/// There are too few decode and verify shapes, they cannot separate the effects of α, γ and δ, or the fit of a table
+/// or by ordinary least squares fails.
 pub fn assess(
     role: Role,
     model: ModelInfo,
@@ -137,7 +137,8 @@ pub fn assess(
     let table = fit_table(&passes(0), borders);
     let (mut of_line, mut of_table) = (Vec::new(), Vec::new());
     for fold in (1..=FOLDS).filter(|&fold| measured.iter().any(|m| m.fold == fold)) {
-        // If the other folds have too few shapes for a linear fit, no errors are measured on this fold.
+        // If the shapes of the other folds (parts of the cross-validation) are too few for a linear fit, this fold
+        // gives no errors on held-out shapes.
         let Ok(line) = fit_linear(&served(&measured, fold, reads)).map(|fit| fit.coefficients()) else { continue };
         let table = fit_table(&passes(fold), borders).build().map_err(|e| FitError::Regression(e.to_string()))?;
         for m in measured.iter().filter(|m| m.fold == fold) {
@@ -172,8 +173,8 @@ pub fn assess(
 
 /// Chooses how α counts the context of the target's verification passes: once per request, or once per new token. It
 /// takes the count whose linear fit has the smaller error on the measured decode and verification passes of up to
-/// [`SERVING_TOKENS`](crate::SERVING_TOKENS) tokens. If the errors are equal, it takes once per request. (A draft's
-/// passes always count once per request.)
+/// [`SERVING_TOKENS`](crate::SERVING_TOKENS) tokens. If the errors are equal, it takes once per request. (A draft
+/// model's passes always count once per request.)
 pub fn context_reads(target: &[Timed]) -> ContextReads {
     let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {
@@ -192,9 +193,9 @@ pub fn context_reads(target: &[Timed]) -> ContextReads {
     }
 }
 
-/// The samples for a linear fit: decode and verification passes of all sizes. The samples of the fold `without` are
-/// left out (0: none is left out). Prefill passes are not used, because policies decide between verification passes,
-/// and because the attention of a prompt is quadratic.
+/// The samples for a linear fit: decode and verification passes of all sizes. The samples of the fold `without`, a part
+/// of the cross-validation, are left out (0: none is left out). Prefill passes are not used, because policies decide
+/// between verification passes, and because the attention of a prompt is quadratic.
 fn served(measured: &[Measurement], without: u8, reads: ContextReads) -> Vec<Sample> {
     let seen = |m: &&Measurement| without == 0 || m.fold != without;
     let fitted = measured.iter().filter(|m| m.shape.region() != Region::Prefill).filter(seen);

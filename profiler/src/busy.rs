@@ -1,12 +1,12 @@
 //! The CPU time that other processes and other virtual machines used during a measurement. It is known only where Linux
 //! reports it.
 
-/// Shares of the machine's CPU time, 0 to 1.
+/// Shares of the machine's CPU time, 0 to 1, that did not go to the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
-    /// Share used by other processes.
+    /// Share of the CPU time that other processes used.
     pub others: f64,
-    /// Share that the hypervisor gave to other virtual machines (steal time).
+    /// Share of the CPU time that the hypervisor gave to other virtual machines (steal time).
     pub stolen: f64,
 }
 
@@ -20,7 +20,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Reads the present values; `None` if `/proc` does not have them.
+    /// Reads the CPU time used so far by all processes and by this one; `None` if `/proc` does not have it.
     pub fn now() -> Option<CpuTime> {
         let read = |path| std::fs::read_to_string(path).ok();
         CpuTime::parse(&read("/proc/stat")?, &read("/proc/self/stat")?)
@@ -64,7 +64,8 @@ mod tests {
         let process = |utime| format!("17 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 {utime} 20 0 0 20 0 1 0 99");
         let before = CpuTime::parse("cpu  100 0 50 800 0 0 0 10 0 0\ncpu0 1 2\n", &process(30)).unwrap();
         let after = CpuTime::parse("cpu  220 0 60 850 0 0 0 30 0 0\n", &process(130)).unwrap();
-        // 200 ticks have passed. 130 ticks were used, 100 of them by this process. 20 ticks were stolen.
+        // Between the two readings 200 ticks of CPU time have passed. All processes together used 130 ticks, 100 of
+        // them this process. 20 ticks were stolen.
         assert_eq!(before.until(&after), Some(Busy { others: 0.15, stolen: 0.1 }));
         assert_eq!(before.until(&before), None);
     }

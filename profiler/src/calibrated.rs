@@ -21,15 +21,16 @@ pub struct Calibrated {
     pub foretoken: String,
     /// A description of the server or of the live runs, for readers.
     pub server: String,
-    /// Why the costs cannot be trusted, or why this could not be judged. Absent if the costs were judged and can be
+    /// Why the fitted costs cannot be trusted, or why this could not be judged. Absent if they were judged and can be
     /// trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<String>,
-    /// Warnings for the user of the profile, most serious first.
+    /// Warnings about the fitted costs for the user of the profile, most serious first.
     pub warnings: Vec<String>,
     /// Host time between the steps of a busy server, seconds: `engine.step_overhead_s`.
     pub step_overhead_s: f64,
-    /// Host time of a step, as a function of its requests and tokens: `engine.host`.
+    /// Host time of a step (scheduler, Python, launches) as a function of its requests and tokens, seconds:
+    /// `engine.host`.
     #[serde(default, skip_serializing_if = "HostLaw::is_zero")]
     pub host: HostLaw,
     /// Coefficient of variation of step times around the fitted times. Simulations add noise of this size.
@@ -49,9 +50,9 @@ pub struct Calibrated {
     /// recordings says nothing about other runs. Empty for an observed server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_to: Vec<String>,
-    /// The costs of the target's passes.
+    /// The target model: the costs fitted to its passes, and the range of the passes.
     pub target: CalibratedModel,
-    /// The costs of the draft's passes.
+    /// The draft model: the costs fitted to its passes, and the range of the passes.
     pub draft: CalibratedModel,
 }
 
@@ -64,7 +65,7 @@ pub struct ProbedPass {
     pub role: Role,
     /// The shape of the pass.
     pub shape: Shape,
-    /// Mean time of the pass, seconds.
+    /// Mean time of the pass over the runs in which it was probed, seconds.
     pub seconds: f64,
 }
 
@@ -83,13 +84,14 @@ impl From<ProbedPass> for Row {
     }
 }
 
-/// The fitted costs of one model's passes.
+/// The costs fitted to the passes of one model (target or draft), and the range of these passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedModel {
     /// The latency model that gives the real pass times in a simulation.
     pub cost: LatencySpec,
-    /// α, γ and δ: the linear cost that policies believe.
+    /// The linear cost of a pass by which policies decide: α per token of context, γ per batched token, δ per pass,
+    /// seconds.
     pub belief: Coefficients,
     /// The largest values (requests, tokens, context, query-key pairs) over all observed passes.
     pub range: Range,
@@ -101,19 +103,19 @@ const HEAD: &str = "\
 ";
 
 impl Calibrated {
-    /// Whether `table` is a calibrated profile and not a measured profile.
+    /// True if the TOML table `table` is a calibrated profile and not a measured profile.
     pub fn is_one(table: &toml::Table) -> bool {
         table.contains_key("calibrated_version")
     }
 
-    /// The text of the file, with a seal on its last line.
+    /// The text of the file. Its last line is a seal, a checksum over the text before it.
     pub fn to_toml(&self) -> String {
         let text = toml::to_string(self).expect("plain data always serialises");
         seal::seal(Syntax::Toml, &(HEAD.to_owned() + &text))
     }
 
-    /// Checks the version of the format, the costs and the beliefs of both models, the times of the probes, the host
-    /// times and the noise.
+    /// Checks the version of the format, the costs and the beliefs of both models, the times of the probed passes
+    /// (passes of fixed shapes that show the machine's speed), the host times and the noise.
     ///
     /// # Errors
     /// A key is wrong. The error is (the first wrong key, what is wrong with its value).

@@ -22,18 +22,19 @@ pub struct Sample {
 /// The fitted coefficients with their statistics, and whether the fit is trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// α, γ, δ in seconds; none is below 0.
+    /// The coefficients of the pass time: α per token of context, γ per batched token, δ per pass, in seconds. None is
+    /// below 0.
     pub coefficients: Coefficients,
-    /// Mean relative error of the fitted times.
+    /// Mean relative error of the fitted pass times.
     pub mean_error: f64,
-    /// Largest relative error of the fitted times.
+    /// Largest relative error of the fitted pass times.
     pub max_error: f64,
     /// R² of the times: 1 − residual sum of squares / total sum of squares.
     pub r2: f64,
     /// Condition number of the equations, with columns scaled to unit length. A large number means that the shapes
     /// hardly separate the effects of the three terms.
     pub condition: f64,
-    /// Number of samples to which the coefficients were fitted.
+    /// Number of passes (samples) to which the coefficients were fitted.
     pub n: usize,
     /// Whether the fit is good enough to use without a warning.
     pub trusted: bool,
@@ -44,7 +45,7 @@ pub struct Fit {
 /// Why [`fit`] or another fit of this crate has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FitError {
-    /// There are too few samples for three coefficients.
+    /// There are fewer than 4 samples, too few for three coefficients.
     #[error("{0} samples cannot fit three coefficients: at least 4 shapes are needed")]
     TooFew(usize),
     /// A value of a sample is negative or not finite, or its time is 0.
@@ -55,7 +56,8 @@ pub enum FitError {
         /// The sample's values, as text.
         what: String,
     },
-    /// The three terms grow together over the shapes. Any division of the time between them then fits equally well.
+    /// Over the measured shapes, the three terms of the pass time (context, batched tokens, constant) grow together.
+    /// Any division of the time between them then fits equally well.
     #[error(
         "the shapes do not tell alpha, gamma and delta apart (condition {condition:.0e}): vary context at equal batched tokens, and batched tokens at equal context"
     )]
@@ -68,14 +70,15 @@ pub enum FitError {
     Regression(String),
 }
 
-/// Mean relative error above which a fit is not trusted.
+/// A linear fit is not trusted if the mean relative error of its pass times is above this.
 const MEAN_ERROR: f64 = 0.05;
-/// Largest relative error above which a fit is not trusted.
+/// A linear fit is not trusted if the largest relative error of its pass times is above this.
 const MAX_ERROR: f64 = 0.25;
-/// Condition number above which a fit is not trusted. It is a usual sign of harmful collinearity (Belsley, Kuh and
-/// Welsch 1980, Regression Diagnostics, section 3.2).
+/// A linear fit is not trusted if the condition number of its equations is above this. It is a usual sign of harmful
+/// collinearity (Belsley, Kuh and Welsch 1980, Regression Diagnostics, section 3.2).
 const CONDITION: f64 = 30.0;
-/// Condition number above which there is no fit, because the coefficients would consist of rounding errors.
+/// If the condition number of the equations is above this, there is no fit, because the coefficients would consist of
+/// rounding errors.
 pub(crate) const SINGULAR: f64 = 1e6;
 
 /// Fits α, γ, δ to the samples. A negative coefficient is set to 0, and the fit is then not trusted. The other
@@ -103,8 +106,9 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
         reasons.push(format!("the shapes hardly tell alpha, gamma and delta apart (condition {condition:.0})"));
     }
     let mut c = solve(samples)?;
-    // A negative coefficient is noise around zero, or a sign that the shapes hardly separate the terms. A coefficient
-    // that changes every pass by less than a billionth is a rounding error: it becomes 0 without a report.
+    // A negative coefficient is noise around zero, or a sign that the shapes hardly separate the effects of context,
+    // batched tokens and the constant term. A coefficient that changes every pass by less than a billionth is a
+    // rounding error: it becomes 0 without a report.
     let most = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max);
     let weights = [most(|s| s.context), most(|s| s.batched), most(|_| 1.0)];
     let terms = [("alpha", &mut c.alpha_s), ("gamma", &mut c.gamma_s), ("delta", &mut c.delta_s)];
@@ -165,7 +169,8 @@ pub(crate) fn condition(samples: &[Sample]) -> f64 {
     if p == 0.0 {
         return 1.0;
     }
-    // `p` is NaN if a column has only zeros. The terms can then not be separated.
+    // `p` is NaN if a column has only zeros. The effects of context, batched tokens and the constant term can then not
+    // be separated.
     if p.is_nan() {
         return f64::INFINITY;
     }

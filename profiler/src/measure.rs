@@ -24,7 +24,8 @@ pub trait Passes {
     /// The device fails.
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, Self::Error>;
 
-    /// Number of passes of a shape after which further passes take equally long. A visit does not time them.
+    /// Number of passes of a shape after which further passes take equally long. A visit (a few passes of one shape
+    /// in a row) does not time these first passes.
     fn warm_up_passes(&self) -> u32 {
         1
     }
@@ -34,26 +35,26 @@ pub trait Passes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// Which model runs the pass.
+    /// Which model runs the passes of the visit.
     pub role: Role,
-    /// The shape of the pass.
+    /// The shape of the visit's passes.
     pub shape: Shape,
     /// Whether the shape is an anchor: a shape that is visited again and again, to see whether the machine's speed
     /// changes.
     pub anchor: bool,
 }
 
-/// A finished visit, with the times of its passes.
+/// A finished visit (a few passes of one shape in a row), with the times of its timed passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Visit {
-    /// The planned visit: model and shape.
+    /// The planned visit: which model runs which shape.
     pub stop: Stop,
-    /// Seconds of each timed pass.
+    /// Seconds of each timed pass of the visit.
     pub seconds: Vec<f64>,
 }
 
-/// The time that a measurement may spend on one visit and on all visits.
+/// The time that a measurement may spend on one visit (a few passes of one shape in a row) and on all visits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// A visit ends when its timed passes took this long together. It has at least `least` and at most `most` timed
@@ -63,25 +64,28 @@ pub struct Effort {
     pub least: u32,
     /// Most timed passes of a visit.
     pub most: u32,
-    /// The measurement ends with the round in which the timed passes of all visits took this long together. The number
-    /// of rounds stays within [`ROUNDS`].
+    /// The measurement ends with the round (one visit of each shape) in which the timed passes of all visits took
+    /// this long together. The number of rounds stays within [`ROUNDS`].
     pub all: Duration,
 }
 
-/// The usual number of visits of each shape. Samples are spread over several visits, so that a machine that is slow for
-/// some seconds affects few of them. If passes are long, shapes get fewer visits. If time is left, they get more, so
-/// that the visits see all speeds of a machine whose speed changes over a minute.
+/// The usual number of visits (a few passes in a row) of each shape. Samples are spread over several visits, so that
+/// a machine that is slow for some seconds affects few of them. If passes are long, shapes get fewer visits. If time
+/// is left, shapes get more visits, so that the visits see all speeds of a machine whose speed changes over a minute.
 const USUAL_ROUNDS: usize = 6;
-/// (fewest, most) rounds of a measurement; a round visits each shape once.
+/// (fewest, most) rounds of a measurement; in a round, a few passes of each shape are timed.
 pub const ROUNDS: (usize, usize) = (2, 60);
-/// The anchors are visited before the visits 0, 10, 20 and so on of each round.
+/// The anchor of each model is timed before the shapes 0, 10, 20 and so on of each round. (A round times each shape
+/// once. An anchor is a shape that is timed again and again, to see whether the machine's speed changes.)
 const ANCHOR_EVERY: usize = 10;
-/// Share of the time budget for timed passes. The other time is for warm-up passes and for passes that evict caches.
+/// Share of the time budget that is spent on timed passes. The rest is for warm-up passes and for passes that evict
+/// caches.
 const TIMED_SHARE: f64 = 0.45;
 
-/// The order of visits: `ROUNDS.1` rounds over the shapes of both models. The seed shuffles each round. The anchor of
-/// each model is visited before the first visit of a round and then before every tenth. A model's anchor is its first
-/// decode shape, or its first shape if it has no decode shape. Equal shapes and seeds give equal orders.
+/// The order of visits (each a few passes of one shape): `ROUNDS.1` rounds over the shapes of both models. The seed
+/// shuffles each round. The anchor of each model, a shape that shows changes of the machine's speed, is visited
+/// before the first visit of a round and then before every tenth. A model's anchor is its first decode shape, or its
+/// first shape if it has no decode shape. Equal shapes and seeds give equal orders.
 pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
     let of_each = Role::EACH.zip(shapes);
     let stops_of = |(role, shapes): (Role, &[Shape])| {
@@ -109,16 +113,16 @@ pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
 }
 
 impl Effort {
-    /// Divides the time budget `budget` over visits, so that the usual number of rounds fits. `scheduled` is the number
-    /// of visits in the whole schedule.
+    /// Divides the time budget `budget` over visits (each a few passes of one shape), so that the usual number of
+    /// rounds over all shapes fits. `scheduled` is the number of visits in the whole schedule.
     pub fn within(budget: Duration, scheduled: usize) -> Effort {
         let visits = (scheduled / ROUNDS.1 * USUAL_ROUNDS).max(1);
         let all = budget.mul_f64(TIMED_SHARE);
         Effort { visit: all / visits as u32, least: 2, most: 8, all }
     }
 
-    /// Estimates how many visits the measurement will make, in whole rounds. The timed passes of the first `done`
-    /// visits took `timed_s` seconds. The schedule has `scheduled` visits.
+    /// Estimates how many visits (each a few passes of one shape) the measurement will make, in whole rounds. The
+    /// timed passes of the first `done` visits took `timed_s` seconds. The schedule has `scheduled` visits.
     fn expected(&self, done: usize, timed_s: f64, scheduled: usize) -> usize {
         let round = scheduled / ROUNDS.1;
         let needed = (done as f64 * self.all.as_secs_f64() / timed_s.max(1e-9)).ceil() as usize;
@@ -132,12 +136,12 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     /// The device failed to run a pass.
     #[error("the {} pass of {} requests × {} new tokens at context {} failed: {cause}", stop.role.name(), stop.shape.requests, stop.shape.new, stop.shape.context)]
     Pass {
-        /// The planned visit in which the pass failed.
+        /// The planned visit (a few passes of one shape) in which the pass failed.
         stop: Stop,
         /// The error of the device.
         cause: E,
     },
-    /// The caller's function `keep`, which stores visits, returned an error.
+    /// The caller's function `keep`, which stores the times of visits (a few passes of one shape), returned an error.
     #[error("a visit could not be stored")]
     Keep(K),
     /// The caller set the interrupt flag.
@@ -148,15 +152,17 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
 /// The condition on which a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Until {
-    /// At the end of the round in which the time [`Effort::all`] is spent.
+    /// The measurement ends with the round (one visit of each shape) in which the time [`Effort::all`] is spent.
     Spent,
-    /// After this share (0 to 1) of the estimated visits, but never within the first round, so that a fit is possible.
+    /// The measurement ends after this share (0 to 1) of the estimated number of visits (a few passes of one shape
+    /// each), but never before each shape was visited once, so that a fit is possible.
     Share(f64),
 }
 
-/// Makes the visits of `stops` that are not in `done`, and adds them to `done`, until the condition `until` holds.
-/// `done` must be a prefix of `stops`. After each visit it calls `keep` with the visit's number (from 0), the estimated
-/// number of all visits, and the visit. If `interrupt` is set, it returns an error before the next visit.
+/// Makes the visits (a few timed passes of one shape each) of `stops` that are not in `done`, and adds them to
+/// `done`, until the condition `until` holds. `done` must be a prefix of `stops`. After each visit it calls `keep`
+/// with the visit's number (from 0), the estimated number of all visits, and the visit. If `interrupt` is set, it
+/// returns an error before the next visit.
 ///
 /// # Errors
 /// See [`MeasureError`]. Visits for which `keep` was called remain valid.
@@ -210,7 +216,8 @@ fn visit<P: Passes + ?Sized>(passes: &mut P, stop: &Stop, effort: Effort) -> Res
     Ok(seconds)
 }
 
-/// Collects the times of each shape of the model `role`, sorted by shape. Anchor visits are left out.
+/// Collects the times of each shape of the model `role`, sorted by shape. Anchors (shapes that are timed again and
+/// again to see the machine's speed) are left out.
 pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     let mut all: Vec<Timed> = Vec::new();
     for v in visits.iter().filter(|v| v.stop.role == role && !v.stop.anchor) {
@@ -223,8 +230,9 @@ pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     all
 }
 
-/// Relative change of the anchor's time of the model `role` (0.05: 5 % slower), from the first third of the anchor's
-/// visits to the last third. `None` with fewer than three visits.
+/// Relative change of the time of the anchor of the model `role` (0.05: 5 % slower). An anchor is a shape that is
+/// timed again and again. The change is from the first third of the anchor's visits to the last third. `None` with
+/// fewer than three visits.
 pub fn drift(visits: &[Visit], role: Role) -> Option<f64> {
     let time_of = |v: &Visit| crate::assess::median(v.seconds.clone());
     let times: Vec<f64> = visits.iter().filter(|v| v.stop.role == role && v.stop.anchor).map(time_of).collect();

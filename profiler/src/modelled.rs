@@ -1,10 +1,10 @@
-//! Fits the linear cost formula that policies believe to a latency model that need not be linear.
+//! Fits the linear cost formula, by which policies decide, to a latency model that need not be linear.
 
 use crate::fit::{Fit, FitError, Sample, fit};
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 
-/// Batched tokens of the passes to which the formula is fitted: from one decode to a large batch that verifies long
-/// drafts. Prefill passes are left out, because policies decide between verification passes.
+/// Batched tokens of the passes to which the formula is fitted: from one decode to a large batch that verifies many
+/// draft tokens. Prefill passes are left out, because policies decide between verification passes.
 const BATCHED: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /// Context tokens of the passes to which the formula is fitted. Each number is combined with each number of batched
 /// tokens.
@@ -64,7 +64,8 @@ mod tests {
         let roofline: foretoken_hardware::RooflineSpec =
             serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b"}"#).unwrap();
         let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();
-        // δ is mostly the time to read the weights: about 8.3 ms, and overheads.
+        // In the fit to this roofline of a 7B model, δ is mostly the time to read the weights: about 8.3 ms, and
+        // overheads.
         assert!((7e-3..11e-3).contains(&fit.coefficients.delta_s), "{fit:?}");
         // α is the time to read a token's 512 KiB of KV at 80 % of 2,039 GB/s.
         let alpha_s = 524_288.0 / (2039e9 * 0.8);

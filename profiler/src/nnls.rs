@@ -44,7 +44,8 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
             }
         }
         if !free[entering] {
-            // The new coefficient went back to 0 at once. It does not improve the fit by more than rounding errors.
+            // The coefficient that this turn added went back to 0 at once. It does not improve the fit by more than
+            // rounding errors.
             break;
         }
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { name: b"FTKMEAS", version: b'1' };
 
-/// An open side file. Finished visits are appended to it.
+/// An open side file. Finished visits (a few timed passes of one shape each) are appended to it.
 #[derive(Debug)]
 pub struct Partial {
     file: Writer<File>,
@@ -21,17 +21,18 @@ pub struct Partial {
 /// The finished visits (a few timed passes of one shape) that [`Partial::open`] read from a side file.
 #[derive(Debug, Default)]
 pub struct SavedVisits {
-    /// The undamaged visits, in the order of the schedule.
+    /// The undamaged visits (a few timed passes of one shape each) of the side file, in the order in which they were
+    /// planned.
     pub visits: Vec<Visit>,
-    /// Why visits were dropped and will be measured again; `None` if all frames are good. A file that ends within a
-    /// frame, as after a kill, is not damaged.
+    /// Why visits (a few timed passes of one shape each) were dropped and will be measured again; `None` if the whole
+    /// file is undamaged. A file that ends within a visit, as after a kill, is not damaged.
     pub dropped: Option<String>,
 }
 
 /// Why a side file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PartialError {
-    /// The file cannot be read or written.
+    /// The side file cannot be read or written.
     #[error("{}: {cause}", path.display())]
     Io {
         /// Path of the side file.
@@ -39,13 +40,13 @@ pub enum PartialError {
         /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// Another process writes to the file.
+    /// Another process is writing to the side file.
     #[error("another command is measuring into {}", path.display())]
     Busy {
         /// Path of the side file.
         path: PathBuf,
     },
-    /// The file belongs to a measurement with other settings.
+    /// The side file belongs to a measurement with other settings.
     #[error("{} holds another measurement: {}", path.display(), differences.join("; "))]
     Other {
         /// Path of the side file.
@@ -53,12 +54,12 @@ pub enum PartialError {
         /// The settings that differ, one text each.
         differences: Vec<String>,
     },
-    /// The file's header or setup cannot be read.
+    /// The side file's header or setup cannot be read.
     #[error("{} cannot be continued: {why}", path.display())]
     Unreadable {
         /// Path of the side file.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// What is wrong with the side file's header or setup.
         why: String,
     },
 }
@@ -72,9 +73,9 @@ impl Partial {
         out.with_file_name(name)
     }
 
-    /// Opens the side file at `path`, or begins a new one. Returns the file and its visits. A file that ends within its
-    /// setup counts as new. The file is cut off before the first frame that is damaged or that is not the next planned
-    /// visit of `setup`; the visits from there on are measured again.
+    /// Opens the side file at `path`, or begins a new one. Returns the file and its visits (a few timed passes of one
+    /// shape each). A file that ends within its setup counts as new. The file is cut off before the first visit that
+    /// is damaged or that is not the next planned visit of `setup`. The visits from there on are measured again.
     ///
     /// # Errors
     /// See [`PartialError`].
@@ -86,7 +87,7 @@ impl Partial {
         };
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        // A file system without locks keeps no other process out.
+        // On a file system without locks, another process is not kept from writing to the side file.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(PartialError::Busy { path: path.to_owned() });
         }
@@ -133,7 +134,7 @@ impl Partial {
         Ok((Partial { file: Writer::go_on(file, whole), path: path.to_owned() }, saved))
     }
 
-    /// Appends a finished visit to the file.
+    /// Appends a finished visit (a few timed passes of one shape) to the file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -146,8 +147,8 @@ fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data always serialises")
 }
 
-/// Parses a finished visit. `None` if it does not belong to the planned visit `stop`, or if it has no times or a time
-/// that is not above 0.
+/// Parses a finished visit (a few timed passes of one shape). `None` if it does not belong to the planned visit
+/// `stop`, or if it has no times or a time that is not above 0.
 fn visit(body: &[u8], stop: &Stop) -> Option<Visit> {
     let visit: Visit = serde_json::from_slice(body).ok()?;
     let good = visit.stop == *stop && !visit.seconds.is_empty() && visit.seconds.iter().all(|&s| s > 0.0);
@@ -184,8 +185,8 @@ mod tests {
         assert_eq!(saved.visits, all[..6]);
     }
 
-    /// If a bit of the setup is flipped, the file cannot be used. If a bit of a visit is flipped, this visit and all
-    /// later visits are dropped, with a reason.
+    /// If a bit of the setup is flipped, the file cannot be used. If a bit of a visit (a few timed passes of one
+    /// shape) is flipped, this visit and all later visits are dropped, with a reason.
     #[test]
     fn damaged_frames_are_never_used() {
         let dir = tempfile::tempdir().unwrap();
@@ -220,7 +221,8 @@ mod tests {
         other.device.threads = 7;
         let error = Partial::open(&path, &other).unwrap_err().to_string();
         assert!(error.ends_with("device.threads: was 2, now 7"), "{error}");
-        // A file that ends within its setup is begun again. A file of another format is refused and left unchanged.
+        // A side file that ends within its setup is begun again. A file of another format is refused and left
+        // unchanged.
         let bytes = std::fs::read(&path).unwrap();
         for cut in [0, 5, 8, 30, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..cut]).unwrap();

@@ -1,5 +1,6 @@
 //! Costs fitted to the passes of a running server. The server runs many thousands of passes of different shapes, and
-//! the requests of a pass have different lengths. No pass runs only to be measured.
+//! the requests of a pass have different lengths. All passes are passes of normal serving; none is run only to be
+//! measured.
 
 use crate::assess::{INTERRUPTED, median};
 use crate::fit::{FitError, Sample};
@@ -10,13 +11,15 @@ use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 use std::collections::BTreeMap;
 
-/// Number of tokens of a pass. Two passes of at most this number share a group only if their numbers of tokens are
-/// equal. Two larger passes share a group if their numbers of tokens differ by less than about the factor [`ALIKE`].
+/// A group holds passes of nearly equal shapes, which a fit replaces by their mean pass. Two passes of at most this
+/// number of tokens share a group only if their numbers of tokens are equal. Two larger passes share a group if their
+/// numbers of tokens differ by less than about the factor [`ALIKE`].
 const APART: u64 = 64;
-/// Two passes share a group if their contexts and their query-key pairs differ by less than about this factor.
+/// A group holds passes of nearly equal shapes, which a fit replaces by their mean pass. Two passes share a group if
+/// their contexts and their query-key pairs differ by less than about this factor.
 const ALIKE: f64 = 1.15;
 
-/// A pass of a server.
+/// A pass that a server ran, with its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServedPass {
     /// The shape of the pass, with context counted once per request.
@@ -35,22 +38,22 @@ pub struct Served {
     alike: BTreeMap<Key, Vec<ServedPass>>,
 }
 
-/// The key of a group: ([tokens, context, query-key pairs], whether there is a prefill chunk). Context, pairs, and
-/// numbers of tokens above [`APART`] are on logarithmic scales.
+/// The key of a group of passes of nearly equal shapes: ([tokens, context, query-key pairs], whether there is a prefill
+/// chunk). Context, pairs, and numbers of tokens above [`APART`] are on logarithmic scales.
 type Key = ([i64; 3], bool);
 
-/// A group of passes, represented by one mean pass.
+/// A group of passes of nearly equal shapes, as one pass with their mean sizes and mean time.
 struct Mean {
     shape: PassShape,
     prompts: bool,
     seconds: f64,
     count: u64,
-    /// Robust coefficient of variation of the pass times: 1.4826 · median absolute deviation / median.
+    /// Robust coefficient of variation of the times of the group's passes: 1.4826 · median absolute deviation / median.
     spread: f64,
 }
 
 impl Served {
-    /// Adds a pass to its group.
+    /// Adds a pass, to the group of passes whose shapes are nearly equal to its shape.
     pub fn add(&mut self, pass: ServedPass) {
         let ratio = |x: u64| ((x + 1) as f64).log(ALIKE).round() as i64;
         let PassShape { batched, context, pairs, .. } = pass.shape;
@@ -63,7 +66,7 @@ impl Served {
         other.alike.iter().for_each(|(key, passes)| self.alike.entry(*key).or_default().extend(passes));
     }
 
-    /// Number of passes in all groups.
+    /// Number of passes that were added.
     pub fn len(&self) -> usize {
         self.alike.values().map(Vec::len).sum()
     }
@@ -73,7 +76,7 @@ impl Served {
         self.alike.is_empty()
     }
 
-    /// Fits a table that gives the time of a pass of any shape. `None` if there is no pass.
+    /// Fits a table that gives the time of a pass of any shape to the passes. `None` if there is no pass.
     pub fn table(&self) -> Option<MeasuredSpec> {
         let means = self.means();
         let passes: Vec<(PassShape, f64)> = means.iter().map(|m| (m.shape, m.seconds)).collect();
@@ -81,11 +84,11 @@ impl Served {
         (!passes.is_empty()).then(|| fit_counted(&passes, &counts))
     }
 
-    /// Fits α, γ, δ to the passes without prefill chunks. These are the costs that policies believe.
+    /// Fits the linear cost α·context + γ·tokens + δ, by which policies decide, to the passes without prefill chunks.
     ///
     /// # Errors
-    /// There are fewer than 4 groups of passes without prefill chunks, or these groups cannot separate the effects of
-    /// the terms.
+    /// Passes of nearly equal shapes form a group. There are fewer than 4 groups of passes without prefill chunks, or
+    /// these groups cannot separate the effects of the terms.
     pub fn line(&self) -> Result<Coefficients, FitError> {
         let sample =
             |m: &Mean| Sample { context: m.shape.context as f64, batched: m.shape.batched as f64, seconds: m.seconds };
@@ -104,8 +107,9 @@ impl Served {
         }
     }
 
-    /// The robust coefficient of variation of pass times within a group (1.4826 · median absolute deviation / median):
-    /// the median over all groups with at least two passes, or 0 if there is no such group.
+    /// The robust coefficient of variation of pass times within a group of passes of nearly equal shapes (1.4826 ·
+    /// median absolute deviation / median): the median over all groups with at least two passes, or 0 if there is no
+    /// such group.
     pub fn noise_cv(&self) -> f64 {
         let spreads: Vec<f64> = self.means().iter().filter(|m| m.count > 1).map(|m| m.spread).collect();
         if spreads.is_empty() { 0.0 } else { median(spreads) }
@@ -126,7 +130,8 @@ impl Served {
 }
 
 impl Mean {
-    /// The mean of `passes`, without interrupted passes (see [`INTERRUPTED`]), as in profiles.
+    /// The mean pass of a group of passes of nearly equal shapes: its mean sizes and its mean time. Interrupted passes
+    /// (see [`INTERRUPTED`]) are left out, as in profiles.
     fn of(passes: &[ServedPass]) -> Mean {
         let middle = median(passes.iter().map(|p| p.seconds).collect());
         let kept: Vec<&ServedPass> = passes.iter().filter(|p| p.seconds <= INTERRUPTED * middle).collect();
@@ -202,7 +207,7 @@ mod tests {
         let (mut half, other) = (served(1, 500, false), served(2, 500, false));
         half.extend(&other);
         assert_eq!(half.len(), 1000);
-        // One pass is enough for a table, but not for α, γ, δ. Without passes there is no table and no α, γ, δ.
+        // One served pass is enough for a table, but not for α, γ, δ. Without passes there is no table and no α, γ, δ.
         assert!(served(1, 1, false).table().is_some() && served(1, 1, false).line().is_err());
         let none = Served::default();
         assert!(none.is_empty() && none.table().is_none() && none.noise_cv() == 0.0);

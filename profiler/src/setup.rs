@@ -24,22 +24,23 @@ pub struct Setup {
     pub target: ModelInfo,
     /// Size and weights of the draft.
     pub draft: ModelInfo,
-    /// Limits on the target's shapes.
+    /// Limits on the sizes of target passes that can be measured.
     pub target_room: Room,
-    /// Limits on the draft's shapes.
+    /// Limits on the sizes of draft passes that can be measured.
     pub draft_room: Room,
-    /// Whether all shapes of the grid are measured, or about a quarter of them.
+    /// Whether all shapes of passes that the profile could time are timed, or about a quarter of them.
     pub density: Density,
-    /// Time budget for all visits, seconds. The measurement may take longer if passes are long.
+    /// Time budget for the whole measurement, seconds. The measurement may take longer if passes are long.
     pub budget_s: f64,
-    /// Seed that decides the order in which shapes are measured, and the fold of each shape.
+    /// Seed that decides the order in which shapes are measured, and the fold (part of the cross-validation) of each
+    /// shape.
     pub seed: u64,
 }
 
 /// If an anchor's time (an anchor is a shape that is timed again and again) changes by more than this share during a
 /// measurement, the machine counts as not steady.
 pub const STEADY: f64 = 0.05;
-/// If the coefficient of variation of equal passes is above this, the profile has a warning.
+/// If the coefficient of variation of the times of equal passes is above this, the profile has a warning.
 const WIDE_SPREAD: f64 = 0.10;
 /// If other processes used more than this share of the CPU time, the profile has a warning.
 const DISTURBED: f64 = 0.10;
@@ -58,7 +59,8 @@ impl Setup {
         Pair { target: &self.target_room, draft: &self.draft_room }
     }
 
-    /// The time that one visit and all visits may take, computed from the time budget.
+    /// The time that one visit (a few timed passes of one shape) and all visits may take, computed from the time
+    /// budget.
     pub fn effort(&self) -> Effort {
         Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
     }
@@ -77,9 +79,9 @@ impl Setup {
         out
     }
 
-    /// Makes the profile with its warnings from the finished visits `visits`. `wall` is the time that they took
-    /// together. `busy` has the shares of CPU time that other processes and virtual machines used. `measured_at` is the
-    /// end of the measurement (RFC 3339, UTC).
+    /// Makes the profile with its warnings from the finished visits `visits` (a few timed passes of one shape each).
+    /// `wall` is the time that they took together. `busy` has the shares of CPU time that other processes and virtual
+    /// machines used. `measured_at` is the end of the measurement (RFC 3339, UTC).
     ///
     /// # Errors
     /// The errors of [`assess`].

@@ -4,7 +4,7 @@ use foretoken_sim::{ContextReads, Pair, PassShape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// One of the two models.
+/// Which of the two models runs a pass: the target or the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -15,7 +15,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Both roles, the target first.
+    /// Both roles (which model runs a pass), the target first.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
     /// The role of the target and the role of the draft, as a [`Pair`].
     pub const EACH: Pair<Role> = Pair { target: Role::Target, draft: Role::Draft };
@@ -41,19 +41,21 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// One new token per request.
+    /// Each request has one new token.
     Decode,
-    /// Several new tokens per request. For a target they are the newest token and drafts to verify, all with logits.
-    /// For a draft they are tokens that it has not run over yet (a draft gap), with logits for the last one.
+    /// Each request has several new tokens. For a target they are the newest token and draft tokens to verify, all with
+    /// logits. For a draft model they are tokens that it has not run over yet (a draft gap), with logits for the last
+    /// one.
     Verify,
-    /// A chunk of a prompt per request. A target computes logits for the chunk's last token, a draft computes none.
+    /// Each request has a chunk of its prompt. A target computes logits for the chunk's last token, a draft model
+    /// computes none.
     Prefill,
 }
 
 /// The shape of a pass in which all requests have equal lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shape {
-    /// What the new tokens are for.
+    /// What the new tokens of the pass are for: decoding, verification or a prompt.
     pub kind: Kind,
     /// Number of requests in the pass.
     pub requests: u32,
@@ -82,7 +84,7 @@ pub enum Region {
 }
 
 impl Region {
-    /// All regions, in the order in which reports list them.
+    /// All regions (groups of passes whose errors are reported together), in the order in which reports list them.
     pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
 
     /// The region of a pass of the kind `kind` with `batched` new tokens.
@@ -152,13 +154,13 @@ pub struct Room {
     pub graph_sizes: Vec<u32>,
 }
 
-/// How many shapes the grid has.
+/// How many shapes of passes are timed for a profile: all, or about a quarter of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Density {
-    /// For a quick look: about a quarter of the shapes.
+    /// For a quick look: about a quarter of the shapes of passes are timed.
     Quick,
-    /// For real use: all shapes.
+    /// For real use: all shapes of passes are timed.
     Full,
 }
 
@@ -170,8 +172,8 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     let full = density == Density::Full;
     let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
     let requests: BTreeSet<u32> = requests.iter().copied().chain([room.max_requests]).collect();
-    // Numbers of new tokens of each request. A target verifies drafts. A draft runs over tokens that it has not run
-    // over yet (a draft gap).
+    // Numbers of new tokens of each request. A target verifies draft tokens. A draft model runs over tokens that it has
+    // not run over yet (a draft gap).
     let new: &[u32] = match (role, full) {
         (Role::Target, true) => &[1, 2, 3, 4, 5, 7, 9],
         (Role::Target, false) => &[1, 3, 6],
@@ -180,7 +182,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     };
     let mut contexts = contexts(room);
     if !full && contexts.len() > 3 {
-        // A quick grid has every other context length, and the longest one.
+        // A quick profile measures every other context length, and always the longest.
         let last = contexts[contexts.len() - 1];
         contexts = contexts.into_iter().step_by(2).chain([last]).collect::<BTreeSet<_>>().into_iter().collect();
     }
@@ -270,7 +272,8 @@ mod tests {
                 }
                 for region in Region::ALL {
                     let n = shapes.iter().filter(|s| s.region() == region).count();
-                    // A draft's grid may have fewer than two shapes in the region wide.
+                    // The shapes of a draft model may include fewer than two shapes in the region wide (decode and
+                    // verification passes of more than 64 tokens).
                     let few = region == Region::Wide && role == Role::Draft;
                     assert!(n >= 2 || few, "{role:?} {density:?} {region:?}: {n} of {}", shapes.len());
                 }

@@ -9,10 +9,10 @@ use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::PassShape;
 use nalgebra::{DMatrix, DVector};
 
-/// Up to this number of batched tokens, each number that was measured is a point of the table.
+/// In the fitted table of pass times, each measured number of batched tokens up to this one is a point.
 const DENSE: u64 = 16;
-/// Above [`DENSE`] tokens, each point of the table is at least this factor larger than the point before. Points at a
-/// captured graph size may be nearer.
+/// Above [`DENSE`] batched tokens, each point of the fitted table of pass times is at least this factor larger than the
+/// point before. Points at a captured graph size may be nearer.
 const APART: f64 = 1.15;
 /// Numbers of query-key pairs at which the cost of attention may change its slope.
 const PAIRS: Bends = Bends { first: 1 << 9, factor: 8 };
@@ -28,8 +28,8 @@ struct Bends {
 }
 
 impl Bends {
-    /// The points of the function: 0, the bends up to half of `largest`, and `largest`. There are no points if
-    /// `largest` is 0.
+    /// The points of the piecewise linear function: 0, the sizes up to half of `largest` at which its slope may change,
+    /// and `largest`. There are no points if `largest` is 0.
     fn up_to(&self, largest: u64) -> Vec<u64> {
         if largest == 0 {
             return Vec::new();
@@ -49,8 +49,8 @@ pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
     fit(passes, borders, nnls)
 }
 
-/// Fits a table as [`fit_table`] does, without borders and with weights. Pass `i` is the mean of `counts[i]` passes, so
-/// the square of its relative error counts `counts[i]` times.
+/// Fits a table without captured CUDA-graph sizes and with weights. Pass `i` of `passes`, (shape, seconds), is the
+/// mean of `counts[i]` passes, so the square of its relative error counts `counts[i]` times.
 pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> MeasuredSpec {
     fit(passes, &[], |a, b| {
         let weights = DVector::from_iterator(counts.len(), counts.iter().map(|&n| (n as f64).sqrt()));
@@ -78,7 +78,8 @@ fn fit(
     let most = |size: fn(&PassShape) -> u64| passes.iter().map(|(pass, _)| size(pass)).max().unwrap_or(0);
     let (pairs, context) = (PAIRS.up_to(most(|p| p.pairs)), CONTEXT.up_to(most(|p| p.context)));
     let ramps = |points: &[u64]| points.len().saturating_sub(1);
-    // The equations have these columns: a constant, then the ramps of batched tokens, of pairs and of context.
+    // The equations of the fit have these columns: a constant, then the ramps (functions that rise from 0 to 1 between
+    // two points) of batched tokens, of query-key pairs and of context.
     let (tokens, attention) = (1 + ramps(&batched), 1 + ramps(&batched) + ramps(&pairs));
     let a = DMatrix::from_fn(passes.len(), attention + ramps(&context), |i, j| {
         let (pass, seconds) = &passes[i];
@@ -174,7 +175,7 @@ mod tests {
             let error = model.pass(p).as_s() / seconds - 1.0;
             assert!(error.abs() < 0.01, "{p:?}: {error}");
         }
-        // The table also predicts a size that was not measured: 20 tokens are padded to 24.
+        // The table also predicts the time of a pass size that was not measured: 20 tokens are padded to 24.
         let between = PassShape { requests: 1, batched: 20, context: 0, pairs: 0 };
         assert!((model.pass(between).as_s() / truth(&between) - 1.0).abs() < 0.01);
     }

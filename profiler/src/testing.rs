@@ -7,7 +7,7 @@ use crate::setup::Setup;
 use crate::shapes::{Density, Role, Room, Shape, grid};
 use foretoken_sim::{ContextReads, Luck, Stream};
 
-/// Limits on the shapes of a small model.
+/// Limits on the sizes of the passes of a small test model.
 pub fn room() -> Room {
     Room { max_positions: 512, kv_tokens: 16 * 512, max_batched: 512, max_requests: 32, graph_sizes: vec![] }
 }
@@ -25,8 +25,8 @@ pub fn steps(shape: &Shape) -> f64 {
     1e-8 * p.context as f64 + 1e-3 * p.batched.next_power_of_two() as f64
 }
 
-/// The times of every shape of a model's grid, in two visits of five passes each. The times have relative noise of up
-/// to ±`noise`. If `noise` is above 0, one time in fifty is also ten times too long.
+/// The times of every shape that is timed for a model, ten times each, in two groups (visits) of five. The times have
+/// relative noise of up to ±`noise`. If `noise` is above 0, one time in fifty is also ten times too long.
 pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
     let luck = Luck::new(9, Stream::Noise, role as u64);
     let shapes = grid(role, &room(), Density::Full);
@@ -59,8 +59,8 @@ pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// All planned visits of a measurement on a test machine, with five passes each. A pass takes the time `cost`, with
-/// relative noise of up to `noise`.
+/// All planned visits (timed passes of one shape) of a measurement on a test machine, with five passes each. A pass
+/// takes the time `cost`, with relative noise of up to `noise`.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);
     let visit = |(i, stop): (usize, crate::measure::Stop)| {

@@ -1,6 +1,6 @@
-//! Columns of a batch as numpy arrays, which Python owns. The program fills the arrays before it calls a hook, and the
-//! hook may read them during the call. If a hook stored an array, the next call would change its numbers. So the
-//! program counts references and detects an array that a hook stored.
+//! Columns of a batch as numpy arrays. Python owns the arrays. The program fills them before it calls a hook, and the
+//! hook may read them during the call. If a hook stored an array, the next call would change the array's numbers. So
+//! the program counts references to find out whether a hook stored an array.
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::intern;
@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PySlice;
 
-/// Number of references to a Python object. The argument of this call counts as one.
+/// Number of references to a Python object. The reference that this call itself takes is included.
 pub fn holders(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<usize> {
     static COUNT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let count = COUNT.get_or_try_init(py, || py.import("sys")?.getattr("getrefcount").map(Bound::unbind))?;
     count.bind(py).call1((object,))?.extract()
 }
 
-/// Several columns in one array. A column has `width` numbers per request.
+/// Several columns of a batch in one numpy array. A column has `width` numbers per request.
 pub struct Columns<T: Element> {
     dtype: &'static str,
     width: usize,
@@ -24,15 +24,15 @@ pub struct Columns<T: Element> {
     owner: Py<PyAny>,
     /// Write access to the array, taken before the array was made read-only for all other code.
     buffer: PyBuffer<T>,
-    /// For each column, the slice that the hook got in this call; `None` if the hook did not read the column. Slices
-    /// that the hook makes of a slice also refer to `owner`.
+    /// For each column, the slice of the array that the hook got in this call; `None` if the hook did not read the
+    /// column. If the hook slices this slice, the result also refers to `owner`.
     seen: Vec<Option<Py<PyAny>>>,
-    /// Number of references to `owner` while no hook has a slice.
+    /// Number of references to the numpy array `owner` while no hook has a slice of it.
     alone: usize,
 }
 
 impl<T: Element + Default> Columns<T> {
-    /// Makes columns with room for `rows` requests.
+    /// Makes columns with space for `rows` requests.
     ///
     /// # Errors
     /// If numpy is missing or memory runs out.
@@ -46,7 +46,7 @@ impl<T: Element + Default> Columns<T> {
         Ok(Columns { dtype, width, rows, filled, owner: owner.unbind(), buffer, seen, alone })
     }
 
-    /// Makes room for a batch of `n` requests.
+    /// Enlarges the columns if they are too small for a batch of `n` requests.
     ///
     /// # Errors
     /// If memory runs out.
@@ -57,7 +57,8 @@ impl<T: Element + Default> Columns<T> {
         Ok(())
     }
 
-    /// Writes `values` into the first rows of a column. [`show`](Self::show) then makes them visible to Python.
+    /// Writes `values` into the first rows of a column (one row per request). Python sees the values after
+    /// [`show`](Self::show).
     pub fn set(&mut self, column: usize, values: impl Iterator<Item = T>) {
         let size = self.width * self.rows;
         self.filled[column * size..][..size].iter_mut().zip(values).for_each(|(cell, value)| *cell = value);
@@ -71,7 +72,8 @@ impl<T: Element + Default> Columns<T> {
         self.buffer.copy_from_slice(py, &self.filled)
     }
 
-    /// The first `n` rows of a column as an array. The array has one dimension, or two if a row has several numbers.
+    /// The first `n` rows of a column (one row per request) as an array. The array has one dimension, or two if a row
+    /// has several numbers.
     ///
     /// # Errors
     /// If memory runs out.
@@ -89,12 +91,12 @@ impl<T: Element + Default> Columns<T> {
         Ok(self.seen[column].as_ref().expect("just made").clone_ref(py))
     }
 
-    /// Drops this object's references to slices, at the end of a call.
+    /// Drops the slices of the array that this object stored while a hook was called. Call this at the end of the call.
     pub fn forget(&mut self) {
         self.seen.iter_mut().for_each(|seen| *seen = None);
     }
 
-    /// Does any Python code still refer to a slice? Call [`forget`](Self::forget) first.
+    /// Does any Python code still refer to a slice of the array? Call [`forget`](Self::forget) first.
     ///
     /// # Errors
     /// Never in practice: it only reads a count of references.
@@ -102,7 +104,7 @@ impl<T: Element + Default> Columns<T> {
         Ok(holders(py, self.owner.bind(py))? > self.alone)
     }
 
-    /// Did the hook read a column in this call?
+    /// Did the hook read any of these columns in this call?
     pub fn is_seen(&self) -> bool {
         self.seen.iter().any(Option::is_some)
     }

@@ -4,6 +4,7 @@
 use crate::work::{pool, work};
 use foretoken_capacity::fleet::plan::load as load_fleet;
 use foretoken_capacity::fleet::run::complete as complete_fleet;
+use foretoken_capacity::fleet::shards as fleet_shards;
 use foretoken_capacity::plan::load as load_capacity;
 use foretoken_capacity::run::complete as complete_capacity;
 use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard};
@@ -19,8 +20,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// An experiment: a file, or a text. Relative paths start at the file's folder, or for a text at the working directory.
-/// `sets` are changes to the experiment as texts `key=value`, with a TOML value.
+/// An experiment: a file, or a text. Relative paths start at the file's folder, or at the working directory if the
+/// experiment is a text. `sets` are changes to the experiment as texts `key=value`, with a TOML value.
 #[derive(FromPyObject)]
 pub struct Experiment {
     #[pyo3(item)]
@@ -39,7 +40,7 @@ impl Experiment {
         }
     }
 
-    /// The folder at which the experiment's relative paths start.
+    /// The folder at which the relative paths in the experiment start.
     fn folder(&self) -> &Path {
         self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""))
     }
@@ -87,7 +88,7 @@ impl Options {
     }
 }
 
-/// (Path of the results folder, warnings, notes).
+/// What a run or a search made: (path of the results folder, warnings, notes).
 type Made = (PathBuf, Vec<String>, Vec<String>);
 
 /// Runs an experiment. Returns the results folder, warnings and notes. `regret` adds the policy from which regret is
@@ -147,6 +148,54 @@ pub fn fleet(py: Python<'_>, experiment: Experiment, options: Options, progress:
         let pool = pool(options.threads, plan.cells())?;
         let folder = complete_fleet(&question, path, mode, options.figures, &pool, work)?;
         Ok((folder.path().to_path_buf(), plan.warnings().into_iter().map(str::to_owned).collect(), Vec::new()))
+    })
+}
+
+/// Prepares a folder for the shards of a search for the fewest replicas. Returns the folder, the number of searches
+/// (policies × combinations of swept values), the number of cells (searches × seeds), and whether all are done.
+#[pyfunction]
+pub fn begin_fleet(
+    py: Python<'_>,
+    experiment: Experiment,
+    output: Option<PathBuf>,
+) -> PyResult<(PathBuf, usize, usize, bool)> {
+    work(py, &py.None().into_bound(py), |_| {
+        let question = load_fleet(&experiment.document()?, experiment.folder())?;
+        let path = output.unwrap_or_else(|| question.plan.usual_folder("fleet-"));
+        let (folder, searches, cells, complete) = fleet_shards::begin(&question, &path)?;
+        Ok((folder.path().to_path_buf(), searches, cells, complete))
+    })
+}
+
+/// Runs one shard in a folder that `begin_fleet` prepared. Returns the number of the shard's cells; 0 if the shard was
+/// complete already.
+#[pyfunction]
+pub fn shard_fleet(
+    py: Python<'_>,
+    folder: PathBuf,
+    shard: &str,
+    threads: Option<usize>,
+    progress: &Bound<'_, PyAny>,
+) -> PyResult<usize> {
+    let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
+    work(py, progress, |work| fleet_shards::go_on(&folder, shard, &pool(threads, usize::MAX)?, work))
+}
+
+/// Merges the finished shards of a search for the fewest replicas. Returns the folder, warnings and notes. It is an
+/// error if searches are missing.
+#[pyfunction]
+pub fn merge_fleet(py: Python<'_>, folder: PathBuf, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
+    work(py, progress, |work| {
+        let merged = fleet_shards::merge(&folder, options.figures, &pool(options.threads, usize::MAX)?, work)?;
+        match merged {
+            fleet_shards::Merged::Before(folder) | fleet_shards::Merged::Now(folder) => {
+                Ok((folder.path().to_path_buf(), Vec::new(), Vec::new()))
+            }
+            fleet_shards::Merged::Missing(state, problem) => {
+                let message = format!("{}\n{}", problem.message(), state.in_words().trim_end());
+                Err(Problem::new(problem.exit, message).help(problem.help_text()))
+            }
+        }
     })
 }
 

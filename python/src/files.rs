@@ -76,9 +76,9 @@ impl Profile {
     }
 }
 
-/// A truth table: its header as JSON; for each output its text family, prompt length and output length; then for the
-/// positions of all outputs the rank of the target's token in the draft's order (one byte) and the draft's confidence
-/// (two bytes, in 65,535ths).
+/// A truth table (recorded acceptance of a draft model on a target's own text): its header as JSON; for each output its
+/// text family, prompt length and number of positions; then for each output position the rank of the target's token
+/// among the draft model's guesses (one byte) and the draft model's confidence (two bytes, in 65,535ths).
 type Columns<'py> = (String, Vec<u16>, Vec<u32>, Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Reads a truth table from a file.

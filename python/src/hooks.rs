@@ -1,6 +1,7 @@
-//! Runs a Python policy as a `SpecPolicy` of the engine. For each hook it fills the arrays that Python sees, calls the
-//! Python method, checks the return value, and checks that the policy stored none of the arrays. Hooks cannot return
-//! errors, so an error is thrown as a panic and ends the cell (`foretoken_run::guard`).
+//! Runs a Python policy as a `SpecPolicy` of the engine. A hook is a method of the policy that the engine calls. For
+//! each hook this file fills the arrays that Python sees, calls the Python method, checks the return value, and checks
+//! that the policy stored none of the arrays. Hooks cannot return errors. So an error is thrown as a panic and ends the
+//! cell, the run of this policy (`foretoken_run::guard`).
 
 use crate::answers::{self, Answer};
 use crate::errors;
@@ -14,7 +15,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::cell::{Cell, OnceCell};
 
-/// The policy object's bound methods; `None` for optional hooks that the object lacks or inherits from the base class.
+/// The methods of the policy object. `None` for an optional hook that the object lacks or inherits from the base class.
 struct Methods {
     limit: Py<PyAny>,
     propose: Py<PyAny>,
@@ -27,39 +28,39 @@ struct Methods {
     warnings: Option<Py<PyAny>>,
 }
 
-/// A Python policy during a run.
+/// A Python policy during a run: its methods, and the objects that its hooks receive.
 pub struct Running {
     name: &'static str,
     methods: Methods,
     wants: Wants,
-    /// The policy's first return value of `limit`. No later value may exceed its maximum.
+    /// The first value that the policy's hook `limit` returned. No later value may exceed its maximum.
     ever: OnceCell<answers::Limit>,
-    /// The policy's newest return value of `limit`. The engine calls `limit` before it schedules a step.
+    /// The newest value that the policy's hook `limit` returned. The engine calls `limit` before it schedules a step.
     now: Cell<answers::Limit>,
     batch: Lending<Batch>,
     drafts: Lending<views::Drafts>,
     outcome: Lending<Outcome>,
 }
 
-/// Runs a hook. A Python exception ends the cell.
+/// Runs a hook. A Python exception ends the cell (the run of this policy).
 fn hook<T>(policy: &str, name: &str, run: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
     Python::attach(|py| run(py).unwrap_or_else(|e| throw(py, policy, name, &e)))
 }
 
-/// Ends the cell with the Python exception that a policy raised.
+/// Ends the cell (the run of one policy) with the Python exception that the policy raised.
 pub fn throw(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> ! {
     let Raised { what, help } = errors::raised(py, policy, hook, error);
     std::panic::resume_unwind(Box::new(Raised { what, help }))
 }
 
-/// Checks after a call that the policy stored no reference to the object `lent` or to its arrays. It is an error if it
-/// did.
+/// Checks after a call that the policy stored no reference to the object `lent` or to one of its arrays. A stored
+/// reference is an error.
 fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
     if !lent.is_kept(py)? {
         return Ok(());
     }
-    // An object in a cycle of references is freed only when the garbage collector runs, so the collector runs before
-    // the check fails.
+    // An object in a cycle of references is freed only by the garbage collector. So the collector runs before the check
+    // fails.
     let gc = py.import("gc")?;
     for generation in [0, 2] {
         gc.call_method1("collect", (generation,))?;
@@ -72,8 +73,8 @@ fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
 }
 
 impl Running {
-    /// Makes a policy from the object that a factory returned. `max_draft_len` is the most tokens that the policy may
-    /// draft per request.
+    /// Makes a policy from the Python object that a factory (the function that the user registered) returned.
+    /// `max_draft_len` is the most tokens that the policy may draft per request.
     ///
     /// # Errors
     /// If the object lacks a required hook, or a hook fails.
@@ -110,7 +111,7 @@ impl Running {
         };
         let wants = object.getattr_opt("wants")?.map_or(Ok(Wants::default()), |w| answers::wants(&w))?;
         let batch = Batch::lending(py)?;
-        // `others` is 1, because the outcome object holds a reference to the drafts object.
+        // The outcome object holds one reference to the drafts object, so `others` is 1.
         let drafts = views::Drafts::lending(py, max_draft_len, wants, 1)?;
         let outcome = Outcome::lending(py, &drafts.object)?;
         let (ever, now) = (OnceCell::new(), Cell::default());
@@ -230,6 +231,11 @@ impl SpecPolicy for Running {
     fn request_finished(&mut self, id: RequestId) {
         let Some(method) = &self.methods.request_finished else { return };
         hook(self.name, "request_finished", |py| method.bind(py).call1((id,)).map(drop));
+    }
+
+    /// False, because a policy in Python may remember an ended request by its id. So no later request may get this id.
+    fn ids_may_return(&self) -> bool {
+        false
     }
 
     fn warnings(&self) -> Vec<String> {

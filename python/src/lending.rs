@@ -1,13 +1,14 @@
-//! Objects that are lent to a Python hook for one call. Detects whether the hook stored a reference to such an object.
+//! Objects that are lent to a Python hook for one call: the hook may read such an object, but must not store it.
+//! Detects whether the hook stored a reference to the object.
 
 use crate::arrays::holders;
 use pyo3::PyClass;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::False;
 
-/// An object that is lent to a Python hook for one call.
+/// An object that is lent to a Python hook for one call. The hook must not store a reference to it.
 pub trait Lent: PyClass<Frozen = False> {
-    /// Drops the object's own references to its arrays. Returns whether the hook read an array.
+    /// Drops the object's own references to its arrays. Returns true if the hook read an array.
     fn take_back(&mut self) -> bool;
 
     /// Does Python code still refer to one of the object's arrays?
@@ -17,7 +18,7 @@ pub trait Lent: PyClass<Frozen = False> {
     fn is_kept(&self, py: Python<'_>) -> PyResult<bool>;
 }
 
-/// An object to lend, and the number of references to it while no hook has it.
+/// An object to lend to hooks, and the number of references to it while no hook has it.
 pub struct Lending<T: Lent> {
     pub object: Py<T>,
     alone: usize,
@@ -31,8 +32,8 @@ impl<T: Lent> Lending<T> {
         Ok(Lending { object, alone })
     }
 
-    /// Takes the object back after a call: it drops its own references to its arrays. Returns true if Python code still
-    /// refers to the object or to one of its arrays.
+    /// Takes the object back after a call. The object drops its own references to its arrays. Returns true if Python
+    /// code still refers to the object or to one of its arrays.
     ///
     /// # Errors
     /// Never in practice: it only reads counts of references.
@@ -43,8 +44,7 @@ impl<T: Lent> Lending<T> {
         Ok(holders(py, self.object.bind(py).as_any())? > self.alone)
     }
 
-    /// As [`is_kept`](Self::is_kept), after it was called: checks again, because garbage collection may have freed an
-    /// array.
+    /// Does the check of [`is_kept`](Self::is_kept) again. Garbage collection may have freed an array since then.
     ///
     /// # Errors
     /// Never in practice: it only reads counts of references.

@@ -58,6 +58,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(experiment::run, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::capacity, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::fleet, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::begin_fleet, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::shard_fleet, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::merge_fleet, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::begin, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::shard, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::merge_shards, module)?)?;

@@ -1,6 +1,6 @@
 //! Registers Python policies, so that experiments can name them. An experiment stores a policy's settings and the
-//! digest of its source (`code`). The digest selects the factory. So a policy with changed source counts as another
-//! policy and does not reuse stored results.
+//! digest of its Python source (`code`). The digest selects the factory, the function that makes the policy. So a
+//! policy with changed source counts as another policy, and stored results are not reused for it.
 
 use crate::hooks::{Running, throw};
 use crate::passes::{self, PassTimes};
@@ -19,7 +19,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 /// The setting that holds the digest of the policy's source.
 const CODE: &str = "code";
 
-/// The description that Python gave for a policy.
+/// What a Python program said about its policy when it registered the policy: its name, a summary and its source.
 #[derive(Clone, Copy)]
 struct Description {
     name: &'static str,
@@ -27,7 +27,7 @@ struct Description {
     source: &'static str,
 }
 
-/// A registered policy: its description and its factory.
+/// A registered policy: its description and its factory, the Python function that makes the policy.
 struct Registered {
     description: Description,
     factory: Py<PyAny>,
@@ -40,7 +40,7 @@ fn known() -> MutexGuard<'static, HashMap<String, Registered>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A policy's settings: the factory's defaults, with the experiment's values in place of the defaults that it sets.
+/// A policy's settings: the factory's defaults, changed by the values that the experiment sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Outside(Map<String, Value>);
@@ -105,7 +105,8 @@ impl Definition for Outside {
 }
 
 impl Outside {
-    /// Calls the factory with the context and the settings, and makes the policy of one cell (a run of one policy).
+    /// Calls the factory with the context and the settings. The factory makes the policy of one cell (a run of one
+    /// policy).
     fn start(
         &self,
         py: Python<'_>,
@@ -160,7 +161,7 @@ pub fn register(
     let wrong = |e: String| PyValueError::new_err(e);
     let mut preset: Map<String, Value> = serde_json::from_str(settings).map_err(|e| wrong(e.to_string()))?;
     preset.insert(CODE.to_owned(), Value::String(code.clone()));
-    // The table of policies needs static texts, so the texts are leaked. They are few.
+    // The table of policies needs texts that live until the program ends. So these few texts are leaked.
     let kept = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
     let earlier = known().get(&code).map(|k| k.description);
     let description = earlier.filter(|t| t.name == name).unwrap_or_else(|| Description {

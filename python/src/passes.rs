@@ -1,8 +1,8 @@
-//! Lets a Python policy time draft and target passes before serving starts, as the built-in policies with a cost table
-//! do.
+//! Lets a Python policy ask for the times of draft and target passes before serving starts. The built-in policies with
+//! a cost table ask in the same way.
 //!
-//! A policy can time passes only while it is made; a running policy cannot read the true costs. A separate thread
-//! computes the times, because a Python object cannot hold a borrowed profile.
+//! A policy can ask only while it is made; a running policy cannot read the true costs. A separate thread computes the
+//! times, because a Python object cannot hold a borrowed profile.
 
 use foretoken_policies::PassTimes as Timed;
 use foretoken_sim::{ContextReads, PassShape};
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
-/// The model that runs a pass.
+/// The model, target or draft, that runs a pass.
 #[derive(Clone, Copy)]
 enum Model {
     Draft,
@@ -27,7 +27,7 @@ pub struct PassTimes {
     line: Mutex<Option<Line>>,
 }
 
-/// Channels to and from the thread that computes the times.
+/// The channels through which a policy asks for the time of a pass, and gets it from the thread that computes it.
 struct Line {
     ask: Sender<(Model, PassShape)>,
     answer: Receiver<f64>,
@@ -63,7 +63,7 @@ impl PassTimes {
     }
 }
 
-/// Closes the channels when it is dropped, so that the thread ends even if `make` fails or panics.
+/// Closes the channels to the thread when it is dropped, so that the thread ends even if `make` fails or panics.
 struct Ending<'a, 'py>(&'a Bound<'py, PassTimes>);
 
 impl Drop for Ending<'_, '_> {
@@ -72,7 +72,7 @@ impl Drop for Ending<'_, '_> {
     }
 }
 
-/// Calls `make` with an object that times passes of `profile`. The object works until `make` returns.
+/// Calls `make` with an object that gives the times of passes by `profile`. The object works until `make` returns.
 ///
 /// # Errors
 /// The error of `make`, or memory runs out.

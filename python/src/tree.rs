@@ -28,7 +28,7 @@ impl Tree {
     }
 }
 
-/// The trees of a batch.
+/// The draft trees of a batch as a Python list with one tree per request.
 ///
 /// # Errors
 /// numpy cannot be imported.
@@ -38,7 +38,7 @@ pub fn trees(py: Python<'_>, of: &[DraftTree]) -> PyResult<Py<PyList>> {
     let floats = |values: Vec<f64>| array.call1((values, "float64")).map(Bound::unbind);
     let tree = |tree: &DraftTree| {
         let nodes = tree.nodes();
-        // In the engine's tree, the parent `u32::MAX` stands for the root (the newest emitted token), which is not
+        // In the engine's tree, the parent `u32::MAX` stands for the root (the newest emitted token). The root is not
         // among the nodes.
         let parent = nodes.iter().map(|n| if n.parent == u32::MAX { -1 } else { i64::from(n.parent) });
         let tree = Tree {

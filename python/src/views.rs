@@ -1,5 +1,5 @@
-//! The Python objects that a policy's hooks receive. Each object is reused in every call. So a hook may read the object
-//! and its arrays only during the call.
+//! The Python objects that a policy's hooks receive. The same objects are used in every call. So a hook may read an
+//! object and its arrays only during the call.
 
 use crate::arrays::Columns;
 use crate::lending::{Lending, Lent};
@@ -8,7 +8,7 @@ use foretoken_sim::{BatchView, ChunkTotals, Drafts as SimDrafts, StepOutcome, Wa
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// Number of requests for which arrays have room at first.
+/// Number of requests for which the arrays of a batch have space at first.
 const ROWS: usize = 16;
 
 /// The prompt chunks that one pass computes, as sums over the chunks.
@@ -127,7 +127,7 @@ impl Lent for Batch {
 }
 
 impl Batch {
-    /// Makes a batch object, which [`fill`](Self::fill) fills before each call.
+    /// Makes the batch object that hooks receive. [`fill`](Self::fill) fills it before each call of a hook.
     ///
     /// # Errors
     /// If numpy is missing.
@@ -148,7 +148,7 @@ impl Batch {
         Lending::new(py, Py::new(py, batch)?, 0)
     }
 
-    /// Fills the object with a batch.
+    /// Fills the batch object with the requests of the batch `of`.
     ///
     /// # Errors
     /// If memory runs out.
@@ -235,8 +235,8 @@ impl Lent for Drafts {
 }
 
 impl Drafts {
-    /// Makes a drafts object with room for `depth` tokens per request. `others` is the number of objects that will
-    /// refer to the drafts object.
+    /// Makes a drafts object (the draft tokens of a step, as hooks receive them) with room for `depth` tokens per
+    /// request. `others` is the number of objects that will refer to it.
     ///
     /// # Errors
     /// If numpy is missing.
@@ -259,8 +259,8 @@ impl Drafts {
         if wanted && self.in_chains { self.said.view(py, column, self.len).map(Some) } else { Ok(None) }
     }
 
-    /// Fills the object with the drafts of `n` requests. `accepted` is the number of accepted tokens of each request;
-    /// `None` before they are verified.
+    /// Fills the drafts object that hooks receive with the draft tokens of `n` requests. `accepted` is the number of
+    /// accepted tokens of each request; `None` if the draft tokens are not verified yet.
     ///
     /// # Errors
     /// If memory runs out.
@@ -280,7 +280,7 @@ impl Drafts {
         let depth = self.depth;
         let cells = || (0..n).flat_map(move |i| (0..depth).map(move |j| (i, j)));
         let drafted = |i: usize, j: usize| j < of.draft_len[i] as usize;
-        // The divergence is known for verified positions up to and including the first rejected one.
+        // The divergence KL(target ‖ draft) is known for verified positions up to and including the first rejected one.
         let known = |i: usize, j: usize| accepted.is_some_and(|a| j <= a[i] as usize && j < of.verify_len[i] as usize);
         if self.wants.confidence {
             let at = |(i, j)| if drafted(i, j) { of.confidence(i, j) } else { f64::NAN };
@@ -358,7 +358,7 @@ impl Lent for Outcome {
 }
 
 impl Outcome {
-    /// Makes an outcome object that refers to `drafts`. [`fill`](Self::fill) fills it before each call.
+    /// Makes an outcome object that refers to `drafts`. [`fill`](Self::fill) fills it before each call of a hook.
     ///
     /// # Errors
     /// If numpy is missing.
@@ -368,7 +368,8 @@ impl Outcome {
         Lending::new(py, Py::new(py, Outcome { drafts, draft_time: 0.0, verify_time: 0.0, len: 0, counts })?, 0)
     }
 
-    /// Fills the object with an outcome, except `drafts`, which is filled separately.
+    /// Fills the outcome object that hooks receive with the outcome of a step. Does not fill `drafts`, which is filled
+    /// by itself.
     ///
     /// # Errors
     /// If memory runs out.

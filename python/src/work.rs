@@ -11,14 +11,15 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time between two progress reports and between two checks for Ctrl-C.
+/// Time between two progress reports, and between two checks for Ctrl-C.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The running job holds this lock. A process runs one job at a time, because it stores only one exception of a hook.
+/// The running job holds this lock. A process runs one job at a time, because only one exception of a policy can be
+/// stored.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs `job` on a thread of its own and waits for it. A process runs only one job at a time. `progress` is called with
-/// (number of finished pieces, number of all pieces); Python's `None` for no reports.
+/// (number of finished pieces of work, such as runs, and number of all pieces), or is Python's `None` for no reports.
 ///
 /// # Errors
 /// The error of `job`; `KeyboardInterrupt` after Ctrl-C, or what `progress` raised, once the job has ended in order.
@@ -36,7 +37,7 @@ pub fn work<T: Send>(
         scope.spawn(move || {
             let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             errors::begin();
-            // Sending fails if the receiver is gone; then the result is dropped.
+            // Sending the job's result fails if the receiver is gone; then the result is dropped.
             let _ = done.send(guarded("the run", || job(&of_the_job)).and_then(|result| result));
         });
         loop {
@@ -67,8 +68,8 @@ pub fn work<T: Send>(
     }
 }
 
-/// A thread pool ([`machine::pool`]) whose threads keep their Python thread state as long as they live. Otherwise
-/// every call of a hook would create and drop that state.
+/// A thread pool like [`machine::pool`], but its threads keep their Python thread state as long as they live. Otherwise
+/// every call of a hook would make and drop a thread state.
 ///
 /// # Errors
 /// If the system cannot start the threads.

@@ -1,6 +1,5 @@
 """Tests of running, reading and interrupting experiments, of shards, and of files."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -151,7 +150,8 @@ def test_a_run_continues_after_ctrl_c(tmp_path):
     process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     cells = tmp_path / "long" / "cells"
     until = time.monotonic() + 60
-    while time.monotonic() < until and (not cells.is_dir() or len(os.listdir(cells)) < 10):
+    # A run's file has its name when the run is finished.
+    while time.monotonic() < until and len(list(cells.glob("*.cell"))) < 10:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=60)
@@ -194,6 +194,36 @@ def test_fleet(experiment):
     assert all(f["replicas"] >= 1 for f in found.answer["fleets"])
     with pytest.raises(BadInput, match="price_gpu_hour is missing"):
         foretoken.fleet({**experiment, "fleet": {"router": "random"}}, figures=False, output="nothing", mode="fresh")
+
+
+def test_a_search_for_the_fewest_gpus_shows_itself(experiment):
+    experiment["slo"] = {"ttft_s": 1.0, "tpot_s": 0.03}
+    experiment["capacity"] = {"share": 0.9, "requests": 100, "warm_up_requests": 10, "tolerance": 0.05}
+    experiment["fleet"] = {"router": "least-requests", "price_gpu_hour": 2.0}
+    found = foretoken.fleet(experiment)
+    html = found._repr_html_()
+    assert "costs the least" in found.answer["headlines"][0] and found.answer["headlines"][0] in html
+    assert html.count("<img ") == 1 and "least-requests" in html
+    assert found.answer["headlines"][0] in found.page.read_text()
+
+
+def test_a_fleet_has_its_replicas_everywhere(experiment):
+    experiment["fleet"] = {"replicas": 3, "router": "least-requests"}
+    results = foretoken.run(experiment)
+    assert results.replicas.height == 4 * 3 and {"replicas", "replica_series"} <= set(results.tables)
+    series = results.replica_series
+    assert {"replica", "start_s", "running", "waiting", "sent", "cached_tokens"} <= set(series.columns)
+    assert series["sent"].sum() == results.replicas["requests"].sum() == 4 * 60
+    # The time that requests waited and ran on replicas is their time in the fleet.
+    spent = (series["width_s"] * (series["running"] + series["waiting"])).sum()
+    assert spent == pytest.approx(results.requests["e2e_s"].sum(), rel=1e-6)
+    steps = results.steps.group_by("policy", "seed", "replica").len().height
+    assert steps == 4 * 3, "every replica has steps"
+    html = results._repr_html_()
+    assert "<b>3 replicas</b>, fixed-3, seed 1." in html and html.count("<img ") == 3
+    page = results.report(Path("page")).read_text()
+    assert 'id="fleet"' in page and "Each replica, fixed-3" in page
+    assert "replicas</b>" not in foretoken.run({**EXPERIMENT}, output=Path("alone"), figures=False)._repr_html_()
 
 
 def test_policies_are_listed():

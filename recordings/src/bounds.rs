@@ -1,19 +1,19 @@
-//! The largest values that a server's numbers can plausibly have. A number above its bound stays in the recording. It
-//! is not used, and a finding reports it.
+//! The largest values that numbers which a server reports can plausibly have. A number above its bound stays in the
+//! recording, but it is not used, and a finding (a note on the run) reports it.
 
 use crate::recording::{Ended, Event, Recording};
 use foretoken_sim::MAX_SPEC_LEN;
 
 /// Most tokens of a prompt or a context. A larger number from a server counts as impossible.
 pub const MOST_TOKENS: u32 = 1 << 24;
-/// Most requests in one step; a larger number counts as impossible.
+/// Most requests in one step that a server can plausibly report; a larger number counts as impossible.
 pub const MOST_REQUESTS: u32 = 1 << 16;
-/// Most blocks of a KV cache; a larger number counts as impossible.
+/// Most blocks of a KV cache that a server can plausibly report; a larger number counts as impossible.
 pub const MOST_BLOCKS: u32 = 1 << 24;
-/// Most tokens of one KV block; a larger number counts as impossible.
+/// Most tokens of one KV block that a server can plausibly report; a larger number counts as impossible.
 pub const MOST_BLOCK_SIZE: u32 = 1 << 16;
-/// Largest growth of a counter during a run; a larger growth counts as impossible. Above 2⁵³, a double cannot hold
-/// every whole number.
+/// Largest growth of one of the server's counters during a run; a larger growth counts as impossible. (A double cannot
+/// hold every whole number above 2⁵³.)
 pub const MOST_COUNT: u64 = 1 << 53;
 /// Longest time in a server's metrics of a request, in seconds (30 days). A longer time counts as impossible.
 pub const LONGEST_S: f64 = 30.0 * 86_400.0;
@@ -35,8 +35,8 @@ pub fn max_model_len(recording: &Recording) -> Option<u32> {
     (said >= longest_answer(recording)).then_some(said)
 }
 
-/// Largest number of prompt plus answer tokens of an answered request, by the server's counts. Impossible counts are
-/// taken as 0. 0 if no request was answered.
+/// Largest sum of prompt and answer tokens over the answered requests, by the server's counts. An impossible count is
+/// taken as 0. The result is 0 if no request was answered.
 pub(crate) fn longest_answer(recording: &Recording) -> u32 {
     let tokens = |event: &Event| match event {
         Event::Ended {
@@ -51,13 +51,13 @@ pub(crate) fn longest_answer(recording: &Recording) -> u32 {
     recording.events.iter().filter_map(tokens).max().unwrap_or(0)
 }
 
-/// `x` as a whole number; `None` if it is not a whole number from 0 to `most`.
+/// The number `x`, which a server reported, as a whole number; `None` if it is not a whole number from 0 to `most`.
 pub(crate) fn whole(x: f64, most: u32) -> Option<u32> {
     (x >= 0.0 && x <= f64::from(most) && x.fract() == 0.0).then_some(x as u32)
 }
 
-/// `x` as the number of drafts in a round; `None` if `x` is not a whole number from 0 to the longest draft that
-/// Foretoken allows.
+/// The number `x`, which a server reported, as the number of draft tokens of a request in a step; `None` if it is not a
+/// whole number from 0 to the largest draft length that Foretoken allows.
 pub(crate) fn drafts(x: f64) -> Option<u32> {
     whole(x, MAX_SPEC_LEN)
 }

@@ -7,7 +7,8 @@ use crate::request::{ServerMetrics, rounds};
 use crate::step_log::{LoggedStep, is_step};
 use crate::steps::started_before;
 
-/// The messages: one for each kind of number that the server reported and that cannot be true.
+/// Makes the messages about an observed run: one for each kind of number that the server reported and that cannot be
+/// true.
 pub fn doubts(recording: &Recording, metrics: &Metrics) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(n) = recording.head.server.max_model_len.filter(|n| prompt_tokens(*n).is_none()) {
@@ -24,7 +25,7 @@ pub fn doubts(recording: &Recording, metrics: &Metrics) -> Vec<String> {
     all
 }
 
-/// How often one problem occurred, and the message about its first occurrence.
+/// One kind of impossible number: (how often it occurred, message about its first occurrence).
 #[derive(Default)]
 struct Seen(usize, Option<String>);
 

@@ -10,11 +10,11 @@ use crate::steps::{PlacedStep, written_twice};
 use foretoken_sim::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// If the 99th percentile of the delay of sending is above this (10 ms), a note says that arrivals differ from the
-/// workload's.
+/// If the 99th percentile of the delay between due time and sending is above this (10 ms), a note says that arrivals
+/// differ from the workload's.
 const LATE: Time = Time(10_000_000_000);
 
-/// All notes on a run, the most serious first.
+/// All notes on an observed run, the most serious first.
 pub fn findings(recording: &Recording, run: &ObservedRun) -> Vec<String> {
     let mut all = Vec::new();
     ended(recording, run, &mut all);
@@ -41,7 +41,8 @@ fn ended(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
 }
 
 fn answers(answers: &[Answer], all: &mut Vec<String>) {
-    // Equal failures, grouped: how many there were, and the first message.
+    // Refused requests by HTTP status: (number of requests, first message, first `retry-after` in seconds). Failed
+    // requests by kind of failure: (number of requests, first message).
     let mut refused: BTreeMap<u16, (usize, &str, Option<f64>)> = BTreeMap::new();
     let mut failed: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let (mut short, mut silent) = (0, 0);
@@ -83,8 +84,8 @@ fn answers(answers: &[Answer], all: &mut Vec<String>) {
     token_counts(answers, all);
 }
 
-/// Notes on answers whose number of tokens differs from the server's usage, on answers with more tokens than were asked
-/// for, and on answers without token ids.
+/// Adds notes on answers whose number of tokens differs from the server's usage report, on answers with more tokens
+/// than were asked for, and on answers without token ids.
 fn token_counts(answers: &[Answer], all: &mut Vec<String>) {
     let finished = || answers.iter().filter(|a| a.finished() && a.counted && !a.chunks.is_empty());
     let other =
@@ -132,7 +133,7 @@ fn sending(recording: &Recording, answers: &[Answer], all: &mut Vec<String>) {
     }
 }
 
-/// 99th percentile of the delay between a request's due time and its sending. `None` in a closed loop, where requests
+/// 99th percentile over requests of the delay between due time and sending. `None` in a closed loop, where requests
 /// have no due time. Requests that were sent again are left out.
 pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
     if recording.head.clients.is_some() {
@@ -145,7 +146,8 @@ pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
 
 fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
     let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
-    // The last round of an answer may have fewer drafts, since none are drafted beyond the answer's end.
+    // The last round (draft tokens of one step) of an answer is left out. It may have fewer draft tokens than the other
+    // rounds, because no tokens are drafted beyond the answer's end.
     let lengths: BTreeSet<u32> =
         rounds.clone().flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)).copied().collect();
     if lengths.len() > 1 {
@@ -156,11 +158,12 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
         ));
     }
     let drafted: u64 = run.run.totals.drafted;
-    // Only with known rounds: without reported rounds, acceptance is unknown.
+    // The note that no draft token was accepted needs known rounds (a request's draft tokens of one step): if the
+    // server reports no rounds, acceptance is unknown.
     if run.run.totals.rounds() > 0 && run.run.totals.accepted() == 0 {
         all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
     }
-    // A step emits at most one token more than it has drafts for the request.
+    // A step emits at most one token more for a request than the request has draft tokens in the step.
     let most = lengths.last().copied().unwrap_or(0).max(largest_of(run)) + 1;
     let chunks = run.answers.iter().filter(|a| a.counted).flat_map(|a| a.chunks.iter().skip(1));
     let (large, n) = chunks.fold((0u64, 0u64), |(l, n), c| (l + u64::from(c.1 > most), n + 1));
@@ -173,7 +176,7 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// Largest number of drafts per request in any step of the log.
+/// Largest number of draft tokens per request in any step of the server's log.
 fn largest_of(run: &ObservedRun) -> u32 {
     let a_request = |s: &crate::steps::PlacedStep| {
         let (requests, tokens) = (u64::from(s.logged.generation_requests), s.logged.generation_tokens);
@@ -201,7 +204,8 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     }
     foreign_requests(run, all);
     step_times(run, all);
-    // Apart from hits in the prefix cache, the steps' prompt tokens should equal the tokens of the answered prompts.
+    // The prompt tokens of all logged steps should equal the tokens of the answered prompts, except for hits in the
+    // prefix cache.
     let prompts: u64 = run.steps.iter().map(|s| s.logged.context_tokens).sum();
     let asked: u64 = run.answers.iter().filter(|a| !a.chunks.is_empty()).map(|a| u64::from(a.prompt_len())).sum();
     let cached = run.metrics.prefix_hits.unwrap_or(0);
@@ -220,12 +224,12 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// The sum of all step times may exceed the time from the first to the last step by this factor. Two steps may be in
-/// flight, and log lines may be late.
+/// The sum of all logged step times may exceed the time from the first to the last step by this factor. Two steps may
+/// be in flight, and log lines may be late.
 const OVERLAP: f64 = 3.0;
 
-/// Adds a note if all steps take no time, or if the sum of their times is more than [`OVERLAP`] times the time from the
-/// first to the last step.
+/// Adds a note if all logged steps take no time, or if the sum of their times is more than [`OVERLAP`] times the time
+/// from the first to the last step.
 fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
     let [first, .., last] = run.steps.as_slice() else { return };
     let together: f64 = run.steps.iter().map(|s| s.logged.elapsed_s).sum();
@@ -239,7 +243,8 @@ fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// The log line of a step may be written up to this long (50 ms) before or after the client sees the step's tokens.
+/// The server's log line of a step may be written up to this long (50 ms) before or after the client sees the step's
+/// tokens.
 const APART: Time = Time(50_000_000_000);
 
 /// Adds notes on signs of another client, or of another server's log. The signs are steps with more requests than this
@@ -249,7 +254,8 @@ fn foreign_requests(run: &ObservedRun, all: &mut Vec<String>) {
     let mut changes: Vec<(Time, i64)> =
         run.answers.iter().flat_map(|a| [(a.sent.saturating_sub(APART), 1), (until(a), -1)]).collect();
     changes.sort_unstable_by_key(|&(at, change)| (at, -change));
-    // Compares each step's requests with the most requests in flight at any instant of the step.
+    // Compares each logged step's requests with the most requests that this client had in flight at any instant of the
+    // step.
     let (mut next, mut now, mut worst, mut beyond) = (0, 0i64, (0, 0), 0);
     let requests = |s: &PlacedStep| i64::from(s.logged.generation_requests) + i64::from(s.logged.context_requests);
     for step in &run.steps {

@@ -1,15 +1,16 @@
 use super::*;
 use crate::recording::{Asked, Head, Sample, Tokens};
 
-/// The run's start, microseconds since 1970.
+/// When the test's runs start, microseconds since 1970.
 const STARTED: u64 = 1_700_000_000_000_000;
 
 fn ms(ms: u64) -> Time {
     Time(ms * 1_000_000_000)
 }
 
-/// A line of the step log, for a step of 10 ms that ended at `end_ms` of the run. `prompts` and `answers` are
-/// (requests, tokens).
+/// A line of the step log, for a step of 10 ms that ended `end_ms` milliseconds after the run's start. `prompts` is
+/// (number of requests without output, their prompt tokens), `answers` is (number of requests with output, their
+/// tokens).
 fn line(end_ms: u64, prompts: (u32, u32), answers: (u32, u32)) -> String {
     format!(
         "{:.6} INFO x Iteration(1): {} context requests, {} context tokens, {} generation requests, {} generation tokens, \
@@ -158,14 +159,14 @@ fn a_prompt_length_that_the_server_counts_otherwise_is_reported() {
     only(&r, "1 prompts have another length for the server");
 }
 
-/// The recording, with `policy` as the policy that the experiment states for the server.
+/// Returns `recording` with the label `policy` as the policy that, by the experiment, the server runs.
 fn of_policy(mut recording: Recording, policy: &str) -> Recording {
     recording.head.policy = policy.into();
     recording
 }
 
-/// The recording, with rounds of drafting in the server's metrics of its only request. `drafted` and `accepted` are
-/// JSON lists.
+/// Returns `recording` in which the server's metrics of its only request have rounds (its draft tokens of one step
+/// each). `drafted` and `accepted` are JSON lists with one number of tokens per round.
 fn with_rounds(mut recording: Recording, drafted: &str, accepted: &str) -> Recording {
     for event in &mut recording.events {
         if let Event::Ended { how: Ended::Finished { metrics, .. }, .. } = event {

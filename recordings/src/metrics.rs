@@ -1,8 +1,8 @@
 //! What a server's `/metrics` reported during a run: the growth of counters, and the engine's configuration.
 //!
 //! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). vLLM does not export the
-//! number of drafted tokens by position. So the counters give the acceptance probability at each position only if all
-//! rounds have one length.
+//! number of drafted tokens by position. The counters therefore give the acceptance probability at each position only
+//! if all requests have equally many draft tokens in all steps.
 
 use crate::bounds::{MOST_BLOCK_SIZE, MOST_BLOCKS, MOST_COUNT};
 use crate::recording::{Event, Recording, Sample};
@@ -14,43 +14,44 @@ use std::ops::RangeInclusive;
 /// if its value cannot be true.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
-    /// Number of rounds of drafting during the run.
+    /// Number of rounds during the run. A round is one request's draft tokens of one step.
     pub drafts: Option<u64>,
-    /// Tokens drafted.
+    /// Number of tokens drafted during the run.
     pub draft_tokens: Option<u64>,
-    /// Drafted tokens that were accepted.
+    /// Number of tokens drafted during the run that were accepted.
     pub accepted_tokens: Option<u64>,
-    /// `[i]`: accepted tokens at position i of a round, from 0.
+    /// `accepted_per_pos[i]` is the number of tokens accepted during the run at draft position i (from 0), over all
+    /// requests and steps.
     pub accepted_per_pos: Vec<u64>,
-    /// Preemptions: requests that lost their KV and were computed again.
+    /// Number of preemptions during the run: requests that lost their KV and were computed again.
     pub preemptions: Option<u64>,
-    /// Tokens looked up in the prefix cache.
+    /// Number of tokens that were looked up in the server's prefix cache during the run.
     pub prefix_queries: Option<u64>,
-    /// Tokens found in the prefix cache.
+    /// Number of tokens that were found in the server's prefix cache during the run.
     pub prefix_hits: Option<u64>,
-    /// Blocks of the KV pool.
+    /// Number of blocks of the server's KV pool.
     pub num_gpu_blocks: Option<u32>,
-    /// Tokens in a block.
+    /// Number of tokens in a block of the server's KV pool.
     pub block_size: Option<u32>,
     /// True if a counter fell during the run. The server was then restarted, and the growth of counters is unknown.
     pub reset: bool,
-    /// One message per value that cannot be true. The value itself is treated as missing.
+    /// One message per value of the server's metrics that cannot be true. The value itself is treated as missing.
     pub doubts: Vec<String>,
 }
 
 const PER_POS: &str = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
 
-/// Name prefixes of the metrics that a recording keeps.
+/// Prefixes of the names of the server's metrics that a recording keeps.
 pub const KEPT: [&str; 2] = ["vllm:", "sglang:"];
 
 impl Metrics {
-    /// Computes the metrics of a recording.
+    /// Computes what the server's metrics say about the run of a recording.
     pub fn of(recording: &Recording) -> Metrics {
         let sampled = recording.events.iter().filter_map(|event| match event {
             Event::Metrics { samples, .. } => Some(samples.as_slice()),
             _ => None,
         });
-        // The first reading has all values; later readings have only the values that changed.
+        // The first reading of the server's metrics has all values; later readings have only the values that changed.
         let mut readings = sampled.map(by_name);
         let Some(first) = readings.next() else { return Metrics::default() };
         let (mut last, mut reset) = (first.clone(), false);
@@ -99,8 +100,8 @@ impl Metrics {
         metrics
     }
 
-    /// Sets counters with impossible values to `None` and adds messages about them to `doubts`. If one of the counters
-    /// of drafting cannot be true, all counters of drafting are removed, with one message.
+    /// Sets counters of the server with impossible values to `None` and adds messages about them to `doubts`. If one of
+    /// the counters of drafting cannot be true, all counters of drafting are removed, with one message.
     fn leave_out_what_cannot_be(&mut self, most_rounds: u64) {
         let counters = [
             ("preemptions", &mut self.preemptions),
@@ -116,8 +117,8 @@ impl Metrics {
         let rounds = self.drafts.unwrap_or(0);
         let drafted = self.draft_tokens.unwrap_or(0);
         let accepted = self.accepted_tokens.unwrap_or(0).max(self.accepted_per_pos.iter().copied().max().unwrap_or(0));
-        // Each round emits one token in addition to the accepted drafts, so the lengths of the answers limit the number
-        // of rounds.
+        // Each round (a request's draft tokens of one step) emits one token in addition to the accepted draft tokens,
+        // so the lengths of the answers limit the number of rounds.
         let doubt = if rounds > most_rounds {
             format!("{rounds} rounds of drafting, where the requests that were sent have at most {most_rounds}")
         } else if drafted > rounds * u64::from(MAX_SPEC_LEN) {
@@ -132,9 +133,9 @@ impl Metrics {
         self.accepted_per_pos.clear();
     }
 
-    /// `[j]`: number of rounds that accepted j tokens, for j from 0 to K. K is the number of positions that the server
-    /// exports. `None` if the mean round did not draft K tokens, if there were no rounds, if a counter fell, or if the
-    /// counters are missing.
+    /// Element `j` is the number of rounds (a request's draft tokens of one step) that accepted j tokens, for j from 0
+    /// to K. K is the number of draft positions that the server exports. `None` if the mean number of draft tokens of a
+    /// round is not K, if there were no rounds, if a counter fell, or if the counters are missing.
     pub fn rounds_of_one_length(&self) -> Option<Vec<u64>> {
         let (drafts, tokens) = (self.drafts?, self.draft_tokens?);
         let k = self.accepted_per_pos.len() as u64;
@@ -146,8 +147,8 @@ impl Metrics {
     }
 }
 
-/// Upper bound on the number of rounds that the server drafted during the run: two for each requested token, and 10,000
-/// more, because the server may serve other clients too.
+/// Upper bound on the number of rounds (a request's draft tokens of one step) during the run: two for each requested
+/// token, plus 10,000, because the server may serve other clients too.
 fn most_rounds(recording: &Recording) -> u64 {
     const BESIDES: u64 = 10_000;
     let sent = recording.events.iter().filter_map(|event| match event {
@@ -162,12 +163,12 @@ fn by_name(samples: &[Sample]) -> BTreeMap<&str, f64> {
     samples.iter().map(|s| (s.name.as_str(), s.value)).collect()
 }
 
-/// A metric's name without labels.
+/// The name of a server's metric without its labels.
 fn base(name: &str) -> &str {
     name.split_once('{').map_or(name, |(base, _)| base)
 }
 
-/// The value of a metric's label; names have the form `name{a="x",b="y"}`.
+/// The value of a label of a server's metric; names have the form `name{a="x",b="y"}`.
 fn label<'a>(name: &'a str, label: &str) -> Option<&'a str> {
     let (_, labels) = name.split_once('{')?;
     let start = labels.find(&format!("{label}=\""))? + label.len() + 2;

@@ -1,4 +1,5 @@
-//! Reconstructs each request of a recording: its times, tokens and rounds of drafting.
+//! Reconstructs each request of a recording: its times, its tokens, and its rounds (the request's draft tokens of one
+//! step each).
 
 use crate::bounds;
 use crate::recording::{Asked, Ended, Event, Recording, Tokens};
@@ -6,52 +7,53 @@ use foretoken_sim::{MAX_SPEC_LEN, Time};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A request that was sent, and its answer.
+/// A request of an observed run that was sent, and its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Index of the request in the recording's list of planned requests.
     pub request: u32,
-    /// The request as it was planned.
+    /// The request as it was planned: due time, lengths and category.
     pub asked: Asked,
     /// When the request was sent. If it was sent more than once, the last time.
     pub sent: Time,
-    /// How often the request was sent again.
+    /// How often the request was sent again after a failure or a refusal.
     pub retries: u32,
-    /// For each chunk: when it was read, and how many tokens it had.
+    /// For each chunk (a part of the answer): when the client read it, and how many tokens it had.
     pub chunks: Vec<(Time, u32)>,
     /// Ids of the answer's tokens; empty if the server does not send ids.
     pub ids: Vec<u32>,
-    /// True if the server reported each chunk's number of tokens. If false, the answer's total is spread evenly over
-    /// the chunks. If the total is not known either, each chunk counts as one token.
+    /// True if the server reported the number of tokens of each chunk (a part of the answer). If false, the answer's
+    /// total is spread evenly over the chunks. If the total is not known either, each chunk counts as one token.
     pub counted: bool,
     /// When and how the answer ended; `None` if the recording ends before the answer.
     pub ended: Option<(Time, Ended)>,
-    /// The request's rounds of drafting; `None` if the server does not report them.
+    /// The request's rounds (its draft tokens of one step each); `None` if the server does not report them.
     pub rounds: Option<Rounds>,
-    /// Times of the request that the server reports.
+    /// Waiting time and time to first token of the request by the server's clock.
     pub times: ServerTimes,
 }
 
-/// A request's rounds of drafting, in order. Steps without drafts are not included.
+/// A request's rounds (its draft tokens of one step each), in order. Steps without draft tokens are not included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
-    /// `[i]`: draft tokens verified in round i.
+    /// `drafted[i]` is the number of draft tokens that round i (the request's draft tokens of one step) verified.
     pub drafted: Vec<u32>,
-    /// `[i]`: draft tokens accepted in round i.
+    /// `accepted[i]` is the number of draft tokens that the target accepted in round i (the request's draft tokens of
+    /// one step).
     pub accepted: Vec<u32>,
 }
 
 /// A request's times by the server's clock, seconds; `None` if the server does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServerTimes {
-    /// Time in the server's queue.
+    /// Seconds that the request waited in the server's queue.
     pub queue_s: Option<f64>,
-    /// Time from the request's arrival to its first token.
+    /// Seconds from the request's arrival at the server to its first token.
     pub ttft_s: Option<f64>,
 }
 
 impl Answer {
-    /// Number of tokens in the chunks that were read.
+    /// Number of the answer's tokens in the chunks that the client read.
     pub fn tokens(&self) -> u32 {
         self.chunks.iter().map(|c| c.1).sum()
     }
@@ -61,7 +63,7 @@ impl Answer {
         matches!(self.ended, Some((_, Ended::Finished { .. })))
     }
 
-    /// The prompt's tokens: the server's count if it is plausible, else the planned length.
+    /// Number of the prompt's tokens: the server's count if it is plausible, else the planned length.
     pub fn prompt_len(&self) -> u32 {
         let counted = match self.ended {
             Some((_, Ended::Finished { prompt_tokens, .. })) => prompt_tokens.and_then(bounds::prompt_tokens),
@@ -70,7 +72,8 @@ impl Answer {
         counted.unwrap_or(self.asked.prompt_len)
     }
 
-    /// The answer's tokens in the server's usage report, without a check of plausibility; `None` without a report.
+    /// Number of the answer's tokens in the server's usage report, without a check of plausibility; `None` without a
+    /// report.
     pub fn usage(&self) -> Option<u32> {
         match self.ended {
             Some((_, Ended::Finished { completion_tokens, .. })) => completion_tokens,
@@ -78,18 +81,20 @@ impl Answer {
         }
     }
 
-    /// The delay between the request's due time and its sending. In a closed loop it means nothing: the due time is 0
-    /// there, so this is the time of sending.
+    /// The delay between the request's due time and its sending. In a closed loop the value has no meaning: the due
+    /// time is 0, so the value is the time of sending.
     pub fn late(&self) -> Time {
         self.sent.saturating_sub(self.asked.due)
     }
 
-    /// True if the output positions of all rounds are known. This needs drafts in every step but the first. If a step
-    /// had no drafts, it is not in `rounds`, and the output positions at which later rounds began are unknown.
+    /// True if the output positions of all the request's rounds (its draft tokens of one step) are known. This needs
+    /// draft tokens in every step but the first. If a step had no draft tokens, it is not in `rounds`, and the output
+    /// positions at which later rounds began are unknown.
     pub fn rounds_are_whole(&self) -> bool {
         let Some(rounds) = &self.rounds else { return false };
         let emitted: u32 = rounds.accepted.iter().map(|a| a + 1).sum();
-        // The last round may accept drafts beyond the answer's end. These are not emitted.
+        // The last round (draft tokens of one step) of an answer may accept draft tokens beyond the answer's end. These
+        // are not emitted.
         let last = rounds.accepted.last().copied().unwrap_or(0);
         let tokens = self.tokens();
         tokens > 0 && 1 + emitted >= tokens && emitted < tokens + last
@@ -108,16 +113,18 @@ pub(crate) struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Parses the JSON that a server sent. If there is none, or it cannot be read, all values are missing.
+    /// Parses the metrics of a request, which the server sent as JSON. If the server sent none, or if they cannot be
+    /// read, all values are missing.
     pub(crate) fn read(text: Option<&str>) -> ServerMetrics {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 }
 
-/// The rounds of an answer of at most `asked` tokens; `None` if the server does not report rounds.
+/// The rounds of an answer of at most `asked` tokens (a round is the request's draft tokens of one step); `None` if the
+/// server does not report rounds.
 ///
 /// # Errors
-/// If the rounds cannot be true; the text says why.
+/// The reported rounds cannot be true. The text says why.
 pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Rounds>, String> {
     let list = |key: &str| match &metrics.speculative_decoding[key] {
         Value::Null => Ok(None),
@@ -146,11 +153,12 @@ pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Round
     }
 }
 
-/// The requests that were sent, with their answers, sorted by index. If a request was sent again, only its last attempt
-/// is included.
+/// The requests of a recording that were sent, with their answers, sorted by index. If a request was sent again, only
+/// its last attempt is included.
 pub fn answers(recording: &Recording) -> Vec<Answer> {
     let mut answers: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
-    // For servers that report running totals: the number of tokens that each answer has so far.
+    // For each answer: the number of its tokens so far. It is needed if the server reports running totals and not each
+    // chunk's tokens.
     let mut so_far = vec![0u32; answers.len()];
     for event in &recording.events {
         match event {
@@ -220,7 +228,8 @@ fn end(answer: &mut Answer, at: Time, how: &Ended) {
     answer.ended = Some((at, how.clone()));
 }
 
-/// Spreads `total` tokens evenly over the chunks. The earlier chunks get one token more if there is a remainder.
+/// Spreads the `total` tokens of an answer evenly over its chunks, given as (time, number of tokens). If `total` is not
+/// a multiple of the number of chunks, the earlier chunks get one token more.
 fn spread(chunks: &mut [(Time, u32)], total: u32) {
     let n = chunks.len() as u32;
     for (chunk, i) in chunks.iter_mut().zip(0..) {

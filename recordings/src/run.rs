@@ -1,9 +1,9 @@
 //! Converts a recording to the form of simulated and live runs, as far as the server's reports allow. Tables, figures
 //! and pages are made from this form.
 //!
-//! A request arrives when it was sent. Its tokens have the times at which the client read them. If the server has
-//! per-request metrics and a step log, the time of first scheduling, the accepted drafts and the content of steps come
-//! from them.
+//! The arrival of a request is the time at which it was sent. Its tokens have the times at which the client read them.
+//! If the server has per-request metrics and a step log, the time of first scheduling, the accepted draft tokens and
+//! the content of steps come from them.
 
 use crate::metrics::Metrics;
 use crate::recording::{Ended, Recording};
@@ -12,7 +12,7 @@ use crate::steps::{PlacedStep, steps};
 use foretoken_sim::metrics::Series;
 use foretoken_sim::{Ending, MAX_SPEC_LEN, Outcome, Request, RequestRecords, Run, StepRecord, Time, Totals, Workload};
 
-/// An observed run.
+/// An observed run of a server, in the form of simulated and live runs.
 #[derive(Debug)]
 pub struct ObservedRun {
     /// The requests that were sent: arrivals, categories and lengths. The output length is the actual one if the answer
@@ -20,7 +20,7 @@ pub struct ObservedRun {
     pub workload: Workload,
     /// The workload's requests with their answers, in order.
     pub answers: Vec<Answer>,
-    /// The steps of the server's log, on the run's clock.
+    /// The steps of the server's log, with times on the run's clock (zero is the run's start).
     pub steps: Vec<PlacedStep>,
     /// Metrics that the server reported during the run.
     pub metrics: Metrics,
@@ -28,11 +28,11 @@ pub struct ObservedRun {
     pub run: Run,
 }
 
-/// Tokens of a KV block if the server does not state them.
+/// Number of tokens of a KV block that is assumed if the server does not state it.
 const BLOCK: u32 = 16;
 
 impl ObservedRun {
-    /// Builds the run of a recording. Requests are in the order in which they were sent.
+    /// Builds the observed run from a recording. Requests are in the order in which they were sent.
     pub fn of(recording: &Recording) -> ObservedRun {
         let mut answers = answers(recording);
         answers.sort_by_key(|a| (a.sent, a.request));
@@ -94,7 +94,8 @@ fn records(answers: &[Answer]) -> RequestRecords {
         r.emitted[i] = a.tokens();
         if let Some(&(first, _)) = a.chunks.first() {
             r.first_token[i] = first;
-            // The server's queue time, if the server reports it. Otherwise the wait counts as part of the first pass.
+            // How long the request waited in the server's queue, if the server reports it. Otherwise the wait counts as
+            // part of the first pass.
             let queued = a.times.queue_s.map_or(Time::ZERO, Time::from_s);
             r.first_scheduled[i] = (a.sent + queued).min(first);
         }
@@ -120,8 +121,8 @@ fn records(answers: &[Answer]) -> RequestRecords {
     r
 }
 
-/// The record of a step from its log line. The log does not say how many drafts were accepted, so their number is
-/// estimated.
+/// The record of a step, made from its line in the server's log. The log does not say how many draft tokens were
+/// accepted, so their number is estimated.
 fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> StepRecord {
     let s = &step.logged;
     let drafts = s.generation_tokens.saturating_sub(u64::from(s.generation_requests)) as u32;
@@ -144,9 +145,9 @@ fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> S
     }
 }
 
-/// Estimates the load over time and the totals of a run without a step log. The first chunk of an answer counts as the
-/// request's prefill. Each later chunk counts as one step of the request; the step began when the previous chunk was
-/// read.
+/// Estimates the load over time and the totals of a run whose server wrote no step log. The first chunk of an answer
+/// counts as the request's prefill. Each later chunk counts as one step of the request; the step began when the
+/// previous chunk was read.
 fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
     let mut spans: Vec<(Time, Time, u32)> = Vec::new();
     for a in answers {
@@ -162,7 +163,7 @@ fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
         let span = end.saturating_sub(start);
         totals.request_steps += u64::from(tokens > 0);
         totals.emitted += u64::from(tokens);
-        // Batch size integrated over time is the sum of all requests' decode times.
+        // The integral of the batch size over time is the sum of all requests' decode times.
         totals.batch_time += u128::from(span.0);
         series.step(&StepRecord {
             start,
@@ -190,9 +191,10 @@ fn busy(answers: &[Answer]) -> Time {
     sum
 }
 
-/// Counts the rounds in `totals` by their numbers of drafted and accepted tokens. The rounds come from the requests if
-/// the server reports them there, else from the server's counters by position. The totals of drafted and verified
-/// tokens are set to match. If no request has rounds, the remaining steps of requests count as rounds without drafts.
+/// Counts the rounds (a request's draft tokens of one step) in `totals` by their numbers of drafted and accepted
+/// tokens. The rounds come from the requests if the server reports them there, else from the server's counters by
+/// position. The totals of drafted and verified tokens are set to match. If no request has rounds, the remaining steps
+/// of requests count as rounds without draft tokens.
 fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     let most = MAX_SPEC_LEN as usize;
     let with_rounds: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();
@@ -211,7 +213,8 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
         table.iter().enumerate().flat_map(|(d, row)| row.iter().enumerate().map(move |(a, n)| f(d, a) as u64 * n)).sum()
     };
     let drafted: u64 = sum(|d, _| d);
-    // If the server reports no rounds, the totals keep the number of verified tokens that comes from the step log.
+    // If the server reports no rounds (draft tokens of each step), the totals keep the number of verified tokens that
+    // comes from the step log.
     if drafted > 0 {
         (totals.drafted, totals.verified) = (drafted, drafted);
     }
@@ -227,7 +230,7 @@ mod tests {
     use crate::recording::read_recording;
     use std::path::Path;
 
-    /// A recording of vLLM 0.32.0 for CPUs with the shipped model pair: 12 requests of three clients.
+    /// A recording of vLLM 0.32.0 for CPUs with the shipped target model and draft model: 12 requests of three clients.
     fn recorded(name: &str) -> (Recording, ObservedRun) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
         let recording = read_recording(&path).unwrap();
@@ -243,7 +246,8 @@ mod tests {
             assert_eq!((run.answers.len(), recording.head.clients), (12, Some(3)));
             assert_eq!(recording.head.server.version.as_deref(), Some("0.32.0"));
             assert!(run.answers.iter().all(|a| a.finished() && a.counted && a.tokens() == a.asked.output_len));
-            // A logged step emitted every token, and a logged step computed every prompt.
+            // Steps of the log emitted all tokens and computed all prompts, so the sums over the log and over the
+            // answers are equal.
             let tokens: u32 = run.answers.iter().map(Answer::tokens).sum();
             assert_eq!(run.steps.iter().map(|s| s.emitted).sum::<u32>(), tokens, "{name}");
             let prompts: u64 = run.answers.iter().map(|a| u64::from(a.prompt_len())).sum();
@@ -259,7 +263,8 @@ mod tests {
             assert!(run.answers.iter().all(Answer::rounds_are_whole));
             let rounds = || run.answers.iter().filter_map(|a| a.rounds.as_ref());
             assert!(rounds().flat_map(|r| &r.drafted).all(|&d| d <= k));
-            // The server's counters, rounds and steps agree.
+            // The server's counters, its rounds (draft tokens of each step) and its step log must give the same
+            // numbers.
             let accepted: u32 = rounds().flat_map(|r| &r.accepted).sum();
             let drafted: u32 = rounds().flat_map(|r| &r.drafted).sum();
             assert_eq!(

@@ -4,17 +4,18 @@ use crate::run::ObservedRun;
 use foretoken_sim::config::Version;
 use std::collections::BTreeMap;
 
-/// How many tokens a server drafted per round.
+/// How many tokens a server drafted for a request in a step.
 #[derive(Clone, Debug, PartialEq)]
 enum Drafted {
-    /// Number of rounds by drafts per round. An empty map means that nothing was drafted.
+    /// For each number of draft tokens: the number of rounds (a request's draft tokens of one step) that had it. An
+    /// empty map means that nothing was drafted.
     Lengths(BTreeMap<u32, u64>),
-    /// Mean number of drafts per round.
+    /// Mean number of draft tokens of a request in a step.
     Mean(f64),
 }
 
-/// A message if the run's drafts contradict `label`, the policy that the experiment states; else `None`. If the policy
-/// drafts and nothing in the run shows drafts, there is a message too.
+/// A message if the run's draft tokens contradict `label`, the policy that the experiment states; else `None`. If this
+/// policy uses draft tokens and nothing in the run shows any, there is a message too.
 pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     if label.is_empty() {
         return None;
@@ -25,7 +26,8 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
         "autoregressive" => Some(0),
         _ => label.strip_prefix("fixed-").and_then(|k| k.parse::<u32>().ok()),
     };
-    // Prompts alone do not show whether the server drafts; a second chunk of an answer does.
+    // Prompts alone do not show whether the server drafts. If an answer has a second chunk, the server ran a decode
+    // step.
     let decoded = run.answers.iter().any(|a| a.chunks.len() > 1);
     match (drafted(run), length) {
         (None, Some(0)) => None,
@@ -52,9 +54,9 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     }
 }
 
-/// How many tokens a run drafted per round. The source is the rounds of the answers, else the server's counters, else
-/// the step log. The last round of each answer is left out, because it may be shorter. `None` if the run has no rounds,
-/// no counters and no step log.
+/// How many tokens a run's server drafted per round (one request's draft tokens of one step). The numbers come from the
+/// rounds of the answers, else from the server's counters, else from the step log. The last round of each answer is
+/// left out, because it may be shorter. `None` if the run has no rounds, no counters and no step log.
 fn drafted(run: &ObservedRun) -> Option<Drafted> {
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
@@ -72,12 +74,13 @@ fn drafted(run: &ObservedRun) -> Option<Drafted> {
         let drafts = s.generation_tokens / u64::from(s.generation_requests);
         *lengths.entry(drafts.saturating_sub(1) as u32).or_default() += 1;
     }
-    // vLLM always exports the counter of preemptions, but exports the counters of drafting only if it drafts.
+    // vLLM always exports the counter of preemptions, but exports the counters of draft tokens only if it uses
+    // speculative decoding.
     let counts = m.preemptions.is_some();
     (counts || !lengths.is_empty()).then_some(Drafted::Lengths(lengths))
 }
 
-/// The release that a server's `/version` names; `None` if Foretoken does not implement its rules.
+/// The vLLM release that a server's `/version` names; `None` if Foretoken does not implement its rules.
 pub fn release_of(server: &str) -> Option<Version> {
     match series(server)? {
         (0, 6) => Some(Version::V0),
@@ -87,14 +90,14 @@ pub fn release_of(server: &str) -> Option<Version> {
     }
 }
 
-/// The first two numbers of a version: `0.32.0+cpu` gives (0, 32).
+/// The first two numbers of a version of vLLM: `0.32.0+cpu` gives (0, 32).
 pub fn series(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.trim().trim_start_matches('v').split('.').map(|n| n.parse::<u32>().ok());
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// A message if the server's release differs from `engine.version`, or if Foretoken does not know the server's release.
-/// `None` if they agree, or if the server reports no version.
+/// A message if the server's release differs from the experiment's `engine.version`, or if Foretoken does not know the
+/// server's release. `None` if they agree, or if the server reports no version.
 pub fn release(stated: Version, server: Option<&str>) -> Option<String> {
     let server = server?;
     let stated_name = stated.name();

@@ -2,41 +2,42 @@
 //! `v1/metrics/loggers.py` of 0.32 and 0.33.
 //!
 //! A line counts two kinds of requests: requests without output yet (context requests: prompts and their chunks) and
-//! requests with output (generation requests). It also counts the tokens that were scheduled for each kind, drafts to
-//! verify included. The elapsed time goes from handing the step to the worker until its output and includes drafting.
-//! With asynchronous scheduling, it is only the part of this time for which the engine had to wait. The line starts
-//! with the time at which the server's front end wrote the line, after the step.
+//! requests with output (generation requests). It also counts the tokens that were scheduled for each kind, draft
+//! tokens to verify included. The elapsed time goes from handing the step to the worker until its output and includes
+//! drafting. With asynchronous scheduling, it is only the part of this time for which the engine had to wait. The line
+//! starts with the time at which the server's front end wrote the line, after the step.
 
 use crate::bounds::{LONGEST_S, MOST_COUNT, MOST_REQUESTS, MOST_TOKENS};
 use foretoken_sim::MAX_SPEC_LEN;
 use serde::{Deserialize, Serialize};
 
-/// A step as its log line describes it.
+/// A step of a vLLM server as its log line describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoggedStep {
-    /// When the line was written, seconds since 1970; `None` if the log's times have another format.
+    /// When the server wrote the line, seconds since 1970; `None` if the log's times have another format.
     pub written_unix_s: Option<f64>,
-    /// The engine's number of the step.
+    /// The number that the engine gave the step.
     pub iteration: u64,
-    /// Requests without output yet.
+    /// Number of the step's requests without output yet (prompts and their chunks).
     pub context_requests: u32,
-    /// Prompt tokens in the step.
+    /// Number of prompt tokens that the step computes.
     pub context_tokens: u64,
-    /// Requests that have output.
+    /// Number of the step's requests that have output.
     pub generation_requests: u32,
-    /// Tokens of the requests with output: one per request plus the drafts to verify.
+    /// Number of tokens of the requests with output: one per request plus the draft tokens to verify.
     pub generation_tokens: u64,
-    /// Time of the worker for the step, in seconds.
+    /// Time that the engine's worker took for the step, drafting included, in seconds.
     pub elapsed_s: f64,
-    /// Share of the KV cache in use, from 0 to 1.
+    /// Share of the server's KV cache in use, from 0 to 1.
     pub kv_usage: f64,
 }
 
 impl LoggedStep {
-    /// Parses a line of a log. `None` if the line is not about a step, or if the step is a dummy step.
+    /// Parses a line of a vLLM server's log. `None` if the line is not about a step, or if the line says that the step
+    /// is a dummy (vLLM writes `(dummy)`).
     ///
     /// # Errors
-    /// If the line describes a step that cannot exist; the text says why.
+    /// The line describes a step that cannot exist. The text says why.
     pub fn read(line: &str) -> Result<Option<LoggedStep>, String> {
         LoggedStep::parse(line).map(|step| step.possible().map(|()| step)).transpose()
     }
@@ -49,7 +50,8 @@ impl LoggedStep {
         }
         let (iteration, rest) = step.strip_prefix("Iteration(")?.split_once("): ")?;
         let mut parts = rest.split(", ");
-        // A number of more than 64 bits is read as the largest 64-bit number, which `possible` then refuses.
+        // A number in the log line of more than 64 bits becomes the largest 64-bit number, which `possible` then
+        // refuses.
         let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
             true => Some(digits.parse::<u64>().unwrap_or(u64::MAX)),
             false => None,
@@ -74,7 +76,7 @@ impl LoggedStep {
         })
     }
 
-    /// Checks that the step's numbers are plausible.
+    /// Checks that the numbers in a step's log line are plausible.
     fn possible(&self) -> Result<(), String> {
         let LoggedStep { iteration, context_requests, context_tokens, generation_requests, generation_tokens, .. } =
             *self;
@@ -102,16 +104,17 @@ impl LoggedStep {
     }
 }
 
-/// Highest plausible KV cache usage, percent: a full cache plus rounding.
+/// Highest plausible usage of the KV cache in a log line, percent: a full cache plus rounding.
 const MOST_USAGE: f64 = 101.0;
 
-/// Seconds since 1970 at the start of a line, in the format of the shipped logging configuration (`%(created).6f`).
+/// Seconds since 1970 at the start of a log line, in the format of the shipped logging configuration (`%(created).6f`).
+/// `before` is the text in front of the message.
 fn written(before: &str) -> Option<f64> {
     let first = before.split_whitespace().find(|word| word.contains('.'))?;
     first.parse::<f64>().ok().filter(|s| s.is_finite() && *s > 1e9)
 }
 
-/// True if the line is about a step. `observe` keeps only such lines.
+/// True if the line of the server's log is about a step. `foretoken observe` keeps only such lines.
 pub fn is_step(line: &str) -> bool {
     line.contains("Iteration(") && line.contains("iteration elapsed time")
 }

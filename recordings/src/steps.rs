@@ -1,41 +1,41 @@
-//! Places the step log on the run's clock, and finds the tokens that each step emitted.
+//! Places the steps of a server's log on the run's clock, and finds the tokens that each step emitted.
 
 use crate::recording::{Event, Recording};
 use crate::request::Answer;
 use crate::step_log::LoggedStep;
 use foretoken_sim::Time;
 
-/// A step of the log, on the run's clock.
+/// A step of the server's log, with its times on the run's clock (zero is the run's start).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlacedStep {
-    /// The step's log line.
+    /// What the server's log line says about the step.
     pub logged: LoggedStep,
-    /// When the step began.
+    /// When the server's step began, counted from the run's start.
     pub start: Time,
-    /// When the step's line was written.
+    /// When the server wrote the step's log line, counted from the run's start.
     pub end: Time,
     /// Number of tokens that the client read from 2 ms before this step's line was written until 2 ms before the next
     /// step's line was written.
     pub emitted: u32,
-    /// Tokens among `emitted` that are the first of their answer.
+    /// How many of the `emitted` tokens are the first token of their answer.
     pub first_tokens: u32,
 }
 
 impl PlacedStep {
-    /// Estimate of the accepted drafts: the emitted tokens beyond one per decoding request, without first tokens. It is
-    /// at most the number of drafts.
+    /// Estimate of the number of accepted draft tokens: the emitted tokens without first tokens, minus one token per
+    /// decoding request. It is at most the number of draft tokens.
     pub fn accepted(&self) -> u32 {
         let drafts = self.logged.generation_tokens.saturating_sub(u64::from(self.logged.generation_requests)) as u32;
         self.emitted.saturating_sub(self.first_tokens).saturating_sub(self.logged.generation_requests).min(drafts)
     }
 }
 
-/// The log line of a step may be written up to this long (2 ms) after the client has read the step's tokens.
+/// The server's log line of a step may be written up to this long (2 ms) after the client has read the step's tokens.
 const ON_ITS_WAY: Time = Time(2_000_000_000);
 
-/// The logged steps from the run's start on, in order, each with the number of tokens that it emitted. A step that the
-/// log has twice is included once. Steps that cannot be true are left out. Empty unless the log's times have
-/// microseconds (`--step-log` with the shipped logging configuration).
+/// The logged steps from the run's start on, in order, each with the number of tokens that it emitted. If the log has
+/// every step twice, each is included once. Steps that cannot be true are left out. The list is empty unless the
+/// log's times have microseconds (`--step-log` with the shipped logging configuration).
 pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     let started = recording.head.started_unix_us as f64 / 1e6;
     let placed = |logged: LoggedStep| {
@@ -51,8 +51,8 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     if written_twice(recording) {
         steps.dedup_by(|b, a| same_step(&a.logged, &b.logged));
     }
-    // If a line is late, its step seems to begin or end late. Steps do not overlap, so a step begins no earlier than
-    // the step before it ended.
+    // If a log line is late, its step seems to begin or end late. The placed steps must not overlap, so a step begins
+    // no earlier than the step before it ended.
     for i in 1..steps.len() {
         steps[i].start = steps[i].start.max(steps[i - 1].end.min(steps[i].end));
     }
@@ -60,19 +60,20 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     steps
 }
 
-/// A step that is in flight when the run starts takes at most this long, seconds.
+/// A step that is in flight at the server when the run starts takes at most this long, seconds.
 const IN_FLIGHT_S: f64 = 10.0;
 
-/// True if the step seems to have begun long before the run. Its elapsed time is then wrong.
+/// True if the step seems to have begun more than [`IN_FLIGHT_S`] before the run. The step's elapsed time must then
+/// be wrong.
 pub(crate) fn started_before(recording: &Recording, step: &LoggedStep) -> bool {
     let end = step.written_unix_s.map(|s| s - recording.head.started_unix_us as f64 / 1e6);
     end.is_some_and(|end| end >= 0.0 && step.elapsed_s > end + IN_FLIGHT_S)
 }
 
-/// Two lines of one step, written by two handlers of a logger, lie at most this many seconds apart.
+/// If a logger writes a step's line twice, by two handlers, the two lines lie at most this many seconds apart.
 const TWICE_S: f64 = 1e-3;
 
-/// True if two lines of the log describe the same step.
+/// True if two lines of the server's log describe the same step.
 fn same_step(a: &LoggedStep, b: &LoggedStep) -> bool {
     let near = match (a.written_unix_s, b.written_unix_s) {
         (Some(a), Some(b)) => (a - b).abs() <= TWICE_S,
@@ -81,15 +82,15 @@ fn same_step(a: &LoggedStep, b: &LoggedStep) -> bool {
     near && LoggedStep { written_unix_s: a.written_unix_s, ..*b } == *a
 }
 
-/// True if the log has each step twice or more often. Engines that run in parallel would give only a few equal pairs of
-/// lines.
+/// True if the server's log has each step twice or more often. If several engines ran in parallel and wrote to one log,
+/// only a few neighbouring lines would be equal.
 pub fn written_twice(recording: &Recording) -> bool {
     let all: Vec<LoggedStep> = logged(recording).collect();
     let again = all.windows(2).filter(|pair| same_step(&pair[0], &pair[1])).count();
     all.len() >= 4 && again * 5 >= all.len() * 2
 }
 
-/// The steps of the log, without those that cannot be true.
+/// The steps of the server's log, without steps that cannot be true.
 fn logged(recording: &Recording) -> impl Iterator<Item = LoggedStep> {
     let lines = recording.events.iter().filter_map(|e| match e {
         Event::Log { lines, .. } => Some(lines),
@@ -139,8 +140,8 @@ mod tests {
         let asked = vec![Asked { prompt_len: 9, output_len: 5, ..Asked::default() }; 2];
         let head = Head { started_unix_us: STARTED, asked, ..Head::default() };
         let chunk = |request, at, n| Event::Chunk { request, at: ms(at), tokens: Tokens::Ids(vec![7; n]) };
-        // The log has a step before the run, two steps whose times overlap, and tokens that were read shortly before
-        // the line of their step.
+        // The test's log has a step before the run, two steps whose times overlap, and tokens that were read shortly
+        // before the line of their step.
         let lines = vec![line(-5.0, 9.0, (1, 1)), line(20.0, 12.0, (1, 4)), line(35.0, 20.0, (2, 8)), "else".into()];
         let events = vec![
             Event::Sent { request: 0, at: ms(0.0), attempt: 0 },

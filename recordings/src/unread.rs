@@ -1,28 +1,28 @@
-//! The error of a file that could not be read.
+//! The error of a recording or another tool's file that could not be read.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a file, where, and what to do.
+/// The error of a recording or another tool's file: what is wrong, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Unread {
-    /// The file's path.
+    /// The path of the file that could not be read.
     pub path: PathBuf,
-    /// The line, counted from 1; `None` if the error concerns the whole file.
+    /// The line of the file, counted from 1; `None` if the error concerns the whole file.
     pub line: Option<usize>,
-    /// The problem, worded so that it follows the file's name.
+    /// The problem with the file, as a text that follows the file's name in the message.
     pub what: String,
-    /// What the user can do.
+    /// What the user can do about the file.
     pub hint: String,
 }
 
 impl Unread {
-    /// An error that concerns the whole file.
+    /// An error that concerns the whole file at `path`.
     pub fn file(path: &Path, what: impl Into<String>, hint: impl Into<String>) -> Unread {
         Unread { path: path.to_path_buf(), line: None, what: what.into(), hint: hint.into() }
     }
 
-    /// An error on a line, counted from 1.
+    /// An error on one line of the file at `path`, counted from 1.
     pub fn line(path: &Path, line: usize, what: impl Into<String>, hint: impl Into<String>) -> Unread {
         Unread { line: Some(line), ..Unread::file(path, what, hint) }
     }

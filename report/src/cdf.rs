@@ -2,24 +2,24 @@
 //! the request records need not stay in memory.
 
 use foretoken_sim::RequestRecords;
-use foretoken_sim::metrics::quantile_sorted;
+use foretoken_sim::metrics::{Pieces, quantile_sorted};
 use serde::{Deserialize, Serialize};
 
-/// The most values that a [`Cdf`] holds.
+/// The most values that a [`Cdf`], the distribution of a latency, holds.
 const POINTS: usize = 512;
 
 /// The distribution of a latency: values with equal weights, ascending. With at most 512 samples the values are the
 /// samples. With more, they are 512 quantiles, each at the middle of one of 512 equal shares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cdf {
-    /// The latencies, seconds, ascending.
+    /// The latencies of the distribution (all samples, or 512 quantiles of them), seconds, ascending.
     pub values: Vec<f64>,
-    /// Number of samples that the values summarize.
+    /// Number of requests whose latencies the values summarize.
     pub samples: u64,
 }
 
 impl Cdf {
-    /// The distribution of `samples`, seconds, in any order.
+    /// The distribution of the latencies `samples`, given in seconds and in any order.
     pub fn of(mut samples: Vec<f64>) -> Cdf {
         samples.sort_unstable_by(f64::total_cmp);
         let n = samples.len();
@@ -32,22 +32,30 @@ impl Cdf {
     }
 
     /// The distribution of the end-to-end latencies of finished requests.
-    pub fn e2e(records: &RequestRecords) -> Cdf {
-        Cdf::of_finished(records, |i| Some(records.e2e_s(i)))
+    pub fn e2e(records: &dyn Pieces) -> Cdf {
+        Cdf::of_finished(records, |r, i| Some(r.e2e_s(i)))
     }
 
     /// The distribution of the times to first token of finished requests.
-    pub fn ttft(records: &RequestRecords) -> Cdf {
-        Cdf::of_finished(records, |i| Some(records.ttft_s(i)))
+    pub fn ttft(records: &dyn Pieces) -> Cdf {
+        Cdf::of_finished(records, |r, i| Some(r.ttft_s(i)))
     }
 
-    /// The distribution of the times per output token of finished requests; outputs of one token have none.
-    pub fn tpot(records: &RequestRecords) -> Cdf {
-        Cdf::of_finished(records, |i| records.tpot_s(i))
+    /// The distribution of the times per output token of finished requests. Requests with one output token are left
+    /// out.
+    pub fn tpot(records: &dyn Pieces) -> Cdf {
+        Cdf::of_finished(records, RequestRecords::tpot_s)
     }
 
-    fn of_finished(records: &RequestRecords, latency: impl Fn(usize) -> Option<f64>) -> Cdf {
-        Cdf::of((0..records.len()).filter(|&i| records.finished(i)).filter_map(latency).collect())
+    fn of_finished(records: &dyn Pieces, latency: fn(&RequestRecords, usize) -> Option<f64>) -> Cdf {
+        let mut finished = 0;
+        records.each(&mut |piece| finished += (0..piece.len()).filter(|&i| piece.finished(i)).count());
+        let mut samples = Vec::with_capacity(finished);
+        let mut add = |piece: &RequestRecords| {
+            samples.extend((0..piece.len()).filter(|&i| piece.finished(i)).filter_map(|i| latency(piece, i)));
+        };
+        records.each(&mut add);
+        Cdf::of(samples)
     }
 
     /// Pools several distributions into one cumulative curve, in which each sample has the same weight. Returns points

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why a report cannot be written or read: a result file cannot be written or read, or cells have different swept
-/// settings. After a failed write, no half-written file has the final name.
+/// Why results cannot be written or read back. Either a result file cannot be written or read, or the cells of a report
+/// (a cell is one run of one policy) sweep different settings. A failed write leaves no half-written file under the
+/// final name.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The operating system refused the write, for example because the disk is full or the folder is missing.
     #[error("cannot write {}: {cause}", path.display())]
     Write {
-        /// The final path of the file.
+        /// The path that the complete result file would have.
         path: PathBuf,
         /// The error of the operating system.
         cause: std::io::Error,
@@ -17,7 +18,7 @@ pub enum ReportError {
     /// The Parquet encoder reported an error.
     #[error("cannot write {}: {cause}", path.display())]
     Parquet {
-        /// The final path of the file.
+        /// The path that the complete Parquet file would have.
         path: PathBuf,
         /// The error that the Parquet writer reported.
         cause: parquet::errors::ParquetError,
@@ -25,17 +26,17 @@ pub enum ReportError {
     /// A result file that cannot be read back.
     #[error("cannot read {}: {cause}", path.display())]
     Read {
-        /// The path of the file.
+        /// The path of the result file that cannot be read back.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// What is wrong with the result file, as text.
         cause: String,
     },
-    /// Cells of one report differ in their swept settings.
+    /// The cells of one report (a cell is one run of one policy) do not all sweep the same settings.
     #[error("cell {cell} does not have the swept settings of the first cell ({expected})")]
     SweepMismatch {
-        /// The cell (policy, swept values, seed) that has other swept settings than the first cell.
+        /// The policy, swept values and seed of the run that has other swept settings than the first run of the report.
         cell: String,
-        /// The paths of the first cell's swept settings.
+        /// The paths of the first cell's swept settings (a cell is one run of one policy), as text.
         expected: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Made-up cells for tests. Their numbers come from a keyed hash; nothing is simulated.
+//! Made-up runs for tests. Their numbers come from a keyed hash; nothing is simulated.
 
 use crate::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept};
 use foretoken_sim::metrics::{CalibrationBin, Series, Slo, Totals};
@@ -41,8 +41,8 @@ fn unit(seed: u64, stream: u64, index: u64) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Records of `n` requests at `rate` requests per second. Waiting time and time per output token grow with `rate`; the
-/// time per output token is divided by `fast`. The last request is rejected.
+/// Made-up records of `n` requests that arrive at `rate` requests per second. Waiting time and time per output token
+/// grow with `rate`; the time per output token is divided by `fast`. The last request is rejected.
 pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     let mut r = RequestRecords::new(n);
     let mut now = 0.0;
@@ -67,7 +67,8 @@ pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     r
 }
 
-/// Records of steps of 0.45 s, one every 0.5 s, for `seconds` seconds. The load rises and falls over time.
+/// Made-up steps for `seconds` seconds: one step of 0.45 s starts every 0.5 s. The batch size rises and falls over
+/// time.
 fn steps(seconds: f64, fast: f64, draft: u32, rate: f64, seed: u64) -> Vec<StepRecord> {
     let step = |i: u64| {
         let start = i as f64 * 0.5;
@@ -119,14 +120,15 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
         gpus: Some(1),
         implied: false,
         bound: None,
+        fleet: None,
     };
     let cell = Cell::new(entry, Summary::new(&records, &totals, slo, &[], 1000, 16)).with_latencies(&records);
     let speedup = Some(if policy == 0 { 1.0 } else { fast });
     Cell { speedup, series, lengths: totals.lengths.rows(), calibration: calibration(policy, seed), ..cell }
 }
 
-/// Bins of confidence for a policy that looks at confidences; empty for other policies. The draft is slightly
-/// overconfident.
+/// Made-up numbers of draft tokens in 20 bins of confidence, for the policies with index 6 to 9 in [`POLICIES`]; empty
+/// for other policies. Fewer draft tokens are right than the confidences say.
 fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
     let bin = |i: u64| {
         let (drafts, confidence) = (40 + 30 * i, (i as f64 + 0.5) / 20.0);
@@ -136,8 +138,8 @@ fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
     if (6..10).contains(&policy) { (0..20).map(bin).collect() } else { Vec::new() }
 }
 
-/// A report of the first `policies` of [`POLICIES`] at the swept `rates` and `schedulers` (an empty list is not swept),
-/// with the seeds 1 to `seeds` and `requests` requests per run.
+/// A made-up report of the first `policies` of [`POLICIES`], with the seeds 1 to `seeds` and `requests` requests per
+/// run. It sweeps the request rate over `rates` and the scheduler over `schedulers`, unless the list is empty.
 pub fn report(policies: usize, rates: &[f64], schedulers: &[&str], seeds: u64, requests: usize) -> Report {
     let optional = |n: usize| if n == 0 { vec![None] } else { (0..n).map(Some).collect() };
     let mut cells = Vec::new();

@@ -1,4 +1,4 @@
-//! Writes results as files: Parquet tables, SVG figures and HTML pages of finished cells.
+//! Writes results as files: Parquet tables, SVG figures and HTML pages of finished cells (runs of one policy each).
 //!
 //! This is the only crate that depends on parquet and plotters. It draws and writes the cells that it is given. It must
 //! never run a simulation or compute its results anew, read a clock, or print. The same cells in the same order give
@@ -9,6 +9,7 @@ mod error;
 mod figures;
 #[cfg(test)]
 mod fixtures;
+mod fleet;
 pub mod html;
 mod model;
 mod number;
@@ -22,19 +23,24 @@ mod why;
 pub use cdf::Cdf;
 pub use error::ReportError;
 pub use figures::{
-    Accepted, ArenaMap, CapacityWords, Carried, Figure, FrontierLine, FrontierPoint, FrontierWords, GainAt, Kind,
-    LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind, TriedRate,
-    Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, column_figures, figures,
-    frontier_figure, gain_figure, ladder_figure, predicted_figure, profile_figures, validation_figures, write_figures,
+    Accepted, ArenaMap, AtPosition, CapacityWords, Carried, Figure, FrontierLine, FrontierPoint, FrontierWords, GainAt,
+    Kind, LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind,
+    TriedRate, Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, column_figures,
+    cost_figure, figures, frontier_figure, gain_figure, ladder_figure, positions_figure, predicted_figure,
+    profile_figures, validation_figures, write_figures,
 };
+pub use fleet::{FleetCell, FleetEntry};
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, headline, run_page};
 pub use staged::Staged;
 pub use tables::{
-    CapacityRow, FleetColumns, FleetProbeRow, ProbeRow, ReplicaRow, RequestsWriter, ScaledRow, StepsWriter, not_finite,
-    read_cells, write_calibration, write_capacity, write_decisions, write_fleet_probes, write_lengths, write_lives,
-    write_positions, write_probes, write_replica_counts, write_replicas, write_series, write_summary,
+    CapacityRow, FleetColumns, FleetProbeRow, FlowRow, ProbeRow, ReplicaRow, RequestsWriter, ScaledRow, StepsWriter,
+    not_finite, read_cells, write_calibration, write_capacity, write_decisions, write_fleet_probes, write_flows,
+    write_lengths, write_lives, write_positions, write_probes, write_replica_counts, write_replicas, write_series,
+    write_summary,
 };
-pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};
+pub use tables::{
+    Route, read_keys, read_kv_peaks, read_requests, read_routes, read_scaling, read_step_replicas, read_steps,
+};
 pub use text_table::{narrow, plain_table, table_lines};
 pub use why::{WORDS, Why};

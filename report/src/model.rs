@@ -1,16 +1,17 @@
-//! The contents of a report as plain data. The crate that ran the cells makes them.
+//! The contents of a report as plain data: its cells and their numbers. A cell is one run of one policy.
 
 use crate::Cdf;
+use crate::fleet::{FleetCell, FleetEntry};
 pub use foretoken_policies::{Dash, Look, Marker};
-use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
-use foretoken_sim::{RequestRecords, Summary};
+use foretoken_sim::Summary;
+use foretoken_sim::metrics::{CalibrationBin, LengthRow, Pieces, Series};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// Where the numbers of a report come from. Every figure names the source.
+/// Where the numbers of a report come from. Every figure shows this source as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Simulated.
+    /// Simulated, with modelled costs of passes and modelled acceptance.
     Simulated,
     /// Simulated, with measured costs of passes.
     Profiled,
@@ -53,7 +54,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// One swept setting of a cell. Two swept settings are equal if their paths, values and numbers are equal.
+/// One swept setting of a run. Two swept settings are equal if their paths, values and numbers are equal.
 #[derive(Clone, Debug)]
 pub struct Swept {
     /// The setting's path in the experiment, such as `workload.transform[0].rate-scale`.
@@ -77,7 +78,15 @@ impl Swept {
 
     /// The title of an axis for this setting: the name, and the unit in brackets.
     pub fn axis(&self) -> String {
-        if self.unit.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, self.unit) }
+        match self.unit.is_empty() || self.is_its_unit() {
+            true => self.name.clone(),
+            false => format!("{} ({})", self.name, self.unit),
+        }
+    }
+
+    /// True if the setting's name is the unit of its values, such as `replicas`. The unit is then not written again.
+    pub fn is_its_unit(&self) -> bool {
+        self.name == self.unit
     }
 
     /// The value as pages show it. A file's path is shortened to the file name without its ending.
@@ -90,7 +99,7 @@ impl Swept {
         if is_path(&self.value) && !self.value.contains('"') {
             return stem(&self.value);
         }
-        // In the value split at quotes, every second part was between quotes.
+        // The value is TOML text. It is split at quotes, so every second part was between quotes.
         let parts = self.value.split('"').enumerate();
         parts
             .map(|(i, part)| if i % 2 == 1 && is_path(part) { stem(part) } else { part.to_owned() })
@@ -110,7 +119,7 @@ impl PartialEq for Swept {
 pub struct Key {
     /// The policy's label in tables and figures, unique in a report.
     pub policy: String,
-    /// The swept settings. All cells of a report have the same paths in the same order.
+    /// The swept settings of the run. All runs of a report have the same paths in the same order.
     pub sweep: Vec<Swept>,
     /// The seed of the run's random draws.
     pub seed: u64,
@@ -124,7 +133,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// The role of a policy in a comparison.
+/// The role of a policy in a comparison, such as baseline or oracle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// A policy of the comparison that a server can run, except the baseline.
@@ -132,60 +141,64 @@ pub enum Role {
     Contender,
     /// Autoregressive decoding: speedups are ratios to its latency.
     Baseline,
-    /// The oracle against which regret is measured. It sees which drafts will be accepted.
+    /// The oracle against which regret is measured. It sees which draft tokens will be accepted.
     Bound,
-    /// Another policy that sees which drafts will be accepted.
+    /// An oracle that is not the bound: another policy that sees which draft tokens will be accepted.
     Oracle,
 }
 
 impl Role {
-    /// Does the policy see which drafts will be accepted, which no server can?
+    /// Does the policy see which draft tokens will be accepted? No server can run such a policy.
     pub fn sees_hidden_truth(self) -> bool {
         matches!(self, Role::Bound | Role::Oracle)
     }
 }
 
-/// A cell without results: its key, and facts on its policy and its TPOT bound.
+/// A cell (one run of one policy) without its results: its key, and facts on its policy, its hardware and its TPOT
+/// bound.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Identifies the cell among all others.
+    /// The policy, swept values and seed, which identify the run among all others.
     pub key: Key,
-    /// Colour, dash and marker of the cell's policy.
+    /// Colour, dash and marker of the run's policy in figures.
     pub look: Look,
-    /// The role of the cell's policy in the comparison.
+    /// The role of the run's policy in the comparison, such as baseline or oracle.
     pub role: Role,
-    /// Does the policy choose draft lengths without looking at the requests? Then the goodput of a length holds for any
-    /// request, and not only for requests for which the policy chose this length.
+    /// Does the policy choose draft lengths without looking at the requests? Then the goodput measured at a draft
+    /// length holds for all requests, and not only for requests for which the policy chose this length.
     pub blind: bool,
-    /// Does the cell's policy draft trees? Then `oracle-goodput`, which drafts chains, is no bound for it.
+    /// Does the run's policy draft trees? The oracle `oracle-goodput` drafts chains only, so it is no bound for trees.
     pub trees: bool,
-    /// Does the cell's policy stop drafting in steps that it expects to miss the TPOT bound?
+    /// Does the run's policy stop drafting in steps that it expects to miss the TPOT bound?
     pub stops_for_slo: bool,
     /// Number of GPUs on which the target runs, over all replicas; `None` if the hardware does not state GPUs.
     pub gpus: Option<u32>,
-    /// Was the cell added as the baseline, because the experiment does not list it? Then figures leave the cell out.
+    /// Was the autoregressive run added by the program, because the experiment does not list it? Then figures leave the
+    /// cell out.
     pub implied: bool,
     /// How the run's TPOT bound was scaled from an autoregressive run; `None` if the bound was not scaled.
     pub bound: Option<ScaledBound>,
+    /// The run's fleet of replicas; `None` for a single engine.
+    pub fleet: Option<FleetEntry>,
 }
 
 /// A TPOT bound that was scaled from the autoregressive run with the same seed, at the swept values `from`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaledBound {
-    /// The swept values of the autoregressive run.
+    /// The swept values of the autoregressive run from which the bound was scaled.
     pub from: Vec<Swept>,
-    /// The bound divided by the autoregressive run's P90 TPOT.
+    /// The TPOT bound divided by the P90 TPOT of the autoregressive run from which it was scaled.
     pub scale: f64,
-    /// Is the TPOT bound the run's only bound?
+    /// Is the scaled TPOT bound the only SLO bound of the run?
     pub alone: bool,
 }
 
 /// One finished cell: a policy at one combination of swept values with one seed.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Identifies the cell, its policy and its bound.
+    /// The run's key (policy, swept values, seed), and facts on its policy, its hardware and its TPOT bound.
     pub entry: Entry,
-    /// The numbers of the run.
+    /// The numbers of the run over all its requests and steps, such as mean latencies and acceptance.
     pub summary: Summary,
     /// Mean E2E of autoregressive decoding / mean E2E of this policy, at the same swept values and seed. `None` if one
     /// of the two runs is missing or finished no request.
@@ -194,15 +207,17 @@ pub struct Cell {
     /// if one of the two runs is missing or finished no request.
     pub regret: Option<f64>,
     /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run, minus 1, with equal swept values
-    /// and seed. The fastest policy of a setting is the same for all seeds. `None` without such a run.
+    /// and seed. The fastest policy is chosen once for all seeds. `None` if no policy could be chosen, or if one of the
+    /// two runs finished no request.
     pub behind: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of this policy in the baseline, minus 1; `None` without a baseline.
+    /// Mean E2E of this policy / mean E2E of the same policy in the other results that the report is compared with,
+    /// minus 1; `None` without other results.
     pub change: Option<f64>,
-    /// Was the autoregressive run, to which the speedup refers, overloaded?
+    /// Was the autoregressive run overloaded whose latency is the numerator of the speedup?
     pub over_overload: bool,
     /// Was the autoregressive run from which the TPOT bound is scaled overloaded?
     pub bound_of_overload: bool,
-    /// Batch size and tokens in bins of time.
+    /// Decode batch size and numbers of tokens of the run in bins of time.
     pub series: Series,
     /// Times to first token of the run's finished requests.
     pub ttft: Cdf,
@@ -210,23 +225,28 @@ pub struct Cell {
     pub tpot: Cdf,
     /// End-to-end latencies of the run's finished requests.
     pub e2e: Cdf,
-    /// Sums over the steps with one draft length and with a batch size in one bucket. There are separate rows for steps
-    /// with and without prompts.
+    /// Sums over the run's steps, one row per draft length and bucket of batch sizes. Steps with prompts and steps
+    /// without prompts have separate rows.
     pub lengths: Vec<LengthRow>,
-    /// Counts by the draft's confidence: drafts and right drafts. Empty if the policy does not look at confidences.
+    /// Numbers of draft tokens and of right draft tokens, by the draft model's confidence. Empty if the policy does not
+    /// look at confidences.
     pub calibration: Vec<CalibrationBin>,
+    /// What each replica of the fleet did; `None` for a single engine.
+    pub fleet: Option<Box<FleetCell>>,
 }
 
 impl Cell {
-    /// Drops the distributions, the series, the lengths and the calibration, to save memory. The comparison of policies
-    /// does not need them; figures, claims of papers and questions do.
+    /// Drops the cell's distributions of latencies, its series over time, its sums by draft length, its calibration of
+    /// confidences and its replicas, to save memory. The comparison of policies does not need them; figures, claims of
+    /// papers and questions do.
     pub fn forget_curves(&mut self) {
         self.series = Series::default();
         (self.ttft, self.tpot, self.e2e) = Default::default();
         (self.lengths, self.calibration) = Default::default();
+        self.fleet = None;
     }
 
-    /// A cell with its entry and summary; everything else is empty, false or `None`.
+    /// A cell (one run of one policy) with its entry and summary; everything else is empty, false or `None`.
     pub fn new(entry: Entry, summary: Summary) -> Cell {
         Cell {
             entry,
@@ -243,16 +263,17 @@ impl Cell {
             e2e: Cdf::default(),
             lengths: Vec::new(),
             calibration: Vec::new(),
+            fleet: None,
         }
     }
 
-    /// Adds the distributions of TTFT, TPOT and E2E.
-    pub fn with_latencies(mut self, records: &RequestRecords) -> Cell {
+    /// Adds the distributions of TTFT, TPOT and E2E of the run's requests to the cell, the results of this run.
+    pub fn with_latencies(mut self, records: &dyn Pieces) -> Cell {
         (self.ttft, self.tpot, self.e2e) = (Cdf::ttft(records), Cdf::tpot(records), Cdf::e2e(records));
         self
     }
 
-    /// Identifies the cell: policy, swept values and seed.
+    /// Identifies the run: policy, swept values and seed.
     pub fn key(&self) -> &Key {
         &self.entry.key
     }
@@ -266,8 +287,8 @@ impl Cell {
         self.entry.role == Role::Baseline && attains && self.entry.bound.as_ref().is_some_and(own)
     }
 
-    /// Does the policy stop drafting for a TPOT bound that was scaled from a run at other swept values? Then the cell's
-    /// numbers also show how the policy reacts to that bound.
+    /// Does the policy stop drafting for a TPOT bound that was scaled from a run at other swept values? Then the bound
+    /// of the other load changes how the policy drafts, and so the cell's numbers.
     pub fn stops_for_a_bound_of_another_load(&self) -> bool {
         self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }
@@ -278,11 +299,11 @@ impl Cell {
     }
 }
 
-/// Sets the speedup over the baseline and the regret against the oracle for every cell. Both compare with the cell of
-/// the same swept values and seed. Also marks cells whose baseline was overloaded, and cells whose TPOT bound is scaled
-/// from an overloaded run.
+/// Sets the speedup over the autoregressive run and the regret against the oracle for every cell (one run of one
+/// policy). Both compare runs with equal swept values and seed. Also marks cells whose autoregressive run was
+/// overloaded, and cells whose TPOT bound is scaled from an overloaded run.
 pub fn relate(cells: &mut [Cell]) {
-    // All cells sweep the same settings, so the values identify a combination.
+    // All runs sweep the same settings, so the values alone identify a combination of swept values.
     let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);
     let place_of = |c: &Cell| place(&c.key().sweep, c.key().seed);
     let with = |role| {
@@ -309,11 +330,12 @@ pub fn relate(cells: &mut [Cell]) {
     set_behind(cells);
 }
 
-/// The mean E2E of one policy, seconds, by seed; `None` if no request finished with the seed.
+/// The mean end-to-end latencies of one policy, as (seed, seconds); `None` if no request finished with the seed.
 type Latencies = Vec<(u64, Option<f64>)>;
 
-/// Sets `behind` of every cell. The fastest contender of a setting is the policy with the least mean of log latencies
-/// over the seeds. Only policies that finished requests with every seed can be the fastest.
+/// Sets `behind` of every cell (one run of one policy): how much slower the policy is than the fastest contender at the
+/// same swept values. The fastest contender has the least mean over seeds of the logarithm of its mean latency. Only
+/// policies that finished requests with every seed can be the fastest.
 fn set_behind(cells: &mut [Cell]) {
     let mut settings: Vec<Vec<Swept>> = Vec::new();
     for cell in cells.iter() {
@@ -347,14 +369,15 @@ fn set_behind(cells: &mut [Cell]) {
     }
 }
 
-/// The cells of one results folder, with the name and the source that tables and figures show.
+/// The cells (runs of one policy each) of one results folder, with the name and the source that tables and figures
+/// show.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The name of the experiment.
     pub name: String,
     /// Where the report's numbers come from.
     pub source: Source,
-    /// The cells, in the order in which tables list them.
+    /// The cells (runs of one policy each), in the order in which tables list them.
     pub cells: Vec<Cell>,
 }
 

@@ -9,21 +9,22 @@ use foretoken_sim::metrics::Interval;
 /// difference over seeds contains 0.
 pub const AS_GOOD: f64 = 0.01;
 
-/// A policy is close to the fastest policy of a setting if its mean latency is larger by at most this share.
+/// A policy is close to the fastest policy at the same swept values if its mean latency is longer by at most this
+/// share.
 pub const CLOSE: f64 = 0.05;
 
-/// The policies of a setting that a server can run, from the fastest to the slowest.
+/// The policies that a server can run, ranked at one combination of swept values from the fastest to the slowest.
 pub struct Ranking<'a> {
-    /// Label of the fastest policy.
+    /// Label of the policy with the least mean end-to-end latency.
     pub leader: &'a str,
-    /// The other policies, the faster ones first.
+    /// The other ranked policies with their distances to the fastest one, the faster ones first.
     pub others: Vec<Behind<'a>>,
 }
 
-/// A policy behind the fastest one.
+/// A policy other than the fastest one at a combination of swept values, and its distance to the fastest one.
 pub struct Behind<'a> {
     pub policy: &'a str,
-    /// The policy's mean latency / the fastest policy's − 1, in %, with its interval.
+    /// By how many percent the policy's mean latency is longer than the fastest policy's, with the interval over seeds.
     pub slower: Mean,
     verdict: Verdict,
 }
@@ -41,12 +42,12 @@ enum Verdict {
 }
 
 impl Ranking<'_> {
-    /// The policies that are as good as the fastest one.
+    /// Labels of the policies that are as good as the fastest one.
     pub fn ties(&self) -> Vec<&str> {
         self.who_are(Verdict::Tied)
     }
 
-    /// The policies that are slower on average, but for which only more seeds can decide.
+    /// Labels of the policies that are slower on average, but for which only more seeds can decide.
     pub fn noisy(&self) -> Vec<&str> {
         self.who_are(Verdict::Noisy)
     }
@@ -60,8 +61,8 @@ impl Ranking<'_> {
         self.others.iter().filter(|b| b.verdict == verdict).map(|b| b.policy).collect()
     }
 
-    /// By which share the mean latency of `policy` is longer than the fastest policy's: 0 for the fastest policy.
-    /// `None` if `policy` is not ranked.
+    /// By which share the mean latency of `policy` is longer than the fastest policy's, such as 0.1 for 10 %. 0 for the
+    /// fastest policy; `None` if `policy` is not ranked.
     pub fn behind(&self, policy: &str) -> Option<f64> {
         match policy == self.leader {
             true => Some(0.0),
@@ -70,8 +71,8 @@ impl Ranking<'_> {
     }
 }
 
-/// Ranks the policies of a setting that a server can run, without the baseline. Leaves out policies that lack a finite
-/// speedup in some seed. `None` if no policy remains.
+/// Ranks the policies that a server can run at one combination of swept values. Leaves out autoregressive decoding, and
+/// policies that lack a finite speedup in some seed. `None` if no policy remains.
 pub fn rank<'a>(report: &Report, view: &View<'a>, combination: &[Swept]) -> Option<Ranking<'a>> {
     let is_contender =
         |name: &str| report.cells.iter().any(|c| c.key().policy == name && c.entry.role == Role::Contender);

@@ -18,14 +18,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static PARTIAL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    // The set of paths stays valid even if a thread panicked while it held the lock.
+    // The set of paths of half-written files stays valid even if a thread panicked while it held the lock.
     PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes a file that gets its final name when it is complete. If the writer is dropped before [`Staged::commit`], the
 /// partial file is removed, and an earlier file with the final name stays.
 pub struct Staged {
-    // The open file; `None` once the file is complete. On drop, the file is closed before the partial file is removed.
+    // The open file, to which the bytes are written; `None` once the file is complete. On drop, the file is closed
+    // before the partial file is removed.
     out: Option<BufWriter<std::fs::File>>,
     /// The `.partial` file; `None` if bytes go directly to a pipe or a device.
     partial: Option<PathBuf>,
@@ -58,6 +59,16 @@ impl Staged {
         &self.path
     }
 
+    /// Writes all bytes so far to the disk's cache. Returns the path at which they can be read while the file is not
+    /// complete.
+    ///
+    /// # Errors
+    /// The bytes cannot be written (disk full).
+    pub fn readable(&mut self) -> io::Result<&Path> {
+        self.flush()?;
+        Ok(self.partial.as_ref().unwrap_or(&self.path))
+    }
+
     /// Gives the complete file its final name, in place of any earlier file.
     ///
     /// # Errors
@@ -68,10 +79,10 @@ impl Staged {
     }
 
     /// Does the work of [`Staged::commit`] for a writer that is inside another object and cannot be moved out. Nothing
-    /// can be written afterwards.
+    /// can be written to the file afterwards.
     ///
     /// # Errors
-    /// As [`Staged::commit`].
+    /// The last bytes cannot be written (disk full), or the file cannot be renamed. Then the partial file is removed.
     pub(crate) fn complete(&mut self) -> Result<(), ReportError> {
         let out = self.out.take().expect("a file is completed once");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
@@ -93,7 +104,7 @@ impl Staged {
     }
 
     /// Removes every partial file of this process, which is about to end. Afterwards, no thread can begin or complete a
-    /// file.
+    /// file, because this call keeps the lock.
     pub fn abandon_all() {
         let all = partial_files();
         all.iter().for_each(|partial| drop(std::fs::remove_file(partial)));
@@ -123,8 +134,7 @@ impl Write for Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // After a successful rename there is nothing to remove. Otherwise the buffered bytes are dropped without
-        // writing them.
+        // After a successful rename there is nothing to remove. Otherwise the buffered bytes are dropped, not written.
         if let Some(out) = self.out.take() {
             drop(out.into_parts());
         }

@@ -15,14 +15,15 @@ pub struct Why {
     pub difference_s: Interval,
     /// The difference as a share of the mean E2E of plain decoding; negative if the policy is faster.
     pub share: f64,
-    /// The difference in each part of the latency, seconds, by the part's name. The differences sum to `difference_s`.
+    /// The mean difference in each part of the latency (such as waiting or draft passes), seconds, by the part's name.
+    /// The differences sum to `difference_s`.
     pub parts_s: BTreeMap<String, Interval>,
     /// A sentence that says whether the policy is slower or faster, and names the part that contributes most.
     pub mostly: String,
 }
 
-/// For each part of the latency, in the order of the table: (key, heading, explanation, text for a sentence if the part
-/// is longer than with plain decoding, text if it is shorter).
+/// For each part of the latency: (key, heading, explanation, words for a sentence if the part is longer than with plain
+/// decoding, words if it is shorter). The order is the order of the table's columns.
 pub const WORDS: [(&str, &str, &str, &str, &str); 8] = [
     (
         "plain",
@@ -71,9 +72,9 @@ pub const WORDS: [(&str, &str, &str, &str, &str); 8] = [
 ];
 
 impl Why {
-    /// Compares the cells of a policy, one per seed, with the cells of plain decoding with the same seeds. `None` if a
-    /// cell of plain decoding is missing, or if a run did not record the parts of latencies or finished no request.
-    /// Runs on a device do not record them.
+    /// Compares the runs of a policy, one per seed, with the runs of plain decoding with the same seeds. `None` if a
+    /// run of plain decoding is missing, or if a run did not record the parts of latencies or finished no request. Runs
+    /// on a device do not record them.
     pub fn of(own: &[&Cell], plain: &[&Cell]) -> Option<Why> {
         let pair = |own: &&Cell| {
             let plain = plain.iter().find(|plain| plain.key().seed == own.key().seed)?;
@@ -96,7 +97,7 @@ impl Why {
         Some(why)
     }
 
-    /// The mean difference in the part called `key`, seconds; 0 for an unknown key.
+    /// The mean difference to plain decoding in the part of the latency called `key`, seconds; 0 for an unknown key.
     pub fn part_s(&self, key: &str) -> f64 {
         self.parts_s.get(key).map_or(0.0, |part| part.mean)
     }
@@ -153,11 +154,12 @@ mod tests {
                 },
             ),
         ];
-        // The cells of plain decoding may be in another order of seeds.
+        // The runs of plain decoding may be in another order of seeds.
         let (own, plain) = ([&own[0], &own[1]], [&plain[1], &plain[0]]);
         let why = Why::of(&own, &plain).unwrap();
         let sum: f64 = why.parts_s.values().map(|part| part.mean).sum();
-        // Seed 1: 1.4 s − 1.1 s; seed 2: 1.9 s − 1.6 s.
+        // The mean latency of the policy minus that of plain decoding is 1.4 s − 1.1 s with seed 1, and 1.9 s − 1.6 s
+        // with seed 2.
         assert!((sum - why.difference_s.mean).abs() < 1e-12 && (sum - 0.3).abs() < 1e-12, "{sum}");
         assert!((why.share - 0.3 / 1.35).abs() < 1e-12);
         let says = "x is 22.2 % slower than plain decoding, mostly because of draft passes (+550.0 ms a request).";

@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The number of finished pieces of work (such as cells), the number of all pieces, and whether the bar on the terminal
-/// is off. Clones share these numbers.
+/// Counts of the pieces of a long work (such as the runs of an experiment): how many are finished, and how many there
+/// are. Also whether the progress bar on the terminal is off. Clones share these counts.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<Numbers>);
 
@@ -23,22 +23,23 @@ impl Counts {
         self.0.elsewhere.store(true, Ordering::Relaxed);
     }
 
-    /// (Number of finished pieces, number of all pieces) of the work that was begun last.
+    /// (Number of finished pieces, number of all pieces) of the work that was begun last; a piece is, for example, one
+    /// run of an experiment.
     pub fn so_far(&self) -> (u64, u64) {
         (self.0.done.load(Ordering::Relaxed), self.0.of.load(Ordering::Relaxed))
     }
 }
 
-/// A progress bar. It is drawn only if stderr is a terminal and [`Counts`] does not turn it off. The counts are updated
-/// in any case.
+/// A progress bar for long work. It is drawn only if stderr is a terminal and [`Counts`] does not turn it off. The
+/// counts of finished pieces are updated in any case.
 pub struct Bar {
     drawn: ProgressBar,
     counts: Counts,
 }
 
 impl Bar {
-    /// Starts a bar with no finished piece of `of` pieces. `pieces` is the name of the pieces in the plural, such as
-    /// "cells". The bar also sets `counts`.
+    /// Starts a progress bar for work that has `of` pieces, none of them finished. `pieces` is the name of the pieces
+    /// in the plural, such as "cells". Also sets `counts`.
     pub fn new(of: u64, pieces: &str, counts: &Counts) -> Bar {
         counts.0.done.store(0, Ordering::Relaxed);
         counts.0.of.store(of, Ordering::Relaxed);
@@ -56,7 +57,7 @@ impl Bar {
         self.drawn.inc(pieces);
     }
 
-    /// Sets the number of finished pieces to `done` and the number of all pieces to `of`.
+    /// Sets the bar to `done` finished pieces of work out of `of` pieces.
     pub fn is_at(&self, done: u64, of: u64) {
         self.counts.0.done.store(done, Ordering::Relaxed);
         self.counts.0.of.store(of, Ordering::Relaxed);
@@ -64,12 +65,12 @@ impl Bar {
         self.drawn.set_position(done);
     }
 
-    /// Shows `what` after the bar, for example the policy that ran last.
+    /// Shows the text `what` after the progress bar, for example the policy that ran last.
     pub fn say(&self, what: String) {
         self.drawn.set_message(what);
     }
 
-    /// Removes the bar from the terminal.
+    /// Removes the progress bar from the terminal.
     pub fn finish(&self) {
         self.drawn.finish_and_clear();
     }

@@ -1,5 +1,5 @@
-//! What policies believe about costs: a linear model of draft and target passes, and the pass times that policies may
-//! measure before serving starts. The settings `belief.*` of an experiment can make both wrong on purpose.
+//! What policies believe about costs (pass times): a linear model of draft and target passes, and the pass times that
+//! policies may measure before serving starts. The settings `belief.*` of an experiment can make both wrong on purpose.
 
 use foretoken_policies::{Belief, PassTimes};
 use foretoken_sim::{Coefficients, ContextReads, Draws, LatencyModel, Luck, PassShape, Stream};
@@ -7,25 +7,27 @@ use foretoken_spec::experiment::{BeliefSpec, Hardware, Tables};
 use foretoken_spec::problem::{Problem, Result};
 use rand_distr::{Distribution, LogNormal};
 
-/// What policies believe about costs in a run. The random errors of the belief depend on the run's seed.
+/// What policies are given about the costs of passes in one run: a linear model, and measured pass times. The random
+/// errors that an experiment may put into them depend on the run's seed.
 pub struct Believed {
-    /// The linear model: α, γ, δ of target and draft.
+    /// The linear model of pass times: α per context token, γ per token and δ per pass, for the target model and for
+    /// the draft model.
     pub linear: Belief,
-    /// A policy learns the outcome of a step this number of steps late.
+    /// Number of steps after which a policy learns how many draft tokens were accepted in a step.
     pub staleness_steps: u32,
     tables: Tables,
     scale_target: f64,
     scale_draft: f64,
     noise_cv: f64,
     luck: Luck,
-    /// Costs (draft, target) of the machine to which the belief is fitted, if it is another machine
-    /// (`belief.fitted_to`). Cost tables are then measured on that machine. `None`: on the simulated machine.
+    /// The latency models (draft, target) of another machine, to which the policies' linear cost model is fitted
+    /// (`belief.fitted_to`). Cost tables are then measured on that machine too. `None`: the simulated machine.
     elsewhere: Option<(Box<dyn LatencyModel>, Box<dyn LatencyModel>)>,
 }
 
 impl Believed {
-    /// Makes the belief that the `[belief]` table describes. `seed` decides its random errors. Adds a warning to
-    /// `notes` if a line fits the true costs badly.
+    /// Makes what policies believe about pass times from the `[belief]` table `spec`. `seed` decides the random errors.
+    /// Adds a warning to `notes` if a linear cost model fits the simulated machine's pass times badly.
     ///
     /// # Errors
     /// The table gives no coefficients for a model, and no linear cost fits its true costs (see
@@ -58,8 +60,8 @@ impl Believed {
     }
 
     /// The pass times that policies may measure before serving starts. `draft` and `target` are the simulated machine's
-    /// true costs; they are not used if the belief is fitted to another machine. `reads` says how the true verify pass
-    /// reads context.
+    /// true pass times of the two models; they are not used if the belief is fitted to another machine. `reads` says
+    /// whether the true verify pass reads a request's context once, or once for each verified position.
     pub fn profile<'a>(
         &'a self,
         draft: &'a dyn LatencyModel,
@@ -71,13 +73,13 @@ impl Believed {
     }
 }
 
-/// Gives pass times for the cost tables of policies, before serving starts. `belief.tables` chooses between the linear
-/// belief and measured times (true costs × scale × random error).
+/// The pass times that policies may measure before serving starts, to fill their cost tables. The setting
+/// `belief.tables` chooses which times these are: times by the linear cost model, or true times × scale × random error.
 pub struct Profile<'a> {
     believed: &'a Believed,
     draft: &'a dyn LatencyModel,
     target: &'a dyn LatencyModel,
-    /// Does the true target read context once per request, or once per verified position?
+    /// Does the simulated machine's verify pass read a request's context once, or once per verified position?
     reads: ContextReads,
 }
 
@@ -113,8 +115,9 @@ impl PassTimes for Profile<'_> {
     }
 }
 
-/// The coefficients × `scale` × random factors. Each coefficient has a factor of its own, with mean 1 and coefficient
-/// of variation `cv`. `model` is 0 for the target and 1 for the draft.
+/// The linear cost coefficients `c` × `scale` × random factors, as a policy with wrong knowledge gets them. Each
+/// coefficient has a factor of its own, with mean 1 and coefficient of variation `cv`. `model` is 0 for the target
+/// model and 1 for the draft model.
 fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coefficients {
     let luck = Luck::new(seed, Stream::Belief, 1 + model);
     let distorted = |value: f64, which: u64| value * scale * error(cv, luck.bits(which));
@@ -125,7 +128,8 @@ fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coeffic
     }
 }
 
-/// A random log-normal factor with mean 1 and coefficient of variation `cv`, which depends on `key` only.
+/// A random log-normal factor with mean 1 and coefficient of variation `cv`. `key` seeds the draw, so that equal keys
+/// give equal factors.
 fn error(cv: f64, key: u64) -> f64 {
     if cv == 0.0 {
         return 1.0;
@@ -135,8 +139,8 @@ fn error(cv: f64, key: u64) -> f64 {
     law.sample(&mut Draws::new(key, Stream::Belief, 0))
 }
 
-/// Returns the coefficients `given`. If they are `None`, fits a line to the true costs `truth`, and adds a warning to
-/// `notes` if the fit is bad.
+/// Returns the linear cost coefficients `given` if there are any. Otherwise fits a linear cost model to the true pass
+/// times `truth`, and adds a warning to `notes` if the fit is bad.
 fn believe(
     given: Option<Coefficients>,
     truth: &dyn LatencyModel,
@@ -181,7 +185,8 @@ mod tests {
         assert_eq!(noisy, wrong(c, 1.0, 0.3, 1, 0));
     }
 
-    /// Timed passes read context as the machine does; the linear belief reads context as `belief.context_reads` says.
+    /// In cost tables, a verify pass reads context as the simulated machine does (once, or per position); in the linear
+    /// belief it reads context as `belief.context_reads` says.
     #[test]
     fn timed_and_believed_passes_count_context_each_in_their_own_way() {
         let linear = "{ linear = { alpha_s = 1e-6, gamma_s = 1e-5, delta_s = 1e-3 } }";

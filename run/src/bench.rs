@@ -8,20 +8,21 @@ use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Wall times of repeated simulations with one policy.
+/// Wall times of repeated simulations of one policy at one combination of swept values, for `foretoken bench`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timed {
-    /// The swept values, each as `name=value`, separated by spaces.
+    /// The swept settings' values in the timed runs, each as `name=value`, separated by spaces.
     pub sweep: String,
-    /// The policy's label.
+    /// The label of the policy that was timed.
     pub policy: String,
     /// Request-steps of one run: the number of decoding requests, summed over steps.
     pub request_steps: u64,
-    /// Median wall time of the repeats, seconds. For an even number of repeats, the larger of the two middle values.
+    /// Median wall time of the repeated simulations, seconds. For an even number of repeats, the larger of the two
+    /// middle values.
     pub median_s: f64,
-    /// Wall time of the fastest repeat, seconds.
+    /// Wall time of the fastest of the repeated simulations, seconds.
     pub min_s: f64,
-    /// Wall time of the slowest repeat, seconds.
+    /// Wall time of the slowest of the repeated simulations, seconds.
     pub max_s: f64,
 }
 

@@ -9,7 +9,8 @@ use foretoken_spec::document::{Choice, Path};
 use foretoken_spec::experiment::Reference;
 use foretoken_spec::problem::{Result, nearest};
 
-/// Checks that every setting in `slo.reference.at` is swept, and that its sweep takes the value that `at` gives.
+/// Checks the table `slo.reference.at`, which gives the swept values of the autoregressive run from which the TPOT
+/// bound is scaled: every setting that it names must be swept, and the sweep must take the given value.
 ///
 /// # Errors
 /// A setting is not swept, or its sweep does not take the value; the error points at the place in the file.
@@ -38,8 +39,8 @@ pub fn check(plan: &Plan) -> Result<()> {
 }
 
 impl Plan {
-    /// The index of the variant whose autoregressive run gives the TPOT bound of variant `variant`, with the same seed.
-    /// `None` if no bound is scaled.
+    /// The index of the variant (combination of swept values) whose autoregressive run gives the TPOT bound of variant
+    /// `variant`, with the same seed. `None` if no bound is scaled.
     pub fn bound_from(&self, variant: usize) -> Option<usize> {
         let own = &self.variants[variant];
         own.experiment.slo.adaspec_scale?;
@@ -54,12 +55,12 @@ impl Plan {
             _ => self.lowest(c),
         });
         let wanted: Vec<&Choice> = wanted.collect();
-        // Sweeps make all combinations of values, so exactly one variant has the wanted values.
+        // Sweeps make all combinations of their values, so exactly one variant (combination) has the `wanted` values.
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 
-    /// If the setting of `own` changes the load and all its values are numbers, the choice with the setting's lowest
-    /// value; otherwise `own`.
+    /// `own` is a swept setting with one of its values. If the setting changes the load and all its values are numbers,
+    /// returns the setting with its lowest value. Otherwise returns `own`.
     fn lowest<'a>(&'a self, own: &'a Choice) -> &'a Choice {
         let numbers = || values(self, &own.path).map(|c| c.number.filter(|n| n.is_finite()));
         if !is_load(&own.path) || numbers().any(|n| n.is_none()) {

@@ -15,7 +15,7 @@ use foretoken_sim::{DraftKv, Summary};
 use foretoken_spec::document::Choice;
 use serde::Serialize;
 
-/// The comparison of all policies of an experiment, as the table and `--format json` show it.
+/// The comparison of all policies of an experiment, with all numbers that the table and `--format json` show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The part of a live or observed run that the numbers cover; absent if they cover the whole run.
@@ -33,25 +33,27 @@ pub struct Comparison {
     pub version: String,
     /// The seeds; each policy has one run per seed.
     pub seeds: Vec<u64>,
-    /// One result per combination of swept values.
+    /// The results of all policies, one entry for each combination of swept values.
     pub variants: Vec<VariantResult>,
     /// Warnings about the experiment's inputs, policies and engine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// How measured host time would change the speedup of the fastest policy. Absent if the run counts host time, or if
-    /// the costs were measured.
+    /// the pass times were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_band: Option<HostBand>,
     /// Settings that changed no number of the run; absent if none was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Inert>,
-    /// The claims of a paper, each with this run's value; absent for an experiment without claims.
+    /// The claims of a paper (its statements with numbers), each with this run's value; absent for an experiment
+    /// without claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<PaperReport>,
-    /// The answer to the experiment's question; absent for an experiment without a question.
+    /// The answer to the public question that the experiment studies; absent for an experiment without a question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<Answer>,
-    /// The numbers of each policy and seed for the arena's table; absent if the experiment is no scenario of the arena.
+    /// The numbers of each policy and seed for the arena's ranking of policies; absent if the experiment is no scenario
+    /// of the arena.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arena: Option<Scenario>,
 }
@@ -59,13 +61,13 @@ pub struct Comparison {
 /// The results of all policies under one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct VariantResult {
-    /// The swept settings, with their values in this combination.
+    /// The swept settings, each with its value in this combination.
     pub sweep: Vec<Choice>,
-    /// Number of requests that arrived, summed over seeds.
+    /// Number of requests that arrived in one policy's run, summed over seeds.
     pub requests: u64,
     /// Number of requests that arrived with each seed.
     pub requests_by_seed: Vec<u64>,
-    /// The SLO bounds, one entry per seed.
+    /// The latency bounds (SLO) of the requests, one entry per seed.
     pub slo: Vec<Slo>,
     /// The autoregressive run from which the TPOT bound is scaled; absent if the bound is not scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +76,7 @@ pub struct VariantResult {
     pub kv_blocks_plain: u32,
     /// Number of KV blocks that requests can use with a drafter; absent if it equals `kv_blocks_plain`.
     pub kv_blocks_drafting: Option<u32>,
-    /// Number of blocks of the KV pool that only the draft uses; absent if there is no such pool.
+    /// Number of blocks of the KV pool that only the draft model uses; absent if there is no such pool.
     pub kv_blocks_draft_pool: Option<u32>,
     /// One result per policy, in the order of the experiment.
     pub policies: Vec<PolicyResult>,
@@ -83,9 +85,10 @@ pub struct VariantResult {
 /// The autoregressive run from which a TPOT bound is scaled.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScaledFrom {
-    /// The swept values of the autoregressive run.
+    /// The swept values of the autoregressive run from which the TPOT bound is scaled.
     pub sweep: Vec<Choice>,
-    /// The bound divided by the P90 TPOT of the autoregressive run.
+    /// The factor by which the TPOT bound is scaled: the bound / the 90th percentile of the TPOT in the autoregressive
+    /// run.
     pub scale: f64,
     /// Seeds with which the autoregressive run was overloaded. With these seeds the bound measures the length of the
     /// queue.
@@ -98,23 +101,26 @@ pub struct ScaledFrom {
 pub struct FellBehind {
     /// The seeds with which the policy was overloaded.
     pub seeds: Vec<u64>,
-    /// Requests per second that arrived.
+    /// Requests per second that arrived, mean over the seeds with which the policy was overloaded.
     pub offered_req_s: f64,
-    /// Requests per second that finished, until the last arrival.
+    /// Requests per second that finished until the last arrival, mean over the seeds with which the policy was
+    /// overloaded.
     pub completed_req_s: f64,
-    /// Number of requests that waited at the last arrival.
+    /// Number of requests that waited when the last request arrived, mean over the seeds with which the policy was
+    /// overloaded.
     pub waiting_at_end: f64,
 }
 
 /// A policy's numbers, each as mean over seeds and 95 % interval. A number is absent if it does not exist with some
-/// seed (for example, no draft was made or no bound is set).
+/// seed (for example, no token was drafted or no bound is set).
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyResult {
     /// The policy's label in tables and figures.
     pub policy: String,
     /// Was the policy added as the baseline, because the experiment does not list it?
     pub implied: bool,
-    /// Does the policy see the hidden truth (which drafts will be accepted, or true costs)? No server can.
+    /// Does the policy see the hidden truth (which draft tokens will be accepted, or the true pass times)? No server
+    /// can.
     pub sees_hidden_truth: bool,
     /// Does the policy stop drafting in steps that it expects to miss the TPOT bound? The table's legend explains this.
     #[serde(skip)]
@@ -131,34 +137,34 @@ pub struct PolicyResult {
     pub e2e_mean_s: Option<Interval>,
     /// Mean E2E of autoregressive decoding / mean E2E of this policy, with the same seed.
     pub speedup: Option<RatioInterval>,
-    /// The difference in E2E to autoregressive decoding, split into parts. Absent for autoregressive decoding itself,
-    /// and if the runs did not record the parts.
+    /// The difference in E2E to autoregressive decoding, split into the parts of a request's latency, such as waiting
+    /// or draft passes. Absent for autoregressive decoding itself, and if the runs did not record the parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
     /// Mean E2E of this policy / mean E2E of `oracle-goodput` with the same seed, − 1. Absent if the experiment does
     /// not list `oracle-goodput`.
     pub regret_to_oracle_goodput: Option<RatioInterval>,
-    /// Does the policy draft trees? Then `oracle-goodput`, which drafts chains, is no bound for it.
+    /// Does the policy draft trees? Then it may be faster than `oracle-goodput`, which drafts chains.
     pub drafts_trees: bool,
     /// Does the policy stop drafting for a TPOT bound that is scaled from a run at another load?
     pub stops_for_a_bound_of_another_load: bool,
-    /// Mean time to first token, seconds.
+    /// Mean time to first token of requests, seconds.
     pub ttft_mean_s: Option<Interval>,
-    /// Median time per output token, seconds.
+    /// Median over requests of the time per output token, seconds.
     pub tpot_p50_s: Option<Interval>,
-    /// 90th percentile of the time per output token, seconds.
+    /// 90th percentile over requests of the time per output token, seconds.
     pub tpot_p90_s: Option<Interval>,
-    /// 99th percentile of the time per output token, seconds.
+    /// 99th percentile over requests of the time per output token, seconds.
     pub tpot_p99_s: Option<Interval>,
-    /// Share of requests (0 to 1) that met every bound of `[slo]`.
+    /// Share of requests (0 to 1) that met every latency bound of the experiment's `[slo]` table.
     pub slo_attainment: Option<Interval>,
-    /// Requests per second that finished and met every bound of `[slo]`.
+    /// Requests per second that finished and met every latency bound of the experiment's `[slo]` table.
     pub slo_goodput_req_s: Option<Interval>,
     /// Output tokens of finished requests per second.
     pub token_goodput_tok_s: Option<Interval>,
     /// Accepted draft tokens / drafted tokens.
     pub acceptance_rate: Option<Interval>,
-    /// 1 + accepted draft tokens / number of rounds with drafts.
+    /// 1 + accepted draft tokens / number of rounds (a round is the draft tokens of one request in one step).
     pub mean_acceptance_length: Option<Interval>,
     /// Mean number of drafted tokens of a decoding request in a step.
     pub draft_len: Option<Interval>,
@@ -166,19 +172,19 @@ pub struct PolicyResult {
     pub verify_len: Option<Interval>,
     /// Mean number of decoding requests in a step, weighted by the step's time.
     pub batch_size: Option<Interval>,
-    /// What the fleet costs that a rule scales; absent for other fleets.
+    /// For a fleet in which a scaling rule starts and stops replicas: what its replicas cost. Absent for other fleets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaled: Option<ScaledResult>,
-    /// Number of preemptions, summed over seeds.
+    /// Number of preemptions (a request loses its KV and is computed again), summed over seeds.
     pub preempted: u64,
     /// Number of requests that the engine rejected because they could never fit, summed over seeds.
     pub rejected: u64,
 }
 
 impl Comparison {
-    /// Compares the `cells` of a plan. Leaves the headline, the warnings and all optional fields empty; the caller
-    /// fills them in. `usable_blocks` has the number of KV blocks that requests could use, for each cell. `cells` and
-    /// `usable_blocks` are in the order of the plan.
+    /// Compares the policies by the finished runs (`cells`) of a plan. Leaves the headline, the warnings and all
+    /// optional fields empty; the caller fills them in. `usable_blocks` has the number of KV blocks that requests could
+    /// use, for each run. `cells` and `usable_blocks` are in the order of the plan.
     pub fn of(plan: &Plan, cells: &[Cell], usable_blocks: &[u32]) -> Comparison {
         let size = plan.seeds.len() * plan.policies.len();
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));

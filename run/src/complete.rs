@@ -1,4 +1,5 @@
-//! Runs a plan until its folder has complete results. Does not run cells again that are already stored in the folder.
+//! Runs a plan until its folder has complete results. Does not make runs again whose results are already stored in the
+//! folder.
 
 use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
@@ -19,30 +20,30 @@ pub const REPORT_WIDE: &str = "report-wide.txt";
 /// Name of the file with the comparison as JSON.
 pub const REPORT_JSON: &str = "report.json";
 
-/// How to make results.
+/// Options of [`complete`]: how to make an experiment's results.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// What to do with a folder that is not empty.
+    /// What to do if the results folder is not empty: refuse, resume or overwrite.
     pub mode: Mode,
     /// Make the figures and the HTML page?
     pub figures: bool,
-    /// Which settings to leave out or change on trial, to find settings without effect.
+    /// Which settings are left out or changed on trial after the run, to find settings without effect.
     pub check_settings: Check,
 }
 
-/// The results that this call made.
+/// The results that one call made: a run of an experiment, or a merge of its shards.
 pub struct Made {
-    /// The comparison, and the digest of each cell's results.
+    /// The comparison of the policies, and the digest of each run's results.
     pub results: Assembled,
-    /// Lines about settings that changed no number of the run.
+    /// Lines for the user about settings that changed no number of the run.
     pub notes: Vec<String>,
     /// The simulator's speed in this call.
     pub speed: Speed,
 }
 
-/// The outcome of [`complete`].
+/// The outcome of [`complete`]: the results folder, and what the call made in it.
 pub struct Complete {
-    /// The folder, which holds complete results.
+    /// The results folder, which is complete.
     pub folder: Folder,
     /// The results that this call made; `None` if the folder was complete already.
     pub made: Option<Made>,
@@ -51,8 +52,8 @@ pub struct Complete {
 }
 
 impl Complete {
-    /// Takes a folder that was complete before. Makes the page if it is missing: the page is written last, so a kill
-    /// can leave the folder without it.
+    /// Makes the outcome for a results folder that was complete before the call. Makes the HTML page if it is missing:
+    /// the page is written last, so a kill can leave the folder without it.
     pub fn before(folder: Folder, how: How) -> Result<Complete> {
         let lacks_page = how.figures && !folder.report().join(INDEX).exists();
         let page = if lacks_page { Some(report::make_in(folder.path())?) } else { None };
@@ -79,7 +80,7 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
             folder.abandon();
         }
     })?;
-    // From here on, the first signal ends the program at once; --resume then makes the tables again.
+    // From here on, the first Ctrl-C ends the program at once; `--resume` then makes the tables again.
     drop(watch);
     work.interrupt.check()?;
     let (results, notes) = put_together(plan, &folder, how, pool, work)?;

@@ -1,5 +1,5 @@
-//! Checks the content of requests: whether they have the categories that a policy names, and whether acceptance belongs
-//! to the trace that gives the lengths.
+//! Checks the content of requests: whether they have the categories that a policy names, and whether the acceptance was
+//! recorded or calibrated on the trace that gives the lengths.
 
 use crate::plan::Variant;
 use foretoken_policies::PolicySpec;
@@ -9,8 +9,8 @@ use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 
-/// A note that the lengths come from a real trace, but acceptance is assumed. `None` if the lengths do not come from a
-/// trace, if the acceptance was recorded, or if it was calibrated to these requests (`calibrated`).
+/// A note that the lengths come from a real trace, but the acceptance rates are assumed. `None` if the lengths do not
+/// come from a trace, if the acceptance was recorded, or if it was calibrated to these requests (`calibrated`).
 pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
     let workload = &experiment.workload;
     let file = match (&workload.arrivals, &workload.lengths) {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// The format of the table.
+/// The format in which a table of results is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// CSV, for programs: all digits, in seconds and shares, with both ends of each 95 % interval.
@@ -51,7 +51,7 @@ const NUMBERS: [Number; 17] = [
     number("rejected", "rejected", 1.0, 0),
 ];
 
-/// The fields of `report.json` that the table needs.
+/// The fields of `report.json` that the table of results needs.
 #[derive(Deserialize)]
 struct Report {
     name: String,
@@ -75,7 +75,7 @@ struct Swept {
     value: String,
 }
 
-/// A number, with both ends of its 95 % interval if there are several seeds.
+/// A number of a policy in the table, with both ends of its 95 % interval over seeds if there are several seeds.
 #[derive(Clone, Copy)]
 struct Measured {
     mean: f64,
@@ -127,7 +127,7 @@ fn name_of(policy: &Map<String, Value>) -> &str {
 fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> Result<String> {
     let failed = |e: csv::Error| Problem::failed(format!("the table cannot be written as CSV: {e}"));
     let text = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
-    // Counts have no interval, so they get no columns for its ends.
+    // Counts have no interval over seeds, so they get no columns for the interval's ends.
     let has_ends = |n: &&Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.ends.is_some()));
     let columns: Vec<(&Number, bool)> = numbers.iter().map(|n| (*n, has_ends(n))).collect();
     let mut table = csv::Writer::from_writer(Vec::new());
@@ -157,7 +157,8 @@ fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Ma
     String::from_utf8(bytes).map_err(|e| Problem::failed(e.to_string()))
 }
 
-/// A number in the heading's unit. If the number has an interval, `between` and half the width of the interval follow.
+/// A number as text, in the heading's unit. If the number has a 95 % interval, `between` and half the width of the
+/// interval follow.
 fn shown(m: Measured, n: &Number, between: &str) -> String {
     let digits = n.digits;
     let mean = format!("{:.digits$}", m.mean * n.factor);
@@ -167,7 +168,8 @@ fn shown(m: Measured, n: &Number, between: &str) -> String {
     }
 }
 
-/// A note below the table: where the numbers come from, the kind of interval, and for what the results hold.
+/// A note below the table of results: where the numbers come from, the kind of interval, and for which models, load and
+/// bounds the results hold.
 fn note(report: &Report) -> String {
     let seeds = match report.seeds.len() {
         1 => "one seed".to_owned(),
@@ -230,8 +232,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Writes a report.json with two loads. Each load has an implied baseline, a policy with measured values, and a
-    /// policy `none` that has only counts.
+    /// Writes a report.json with two loads. Each load has a baseline that the experiment does not list, a policy with
+    /// measured values, and a policy `none` that has only counts.
     fn folder(at: &Path) {
         let policies = |e2e: f64| {
             json!([

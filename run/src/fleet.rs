@@ -14,21 +14,23 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// The replicas of a fleet and their router.
+/// The replicas of a fleet (one engine each) and the router that sends each request to a replica.
 pub struct Replicas {
     spec: FleetSpec,
-    /// The servers of those kinds of replicas that state an engine or hardware of their own, by index in
-    /// `fleet.replicas`. All other kinds use the experiment's server.
+    /// The servers of those kinds of replicas that state an engine or hardware of their own, by index in the
+    /// experiment's `fleet.replicas`. All other kinds use the experiment's server.
     own: BTreeMap<usize, Server>,
-    /// The policy of each kind of replicas; `None` for a kind that runs the compared policy.
+    /// The policy of each kind of replicas, in the order of `fleet.replicas`; `None` for a kind that runs the policy
+    /// under comparison.
     policies: Vec<Option<PolicySpec>>,
-    /// For each replica its kind, as an index in `fleet.replicas`.
+    /// For each replica of the fleet its kind, as an index in the experiment's `fleet.replicas`.
     kind_of: Vec<usize>,
-    /// What replicas with roles have in common; `None` without prefill replicas.
+    /// What prefill and decode replicas of the fleet share: block size, bytes of KV per token, and token budget. `None`
+    /// without prefill replicas.
     common: Option<Common>,
-    /// The SLO bound on time to first token, seconds; infinity for none.
+    /// The latency bound (SLO) on a request's time to first token, seconds; infinity for none.
     ttft_s: f64,
-    /// The SLO bound on time per output token that the file states, seconds; infinity for none.
+    /// The SLO bound on time per output token that the experiment's file states, seconds; infinity for none.
     tpot_s: f64,
 }
 
@@ -81,7 +83,7 @@ impl Replicas {
         Ok(Some(Replicas { spec, own, policies, kind_of, common, ttft_s, tpot_s }))
     }
 
-    /// Sets the number of replicas. The fleet must have only one kind of replicas.
+    /// Sets the number of replicas of the fleet, which must have only one kind of replicas.
     pub(crate) fn set_number(&mut self, replicas: u32) {
         self.kind_of = vec![0; replicas as usize];
     }
@@ -97,8 +99,8 @@ impl Replicas {
 
     /// Runs the fleet. `server` is the server of all kinds of replicas that state no engine or hardware of their own.
     /// `slo_tpot_s` is the bound on time per output token, seconds; infinity for none. `lives`: record the parts of
-    /// each request's latency? With a `patience`, the run ends as soon as it is certain whether enough requests keep
-    /// their bounds.
+    /// each request's latency? With a `patience`, the run ends as soon as it is certain whether a stated share of the
+    /// requests keeps its bounds.
     pub(crate) fn run(
         &self,
         server: &Server,
@@ -119,22 +121,19 @@ impl Replicas {
             .collect();
         let block_size: Vec<u32> = with_configs.iter().map(|(_, config)| config.block_size).collect();
         let drafts: Vec<bool> = with_configs.iter().map(|(s, _)| !matches!(s, Speculation::Off)).collect();
-        // The table of steps has no column for the replica, so steps are recorded only if there is a single replica.
-        let alone = self.kind_of.len() == 1 && self.spec.most_at_a_time() == 1;
-        let keep = (lives, alone);
         let simulation =
             |r: usize, config| servers[r].simulation((workload, arrivals), config, &models[r], slo_tpot_s, interrupt);
         let limits = EngineLimits {
             block_size: block_size[0],
             max_num_batched_tokens: with_configs[0].1.max_num_batched_tokens,
             max_num_seqs: with_configs[0].1.max_num_seqs,
-            // Plain decoding runs without a bound, but a scaling rule has it.
+            // Plain decoding runs without a TPOT bound, but a rule that scales the fleet always has the bound.
             slo_s: [self.ttft_s, slo_tpot_s.min(self.tpot_s)],
         };
         let replicas: Vec<Box<dyn Replica + '_>> = with_configs
             .into_iter()
             .enumerate()
-            .map(|(r, (speculation, config))| replica(simulation(r, config), speculation, r, keep))
+            .map(|(r, (speculation, config))| replica(simulation(r, config), speculation, r, lives))
             .collect();
         let true_steps = match self.spec.router.sees_hidden_truth() {
             true => server.true_steps(workload, policy),
@@ -159,7 +158,7 @@ impl Replicas {
                     let make = |number: usize| {
                         let speculation = servers[0].speculation(self.policy(0, policy));
                         let config = servers[0].config(&speculation);
-                        replica(simulation(0, config), speculation, number, keep)
+                        replica(simulation(0, config), speculation, number, lives)
                     };
                     fleet.grow(Growing { scaling, limits, make: Box::new(make) });
                 }
@@ -176,8 +175,8 @@ impl Replicas {
         ran
     }
 
-    /// Runs a fleet with prefill replicas. `drafts`: for each replica, does it draft? `context`: a router's context for
-    /// all replicas.
+    /// Runs a fleet with prefill replicas. `drafts` says for each replica whether it drafts. `context` is what a router
+    /// may know of the fleet, for all replicas together.
     fn run_split<'r>(
         &'r self,
         (workload, arrivals): (&'r Workload, Arrivals),
@@ -190,7 +189,8 @@ impl Replicas {
         let kinds = self.spec.replicas.kinds();
         let roles: Vec<Role> = self.kind_of.iter().map(|&kind| kinds[kind].role).collect();
         let prefill = roles.iter().filter(|role| **role == Role::Prefill).count();
-        // A prefill replica ends a request in the step that ends its prompt, so each request has one decode step there.
+        // For routers that know how many decode steps a request takes: on a prefill replica it is one, because the
+        // replica ends the request in the step that ends its prompt.
         let one_step = vec![1; context.true_steps.len()];
         let of_prefill = RouterContext { replicas: prefill, true_steps: &one_step, ..context };
         let of_decode = RouterContext { replicas: replicas.len() - prefill, ..context };
@@ -216,20 +216,21 @@ impl Replicas {
     }
 }
 
-/// The warning about tables that act only where prefill replicas compute prompts for others.
+/// The warning that `fleet.link` and `fleet.split` have no effect, because no replica computes prompts for other
+/// replicas.
 const NO_PREFILL: &str =
     "fleet.link and fleet.split have no effect: no replica has role = \"prefill\", so each serves whole requests";
 
-/// The engine of a replica from a simulation with the run's seed. `number` counts the fleet's replicas. `keep`: record
-/// the parts of each request's latency, and steps if the simulation keeps them?
+/// Makes the engine of replica `number` (counted from 0) from `simulation`, which has the seed of the run. The replica
+/// gets its own seed for the noise of its pass times. `keep_lives`: record the parts of each request's latency?
 fn replica<'s>(
     simulation: Simulation<'s>,
     speculation: Speculation,
     number: usize,
-    (keep_lives, steps): (bool, bool),
+    keep_lives: bool,
 ) -> Box<dyn Replica + 's> {
-    let (seed, keep_steps) = (noise_seed(simulation.seed, number), simulation.keep_steps && steps);
-    Simulation { keep_lives, seed, keep_steps, ..simulation }.replica(speculation)
+    let seed = noise_seed(simulation.seed, number);
+    Simulation { keep_lives, seed, ..simulation }.replica(speculation)
 }
 
 /// The seed of the random noise in a replica's pass times. The first replica has the run's seed, so that a fleet with

@@ -1,13 +1,13 @@
-//! Turns a panic in a run into an error, so that a mistake in one policy makes one cell fail and not the whole program.
+//! Turns a panic in a run into an error, so that a mistake in one policy makes one run fail and not the whole program.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error that a policy written in Python raised. It is thrown as a panic with [`std::panic::resume_unwind`], because
-/// a policy's hooks cannot return errors.
+/// the functions of a policy that the engine calls cannot return errors.
 pub struct Raised {
-    /// The name of the hook and Python's traceback, as text.
+    /// The name of the policy's function that failed, and Python's traceback, as text.
     pub what: String,
     /// A hint for the user on how to repair the policy.
     pub help: String,

@@ -1,9 +1,10 @@
-//! The host time of a real server. It is used to warn if an experiment counts no host time.
+//! The host time (scheduler, Python, launches) of a real server's steps. It is used to warn if an experiment counts no
+//! host time.
 //!
 //! A roofline counts only the device's time. Only one GPU was measured completely enough to show the effect
 //! (`experiments/validation/gh200/README.md`): there, host time decides whether speculation pays. A roofline alone
-//! predicts that speculation pays in all five rows of the measured grid. In the measurements, speculation costs 35 to
-//! 59 % of the throughput in three of these rows.
+//! predicts that speculation pays at all five measured numbers of clients. In the measurements, speculation costs 35 to
+//! 59 % of the throughput at three of them.
 
 use crate::plan::{Plan, Variant};
 use foretoken_hardware::LatencySpec;
@@ -11,11 +12,11 @@ use foretoken_sim::HostLaw;
 use foretoken_sim::host::{SpeculatingSeconds, WithoutGraph};
 use serde::{Deserialize, Serialize};
 
-/// The server that was measured for [`measured`].
+/// The server whose host time [`measured`] returns.
 pub const SOURCE: &str = "SGLang, EAGLE-3, Llama-3.1-8B on a GH200";
 
-/// The host time of the server [`SOURCE`]. `foretoken calibrate` fitted it to the measured rows with 0 and 3 drafts;
-/// the numbers are rounded.
+/// The host time of the server [`SOURCE`]. `foretoken calibrate` fitted it to the throughputs that were measured
+/// without drafting and with 3 draft tokens; the numbers are rounded.
 pub fn measured() -> HostLaw {
     HostLaw {
         speculating: SpeculatingSeconds { step_s: 0.96e-3, request_s: 230e-6, token_s: 0.0 },
@@ -25,7 +26,7 @@ pub fn measured() -> HostLaw {
 }
 
 /// Does some variant of the plan take the target's costs from a roofline and count no host time? Then host time might
-/// change whether drafts pay. False for live and observed runs.
+/// change whether drafting pays. False for live and observed runs.
 pub fn is_left_out(plan: &Plan) -> bool {
     plan.measured.is_none() && plan.variants.iter().any(leaves_out)
 }
@@ -42,16 +43,17 @@ pub fn leaves_out(variant: &Variant) -> bool {
 pub struct HostBand {
     /// Name of the server from which the host time is taken.
     pub source: String,
-    /// The fastest policy that drafts, with its speedups. `None` if it was not simulated with host time.
+    /// The fastest policy that drafts, with its speedups without and with host time. `None` if it was not simulated
+    /// with host time.
     pub tried: Option<Tried>,
 }
 
 /// The speedups of one policy without and with host time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
-    /// The policy's label.
+    /// The label of the policy that was simulated with and without host time.
     pub policy: String,
-    /// The policy's speedup over plain decoding without host time.
+    /// The policy's speedup over plain decoding, simulated without host time.
     pub without: f64,
     /// The policy's speedup over plain decoding with the host time of the measured server.
     pub with: f64,
@@ -60,7 +62,7 @@ pub struct Tried {
 }
 
 impl HostBand {
-    /// The text for the report.
+    /// The sentences of the report on how host time would change the policy's speedup.
     pub fn in_words(&self) -> String {
         let source = &self.source;
         let begin = "Costs are a roofline, and no host time is counted ([engine.host])";

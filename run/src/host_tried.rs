@@ -1,4 +1,5 @@
-//! Simulates the fastest policy with the host time of a measured server, if the experiment counts no host time.
+//! Simulates the fastest policy with the host time that was measured on a real server, if the experiment counts no host
+//! time.
 
 use crate::cells::play;
 use crate::compare::{Comparison, PolicyResult};

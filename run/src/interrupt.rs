@@ -16,41 +16,42 @@ pub struct Interrupt(Arc<State>);
 struct State {
     asked: Arc<AtomicBool>,
     watches: AtomicUsize,
-    /// Texts for the error after an interrupt: (which results remain, how to continue).
+    /// Texts for the error after the user interrupts the run: (which results remain, how to continue).
     kept: Mutex<Option<(&'static str, &'static str)>>,
 }
 
 impl Interrupt {
-    /// Asks the work to stop: sets the flag, as the first Ctrl-C does.
+    /// Asks the run to stop: sets the flag, as the first Ctrl-C does.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the flag because of a signal. Returns true if the program must end now: the flag was set already, or no
-    /// work holds a watch.
+    /// Sets the flag because Ctrl-C or SIGTERM came. Returns true if the program must end now: the flag was set
+    /// already, or no work holds a watch.
     pub fn signalled(&self) -> bool {
         let was_set = self.0.asked.swap(true, Ordering::Relaxed);
         was_set || self.0.watches.load(Ordering::Relaxed) == 0
     }
 
-    /// The flag. It is true once the work must stop.
+    /// The flag that long work looks at. It is true once the work must stop.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.0.asked
     }
 
-    /// Declares that work looks at the [`flag`](Self::flag). Until the returned guard is dropped, the first signal does
-    /// not end the program.
+    /// Declares that some work looks at the [`flag`](Self::flag) and can stop in an orderly way. Until the returned
+    /// guard is dropped, the first signal does not end the program.
     pub fn watch(&self) -> Watch {
         self.0.watches.fetch_add(1, Ordering::Relaxed);
         Watch(self.clone())
     }
 
-    /// Sets the texts for the error after an interrupt: `what` says which results remain, `how` says how to continue.
+    /// Sets the texts for the error after the user interrupts the run: `what` says which results remain, `how` says how
+    /// to continue.
     pub fn keeps(&self, what: &'static str, how: &'static str) {
         *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, how));
     }
 
-    /// The error of interrupted work, which says which results remain.
+    /// The error of a run that the user interrupted. It says which results remain.
     pub fn problem(&self) -> Box<Problem> {
         match *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((what, how)) => Problem::new(Exit::Interrupted, format!("interrupted: {what}")).help(how),
@@ -64,7 +65,7 @@ impl Interrupt {
         if wrong.exit == Exit::Interrupted && wrong.message() == BARE { self.problem() } else { wrong }
     }
 
-    /// Returns an error if the work must stop.
+    /// Returns an error if the user has asked the work to stop.
     ///
     /// # Errors
     /// The flag is set.
@@ -73,7 +74,8 @@ impl Interrupt {
     }
 }
 
-/// A guard. As long as it lives, the first signal sets the flag and does not end the program.
+/// A guard that work holds while it can stop in an orderly way. As long as the guard lives, the first Ctrl-C sets a
+/// flag and does not end the program.
 pub struct Watch(Interrupt);
 
 impl Drop for Watch {
@@ -82,11 +84,11 @@ impl Drop for Watch {
     }
 }
 
-/// The message of [`problem`].
+/// The message of the error that [`problem`] makes.
 const BARE: &str = "interrupted";
 
-/// The error of an inner function that stopped because of the flag. It does not say which results remain;
-/// [`Interrupt::with_what_is_kept`] adds this.
+/// The error of an inner function that stopped because the user interrupted the run. It does not say which results
+/// remain; [`Interrupt::with_what_is_kept`] adds this.
 pub fn problem() -> Box<Problem> {
     Problem::new(Exit::Interrupted, BARE)
 }

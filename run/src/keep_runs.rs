@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 /// The live or observed runs whose results are to be written.
 pub struct RunsMade<'a> {
-    /// Number of finished runs. They are the first cells in the order of the plan.
+    /// Number of finished runs. They belong to the first cells in the order of the plan (a cell is one policy with one
+    /// seed).
     pub cells: usize,
     /// Are all runs of the plan finished?
     pub whole: bool,
@@ -24,14 +25,14 @@ pub struct RunsMade<'a> {
 
 /// What [`keep`] returns: the results that it wrote, and the path of their page.
 pub struct Kept {
-    /// The comparison; `None` if no run is finished.
+    /// The comparison of the policies and the digest of each run; `None` if no run is finished.
     pub results: Option<Assembled>,
-    /// Path of the HTML page; `None` if it was not made.
+    /// Path of the HTML page with the results; `None` if it was not made.
     pub page: Option<PathBuf>,
 }
 
-/// Writes the results into `folder`, in which the finished runs are stored as cells. Reduces `plan` to finished runs
-/// (see [`Plan::shorten`]).
+/// Writes the results of live or observed runs into `folder`, in which the finished runs are stored. Reduces `plan` to
+/// finished runs (see [`Plan::shorten`]).
 ///
 /// # Errors
 /// A file cannot be read or written.

@@ -29,6 +29,7 @@ pub mod interrupt;
 pub mod keep_runs;
 pub mod ladder;
 pub mod load;
+mod locate;
 pub mod machine;
 pub mod merge;
 mod model_config;

@@ -1,5 +1,6 @@
 //! Makes a [`Plan`] from an experiment file and `--set` arguments.
 
+use crate::locate::locate;
 use crate::model_config::read_configs;
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
@@ -69,7 +70,7 @@ impl Plan {
         Plan::of(document, &self.folder)
     }
 
-    /// The plan with the costs of the file `profile`; the experiment's own costs are removed.
+    /// The plan with the pass costs of the file `profile`; the experiment's own pass costs are removed.
     ///
     /// # Errors
     /// The errors of [`of`](Plan::of), with the profile's costs.
@@ -107,8 +108,9 @@ impl Plan {
         Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
-    /// The plan of only variant number `variant` of this plan, after `change` has changed the variant's document.
-    /// Leaves out claims, questions and the arena's table, because they are about all variants.
+    /// The plan of only variant number `variant` (a combination of swept values) of this plan, after `change` has
+    /// changed the variant's document. Leaves out claims, questions and the arena's table, because they are about all
+    /// variants.
     ///
     /// # Errors
     /// `change` returns an error, or the changed experiment is wrong (see [`Plan::of`]).
@@ -189,19 +191,20 @@ impl Plan {
     }
 }
 
-/// Reads the variants of a document, and collects the files to which they refer.
+/// Reads the variants (combinations of swept values) of an experiment's document, and collects the files to which they
+/// refer.
 struct Files<'a> {
-    /// The folder at which relative paths start.
+    /// The folder at which relative paths in the experiment start.
     folder: &'a FilePath,
-    /// Are paths resolved, and digests of input files computed?
+    /// Are relative paths resolved, and digests of the experiment's input files computed?
     with_files: bool,
     inputs: &'a mut BTreeMap<String, String>,
     relative: &'a mut BTreeMap<String, PathBuf>,
 }
 
 impl Files<'_> {
-    /// Makes the variant of a document without sweeps. Also returns the experiment with the paths as they are in the
-    /// file.
+    /// Makes the variant (one combination of swept values) of a document in which no sweeps are left. Also returns the
+    /// experiment with the paths as they are in the file.
     fn variant(&mut self, mut picked: Picked, choices: Vec<Choice>) -> Result<(Variant, Experiment)> {
         let mut filled = Filled::default();
         let asked = picked.document();
@@ -243,7 +246,8 @@ impl Files<'_> {
         Ok((Variant { choices, experiment, picked, derived, filled, kinds }, as_given))
     }
 
-    /// A variant for each kind of replica that states an engine or hardware of its own, by index in `fleet.replicas`.
+    /// For each kind of replica that states an engine or hardware of its own, a variant with these, by index in the
+    /// experiment's `fleet.replicas`.
     fn kinds(&mut self, asked: &Document, experiment: &Experiment) -> Result<BTreeMap<usize, Variant>> {
         let kinds = experiment.fleet.iter().flat_map(|fleet| fleet.replicas.kinds()).enumerate();
         let mut variants = BTreeMap::new();
@@ -321,8 +325,8 @@ impl Derived {
     }
 }
 
-/// The policies to compare, and the index of the autoregressive baseline. If `asked` does not list the baseline, adds
-/// it in front.
+/// The policies to compare, and the index of the autoregressive baseline in them. If the experiment's policies `asked`
+/// do not include the baseline, adds it in front.
 fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
     let mut entrants: Vec<Entrant> = asked.iter().map(|spec| Entrant { spec: spec.clone(), implied: false }).collect();
     match asked.iter().position(is_autoregressive) {
@@ -334,7 +338,7 @@ fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
     }
 }
 
-/// The experiment as TOML, with every default written out and the sweeps in their places. Leaves out settings that were
+/// The experiment as TOML, with every default written out and the sweeps as in the file. Leaves out settings that were
 /// derived from the hardware or filled in from a profile.
 fn resolve(
     experiment: &Experiment,
@@ -358,31 +362,6 @@ fn resolve(
     }
     put_order(&mut value, sweeps);
     Ok(value)
-}
-
-/// Replaces each `${NAME}` in a path of the experiment by the value of the environment variable `NAME`. It is an error
-/// if the path is empty or the variable is not set.
-pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
-    if given.is_empty() {
-        let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
-        return Err(problem.help("expected the path of a file; a relative one starts at the experiment's folder"));
-    }
-    let mut rest = given;
-    let mut full = String::new();
-    while let Some((before, after)) = rest.split_once("${") {
-        let Some((name, tail)) = after.split_once('}') else { break };
-        let value = std::env::var(name).map_err(|_| {
-            let problem = Problem::bad_input(format!("the environment variable {name} is not set"));
-            let help = format!("set it to the folder that holds the file: {name}=/path/to/folder foretoken run ...");
-            document.point(problem, document.span_of_string(given)).help(help).for_a_missing_file()
-        })?;
-        full.push_str(before);
-        full.push_str(&value);
-        rest = tail;
-    }
-    full.push_str(rest);
-    let full = PathBuf::from(full);
-    Ok(full)
 }
 
 fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {

@@ -7,7 +7,7 @@ fn shipped(name: &str) -> PathBuf {
     FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../experiments").join(name)
 }
 
-/// The experiment is written beside the results. Read back, it gives an equal plan.
+/// The experiment's TOML with every default is written beside the results. Read back, it gives an equal plan.
 #[test]
 fn resolving_is_idempotent() {
     for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
@@ -29,8 +29,8 @@ fn resolving_is_idempotent() {
     }
 }
 
-/// The first sweep of the text varies slowest, also after the text was written back in alphabetical order. Another
-/// order of sweeps gives another digest.
+/// The sweep that stands first in the experiment's text varies slowest, also after the text was written back in
+/// alphabetical order. Another order of sweeps gives another digest.
 #[test]
 fn variants_keep_their_order() {
     let text = r#"name = "two"
@@ -58,7 +58,8 @@ fn variants_keep_their_order() {
         let again = plan_of(&again);
         assert_eq!((values(&again), again.digest()), (values(&plan), plan.digest()));
     }
-    // With the same digest, a resumed run would take finished cells for cells with other swept values.
+    // The digests of the two plans must differ. Otherwise a resumed run would take finished cells for cells with other
+    // swept values.
     let other = plan_of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
     assert_eq!(values(&other)[1], ["8", "6.0"]);
     assert_ne!(other.digest(), plan.digest());

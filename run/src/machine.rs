@@ -4,7 +4,7 @@ use foretoken_profiler::DeviceInfo;
 use foretoken_spec::problem::{Problem, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Describes the processor, for a profile. `threads` is the number of threads in use.
+/// Describes the machine's processor, for a profile of pass times. `threads` is the number of threads in use.
 pub fn processor(threads: u32) -> DeviceInfo {
     DeviceInfo {
         kind: "cpu".to_owned(),
@@ -22,11 +22,11 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// The most threads that are started. No machine has that many cores.
+/// The most threads that the program starts at a time. No machine has that many cores.
 const MOST_THREADS: usize = 1024;
 
-/// Number of threads to start: `wanted`, else the number of cores. It is from 1 to 1024, and not more than `pieces`,
-/// the number of pieces of work.
+/// Number of threads to start: `wanted` if the user gave it, else the number of cores. It is from 1 to 1024, and not
+/// more than `pieces`, the number of pieces of work.
 pub fn threads(wanted: Option<usize>, pieces: usize) -> usize {
     wanted.unwrap_or_else(|| cores() as usize).min(pieces).clamp(1, MOST_THREADS)
 }

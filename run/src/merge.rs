@@ -2,7 +2,7 @@
 //! on one machine.
 
 use crate::cells::{
-    EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, Shard, Speed, Store, Timing, comparison, ids, key,
+    EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, PROBES, Shard, Speed, Store, Timing, comparison, ids, key,
 };
 use crate::complete::{Complete, How, Made, put_together};
 use crate::plan::Plan;
@@ -18,40 +18,40 @@ use std::path::Path;
 /// The progress of a run that is split into shards.
 #[derive(Debug, Serialize)]
 pub struct State {
-    /// Number of cells of the plan.
+    /// Number of cells (runs of one policy with one seed) of the whole plan.
     pub cells: usize,
-    /// The progress of each shard, in the order of shard numbers.
+    /// The progress of each shard (a part of the run), in the order of shard numbers.
     pub shards: Vec<Part>,
-    /// The cells that failed, in the order of the plan.
+    /// The cells (runs of one policy) that failed, with their errors, in the order of the plan.
     pub failures: Vec<Failure>,
-    /// The cells with damaged files, and the cells that are missing although their shard is complete; in the order of
-    /// the plan.
+    /// The cells (runs of one policy) with damaged files, and the cells that are missing although their shard is
+    /// complete; in the order of the plan.
     pub damaged: Vec<Damaged>,
-    /// For each unfinished shard, the command that runs its missing cells.
+    /// For each unfinished shard (a part of the run), the command that runs its missing cells.
     pub commands: Vec<String>,
 }
 
-/// A cell whose file is damaged or missing.
+/// A cell (one run of one policy) whose file is damaged or missing.
 #[derive(Debug, Serialize)]
 pub struct Damaged {
-    /// The cell as text: policy, swept values and seed.
+    /// The cell (run of one policy) as text: policy, swept values and seed.
     pub cell: String,
-    /// The path of the cell's file, and what is wrong with the file.
+    /// The path of the file with the cell's results (one run of one policy), and what is wrong with the file.
     pub what: String,
 }
 
-/// The progress of one shard.
+/// The progress of one shard (a part of a run, for one of several machines).
 #[derive(Debug, Serialize)]
 pub struct Part {
-    /// The shard's name, as `I/N`.
+    /// The name of the shard, as `I/N`: its number and the number of shards.
     pub shard: String,
-    /// Did a command begin the shard?
+    /// Did a command begin to run this shard?
     pub begun: bool,
-    /// Number of the shard's cells.
+    /// Number of cells (runs of one policy) that the shard has in all.
     pub cells: usize,
-    /// Number of the shard's cells that are finished.
+    /// Number of the shard's cells (runs of one policy) that are finished.
     pub finished: usize,
-    /// Number of the shard's cells that failed.
+    /// Number of the shard's cells (runs of one policy) that failed.
     pub failed: usize,
 }
 
@@ -90,16 +90,24 @@ impl State {
                 state.damaged.extend(what.map(|what| Damaged { cell: key(plan, id).to_string(), what }));
             }
         }
-        state.commands = state.shards.iter().filter(|p| p.finished < p.cells).map(|p| p.command(folder)).collect();
-        Ok(state)
+        Ok(state.command("run", folder))
     }
 
-    /// Are all cells of all shards finished?
+    /// Adds the commands that run the missing cells (runs of one policy): `foretoken COMMAND` for each unfinished
+    /// shard.
+    pub fn command(mut self, command: &str, folder: &Folder) -> State {
+        let unfinished = self.shards.iter().filter(|p| p.finished < p.cells);
+        self.commands = unfinished.map(|p| p.command(command, folder)).collect();
+        self
+    }
+
+    /// Are all cells (runs of one policy) of all shards finished?
     pub fn is_complete(&self) -> bool {
         self.shards.iter().all(|part| part.finished == part.cells)
     }
 
-    /// The progress as text: a table of shards, failed and damaged cells, and the commands that finish the run.
+    /// The progress of all shards as text: a table of shards, failed and damaged cells, and the commands that finish
+    /// the run.
     pub fn in_words(&self) -> String {
         let rows = self.shards.iter().map(|Part { shard, begun, cells, finished, failed }| {
             let missing = cells - finished - failed;
@@ -129,8 +137,8 @@ impl State {
         text
     }
 
-    /// The error for an incomplete run, with a hint.
-    fn problem(&self) -> Box<Problem> {
+    /// The error for a run of which some shards are not complete, with a hint.
+    pub fn problem(&self) -> Box<Problem> {
         let unfinished = self.shards.iter().map(|p| p.cells - p.finished).sum::<usize>();
         let of_these = match self.damaged.as_slice() {
             [] => String::new(),
@@ -145,17 +153,17 @@ impl State {
 }
 
 impl Part {
-    /// The command line that runs the shard's missing cells. It names the experiment's file that the first shard wrote
-    /// into the folder.
-    fn command(&self, folder: &Folder) -> String {
+    /// The command line that runs the missing cells (runs of one policy) of the shard. It names the experiment's file
+    /// that the first shard wrote into the folder.
+    fn command(&self, command: &str, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
         let [experiment, to] = [&experiment, to].map(|path| quoted(&path.display().to_string()));
-        format!("foretoken run {experiment} -o {to} --shard {} --resume{again}", self.shard)
+        format!("foretoken {command} {experiment} -o {to} --shard {} --resume{again}", self.shard)
     }
 }
 
-/// The path, quoted for a shell if it needs quotes.
+/// The path of a file or folder, quoted for a shell if it needs quotes.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !path.is_empty() && path.chars().all(plain) {
@@ -167,7 +175,7 @@ fn quoted(path: &str) -> String {
 
 const FEW: usize = 8;
 
-/// The progress of the run that shards share in the folder at `path`.
+/// The progress of the run that shards (parts for several machines) share in the folder at `path`.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs.
@@ -177,11 +185,12 @@ pub fn state(path: &Path) -> Result<State> {
     State::of(&Plan::of_results(folder.path())?, &folder, &manifest)
 }
 
-/// The outcome of a merge.
+/// The outcome of merging the shards (parts) of a run.
 pub enum Merged {
-    /// The folder has complete results.
+    /// The merge succeeded: the folder has complete results.
     Complete(Box<Complete>),
-    /// Cells are missing, damaged or failed. The error says so, with a hint.
+    /// The merge is not possible, because cells (runs of one policy) are missing, damaged or failed. The error says so,
+    /// with a hint.
     Missing(State, Box<Problem>),
 }
 
@@ -226,7 +235,12 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, wor
     Ok(Merged::Complete(Box::new(Complete { folder, made, page })))
 }
 
-fn timing(marks: &Marks) -> Result<Timing> {
+/// The timing of a run in shards: the engine time is the sum over shards, and the wall time is the longest wall time of
+/// a shard.
+///
+/// # Errors
+/// A progress file cannot be read.
+pub fn timing(marks: &Marks) -> Result<Timing> {
     let marks = marks.all()?;
     let timings = || marks.iter().map(|mark| &mark.timing);
     Ok(Timing {
@@ -236,8 +250,11 @@ fn timing(marks: &Marks) -> Result<Timing> {
     })
 }
 
-/// Opens a results folder that shards share, and checks its manifest.
-fn shared(path: &Path) -> Result<(Folder, Manifest)> {
+/// Opens a results folder that shards (parts of a run) share, and checks its manifest.
+///
+/// # Errors
+/// The folder holds no results, or results of another version, or no shards.
+pub fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     let manifest = Manifest::read(path)?;
     manifest.check(path, [EXPERIMENT])?;
     let folder = Folder::at(path.to_path_buf());
@@ -253,8 +270,8 @@ fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     Ok((folder, manifest))
 }
 
-/// Runs one shard of a plan in the folder at `path`. `goes_on`: may the call continue a shard that was begun before?
-/// `again`: run cells again that failed before?
+/// Runs one shard (a part of a run) of a plan in the folder at `path`. `goes_on`: may the call continue a shard that
+/// was begun before? `again`: run cells again that failed before?
 ///
 /// # Errors
 /// The folder or the shard is not usable (see [`Marks::begin`]); the run is interrupted; a cell cannot be stored; or
@@ -271,6 +288,10 @@ pub fn run_shard(
     let (folder, complete) = Folder::join(path.to_path_buf(), plan)?;
     if complete {
         return Ok(Ran::Before);
+    }
+    if folder.path().join(PROBES).is_dir() {
+        let message = format!("{} holds shards of a search for the fewest replicas", path.display());
+        return Err(Problem::bad_input(message).help("choose another folder with -o"));
     }
     let manifest = Manifest::read(path)?;
     let marks = Marks::of(&folder)?;
@@ -293,13 +314,13 @@ pub fn run_shard(
         .help(format!("{help}; the others are finished, and --resume --retry-failed tries these again")))
 }
 
-/// The outcome of running a shard.
+/// The outcome of running a shard (a part of a run).
 pub enum Ran {
-    /// The shard was complete before this call.
+    /// The shard (a part of a run) was complete before this call.
     Before,
-    /// This call completed the shard.
+    /// This call completed the shard (a part of a run).
     Now {
-        /// Number of the shard's cells.
+        /// Number of cells (runs of one policy) that the shard has.
         cells: usize,
         /// The simulator's speed in this call.
         speed: Speed,

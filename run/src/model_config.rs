@@ -3,6 +3,7 @@
 //! The shape replaces the name of the file in the experiment. So the experiment that is stored with the results does
 //! not need the file.
 
+use crate::locate::locate;
 use foretoken_hardware::config::{self, ReadConfig};
 use foretoken_hardware::models::{ConfigFile, ModelShape};
 use foretoken_spec::document::{Document, Path, Step};
@@ -10,7 +11,7 @@ use foretoken_spec::problem::Result;
 use foretoken_spec::text;
 use std::path::Path as FilePath;
 
-/// This name of a file stands for standard input.
+/// The file name of a model's configuration that stands for standard input.
 const STDIN: &str = "-";
 
 /// Replaces every `{ config = "FILE" }` in the `model` of a roofline by the model's shape, also in a sweep. Returns
@@ -55,7 +56,7 @@ fn read_one(
             None => text::whole(std::io::stdin()).inspect(|text| *stdin = Some(text.clone())),
         }
     } else {
-        let full = folder.join(crate::load::locate(document, &file.config)?);
+        let full = folder.join(locate(document, &file.config)?);
         text::read(&full)
     };
     let text = read.map_err(|e| {

@@ -1,4 +1,4 @@
-//! The plan of an experiment: the checked list of all runs. [`crate::load`] makes a plan from a file.
+//! The plan of an experiment: the checked list of all its runs. [`crate::load`] makes a plan from a file.
 
 use crate::profiled::Filled;
 use foretoken_hardware::LatencySpec;
@@ -18,19 +18,19 @@ pub struct Plan {
     pub name: String,
     /// The seeds; each policy runs once with each seed.
     pub seeds: Vec<u64>,
-    /// One variant for each combination of swept values.
+    /// One variant for each combination of the experiment's swept values.
     pub variants: Vec<Variant>,
-    /// The policies to compare, including the baseline.
+    /// The policies to compare, including the autoregressive baseline.
     pub policies: Vec<Entrant>,
-    /// Index of the baseline in `policies`.
+    /// Index in `policies` of the autoregressive baseline, with which the other policies are compared.
     pub baseline: usize,
     /// Whether the runs are made on a device or on a server; `None` if they are simulated.
     pub measured: Option<Measured>,
     /// The folder at which the experiment's relative paths start.
     pub(crate) folder: PathBuf,
-    /// The experiment with its overrides, in which sweeps are not expanded.
+    /// The experiment's TOML with the user's overrides, in which sweeps are not expanded.
     pub(crate) document: Document,
-    /// The experiment with its overrides and all defaults. A plan that is made from it equals this plan.
+    /// The experiment's TOML with the user's overrides and all defaults. A plan that is made from it equals this plan.
     pub(crate) resolved: toml::Value,
     /// For each relative path of a file in the experiment, the path of the file on this machine.
     pub(crate) relative: BTreeMap<String, PathBuf>,
@@ -43,31 +43,32 @@ pub struct Plan {
 /// How the numbers of an experiment are measured, if it is not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// On a device on which our engine runs (`foretoken live`).
+    /// The runs are made on a device on which our engine runs (`foretoken live`).
     Live,
-    /// On a server to which `foretoken observe` sends requests.
+    /// The runs are made on a server to which `foretoken observe` sends requests.
     Observed,
 }
 
-/// One combination of swept values.
+/// One combination of the experiment's swept values.
 pub struct Variant {
-    /// The swept values of this combination.
+    /// The swept settings, each with its value in this combination.
     pub choices: Vec<Choice>,
-    /// The experiment with these values, and with the paths of its files resolved.
+    /// The experiment with the swept values of this variant, and with the paths of its files resolved.
     pub experiment: Experiment,
-    /// The document with these values, for error messages that point into the file.
+    /// The experiment's TOML with the swept values of this variant, for error messages that point into the file.
     pub(crate) picked: Picked,
     /// Which settings of the engine are derived from the hardware, because the file does not give them.
     pub derived: Derived,
     /// The keys that a profile filled in, and facts about the profile: what it measured, which draft lengths it can
     /// predict, warnings.
     pub filled: Filled,
-    /// A variant for each kind of replica that states an engine or hardware of its own, by index in `fleet.replicas`.
+    /// For each kind of replica that states an engine or hardware of its own, a variant with these, by index in the
+    /// experiment's `fleet.replicas`.
     pub kinds: BTreeMap<usize, Variant>,
 }
 
 impl Variant {
-    /// The document with this variant's values in place of sweeps. Each call builds it anew.
+    /// The experiment's TOML with this variant's values in place of sweeps. Each call builds it anew.
     pub fn document(&self) -> Document {
         self.picked.document()
     }
@@ -77,20 +78,20 @@ impl Variant {
         self.experiment.fleet.as_ref().is_some_and(|fleet| fleet.most_at_a_time() > 1)
     }
 
-    /// True if the fleet has prefill replicas.
+    /// Does the fleet have replicas that only compute prompts and hand them to decode replicas?
     pub fn is_split(&self) -> bool {
         self.experiment.fleet.as_ref().is_some_and(FleetSpec::is_split)
     }
 
-    /// Number of GPUs that run the target, over all replicas. A replica has `tensor_parallel` GPUs if its costs are a
-    /// roofline, else 1.
+    /// Number of GPUs that run the target model, over all replicas of the experiment. A replica has `tensor_parallel`
+    /// GPUs if its costs are a roofline, else 1.
     pub fn gpus(&self) -> u32 {
         let Some(fleet) = &self.experiment.fleet else { return self.gpus_of_one() };
         let kinds = fleet.replicas.kinds();
         kinds.iter().enumerate().map(|(i, kind)| kind.count * self.kinds.get(&i).unwrap_or(self).gpus_of_one()).sum()
     }
 
-    /// Number of GPUs that run the target on one replica of the experiment's own hardware.
+    /// Number of GPUs that run the target model on one replica with the experiment's own hardware.
     pub fn gpus_of_one(&self) -> u32 {
         match &self.experiment.hardware.target {
             LatencySpec::Roofline(roofline) => roofline.tensor_parallel,
@@ -99,26 +100,27 @@ impl Variant {
     }
 }
 
-/// Which settings of the engine are derived from the hardware, because the file does not give them.
+/// Which settings of the engine were derived from the hardware, because the experiment's file does not give them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Derived {
-    /// Is `engine.num_gpu_blocks` derived from the hardware?
+    /// Was `engine.num_gpu_blocks`, the number of KV blocks, derived from the hardware?
     pub num_gpu_blocks: bool,
-    /// Is `engine.draft_kv` derived from the hardware?
+    /// Was `engine.draft_kv`, the draft model's part of the KV memory, derived from the hardware?
     pub draft_kv: bool,
 }
 
-/// A policy in the comparison.
+/// A policy that takes part in an experiment's comparison.
 #[derive(Clone, Debug)]
 pub struct Entrant {
-    /// The policy with its settings.
+    /// The policy with its settings, as the experiment gives them.
     pub spec: PolicySpec,
-    /// Was the policy added as the baseline, because the experiment does not list it?
+    /// Was the policy added as the autoregressive baseline, because the experiment does not list it?
     pub implied: bool,
 }
 
 impl Plan {
-    /// The value at a path of the experiment with all defaults, as TOML; `None` if there is no value.
+    /// The value of the setting at a path of the experiment, defaults included, as TOML; `None` if there is no such
+    /// setting.
     pub fn resolved_at(&self, path: &Path) -> Option<String> {
         path.find(&self.resolved).map(ToString::to_string)
     }
@@ -133,8 +135,8 @@ impl Plan {
         to_toml(&self.resolved_with(&moved))
     }
 
-    /// The experiment with its overrides but without defaults as TOML, for a file in the folder `results`. The text
-    /// gives the same plan, and shows which settings the user gave.
+    /// The experiment as TOML with the user's overrides but without defaults, for a file in the folder `results`. The
+    /// text gives the same plan, and shows which settings the user gave.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML.
@@ -146,7 +148,7 @@ impl Plan {
     }
 
     /// Digest of everything on which the results depend: the experiment, the contents of its files (not their paths),
-    /// and the version.
+    /// and Foretoken's version.
     pub fn digest(&self) -> String {
         let value = self.resolved_with(&|given| self.inputs.get(given).cloned());
         let mut hasher = blake3::Hasher::new();
@@ -190,8 +192,8 @@ impl Plan {
         value
     }
 
-    /// Makes this the plan of runs on a server, and removes the baseline that the experiment does not list. The server
-    /// runs the one policy of the experiment.
+    /// Makes this the plan of runs on a real server: removes the autoregressive baseline if the experiment does not
+    /// list it. The server runs the one policy of the experiment.
     ///
     /// # Errors
     /// There are several policies, the policy is an oracle, or a bound is scaled from an autoregressive run, which the
@@ -222,9 +224,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Reduces the plan to runs that are among its first `cells` cells: to as many whole variants as possible. If not
-    /// one variant is whole, to whole seeds of the first variant; else to the first policies of the first seed. Returns
-    /// false if `cells` is 0.
+    /// Reduces the plan to runs that are among its first `cells` runs: to as many whole variants (combinations of swept
+    /// values) as possible. If not one variant is whole, to whole seeds of the first variant; else to the first
+    /// policies of the first seed. Returns false if `cells` is 0.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);
@@ -241,22 +243,22 @@ impl Plan {
         cells > 0
     }
 
-    /// Moves the baseline to the front of the policies, so that it runs first. TPOT bounds may be scaled from it, and
-    /// all other policies are compared with it.
+    /// Moves the autoregressive baseline to the front of the policies, so that it runs first. TPOT bounds may be scaled
+    /// from it, and all other policies are compared with it.
     pub fn baseline_first(&mut self) {
         self.policies[..=self.baseline].rotate_right(1);
         self.baseline = 0;
     }
 
     /// The path of the default results folder: `results/`, then `prefix` (empty for `foretoken run`), the experiment's
-    /// name, a hyphen and the first 8 digits of the digest. If the name begins with `prefix`, the prefix is not
+    /// name, a hyphen and the first 8 digits of the plan's digest. If the name begins with `prefix`, the prefix is not
     /// repeated.
     pub fn usual_folder(&self, prefix: &str) -> PathBuf {
         let name = self.name.strip_prefix(prefix).unwrap_or(&self.name);
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
     }
 
-    /// Number of cells: variants × seeds × policies.
+    /// Number of runs in the plan: variants × seeds × policies.
     pub fn cells(&self) -> usize {
         self.variants.len() * self.seeds.len() * self.policies.len()
     }
@@ -308,7 +310,8 @@ pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     up.chain(file.components().skip(shared)).collect::<PathBuf>().display().to_string()
 }
 
-/// The indices of the variants that `at` picks: each swept setting in `at` has the given value in them.
+/// The indices of the variants (combinations of swept values) that a claim's `at` picks: each swept setting in `at` has
+/// the given value in them.
 pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> + use<'p> {
     (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
 }
@@ -329,7 +332,7 @@ pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bo
     })
 }
 
-/// The index, from 0, of the value `chosen` among the values that `path` takes.
+/// The index, from 0, of the value `chosen` among the values that the swept setting `path` takes in the plan.
 pub fn place(plan: &Plan, path: &str, chosen: &Choice) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     for value in plan.variants.iter().filter_map(|v| choice(v, path)).map(|c| c.value.as_str()) {
@@ -344,7 +347,7 @@ fn unquoted(text: &str) -> &str {
     text.trim_matches('"')
 }
 
-/// The value of the swept setting `path` in a variant; `None` if the setting is not swept.
+/// The value that the swept setting `path` has in a variant; `None` if the setting is not swept.
 pub fn choice<'v>(variant: &'v Variant, path: &str) -> Option<&'v Choice> {
     variant.choices.iter().find(|c| c.path == path)
 }

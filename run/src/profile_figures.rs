@@ -3,8 +3,8 @@
 use foretoken_profiler::{Measurement, Profile, Region, Role, Truth};
 use foretoken_report::{Figure, Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
-/// Figures of predicted against measured pass times and of relative errors, for four fits: the linear fit and the
-/// table, each for the target and for the draft model.
+/// Figures of predicted against measured pass times and of relative errors, for four fits: the linear fit and the table
+/// of pass times, each for the target and for the draft model.
 pub fn figures(profile: &Profile) -> Vec<Figure> {
     let fits = [(Truth::Linear, "linear fit"), (Truth::Table, "table")];
     let fits_of = |role: Role| fits.map(|(truth, name)| fit(profile, role, truth, name));

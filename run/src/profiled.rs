@@ -1,5 +1,5 @@
-//! Reads `hardware.profile = "FILE.toml"`. A profile gives the true costs of passes, and the policies' belief about
-//! them.
+//! Reads `hardware.profile = "FILE.toml"`. A profile gives the true costs of passes, and the belief, that is, the
+//! linear cost model that policies get.
 //!
 //! The profile's values are put into the document before the experiment is read. So the rest of the program sees
 //! ordinary latency models and coefficients. These values are left out when the experiment is written beside its
@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The keys of an experiment that a profile filled in, and facts about the profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
-    /// Paths of the keys that the profile filled in.
+    /// Paths of the experiment's keys that the profile filled in.
     pub keys: Vec<Path>,
-    /// The largest passes that the profile measured, for (target, draft); `None` without a profile.
+    /// The largest passes that were timed for the profile, for (target model, draft model); `None` without a profile.
     pub ranges: Option<(Range, Range)>,
-    /// A warning about the quality of the profile; `None` if it is good.
+    /// A warning about the quality of the profile's fits; `None` if it is good.
     pub warning: Option<String>,
     /// Why the profile may differ from what was measured: it was edited, or it has no seal. `None` if its seal matches.
     pub changed: Option<String>,
-    /// The only draft lengths that the profile can predict; `None` if it can predict all lengths.
+    /// The only draft lengths for which the profile can predict step times; `None` if it can predict all lengths.
     pub only: Option<Vec<u32>>,
     /// Is the profile calibrated to observed runs? Then the experiment that names the profile describes a server.
     pub calibrated: bool,
@@ -38,8 +38,8 @@ pub fn named(document: &Document) -> Option<String> {
     document.text_at(&Path::of(PROFILE))
 }
 
-/// Puts the values of a profile into the document. `file` is the profile's path; `given` is this path as the experiment
-/// gives it.
+/// Puts the pass costs of a profile into the experiment's document. `file` is the profile's path; `given` is this path
+/// as the experiment gives it.
 ///
 /// # Errors
 /// The file cannot be read or is no profile; `hardware.truth` names no latency model of the profile; the experiment
@@ -77,15 +77,16 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     for (role, (truth, belief_is)) in Role::BOTH.into_iter().zip(&costs.models) {
         put(document, Path::of("hardware").key(role.name()), &as_toml(truth)?)?;
         let belief = Path::of("belief").key(role.name());
-        // The profile's belief is not used if the experiment gives a belief for this model, or fits the belief to
-        // another machine.
+        // The linear cost model of the profile is not given to policies if the experiment gives one for this model, or
+        // fits one to another machine.
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(belief_is)?)?;
             line_is_ours |= role == Role::Target;
         }
     }
-    // The profile's line for the target was fitted with one way of counting context. The belief must count context in
-    // the same way, even if the true costs count it differently.
+    // The profile's linear cost for the target was fitted with one way of counting context (once, or per verified
+    // position). The linear cost model that policies get must count context in the same way, even if the true costs
+    // count it differently.
     let reads = Path::of("belief.context_reads");
     if line_is_ours && document.get(&reads).is_none() {
         put(document, reads, &as_toml(&costs.belief_reads)?)?;
@@ -100,7 +101,7 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
             return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
         }
     }
-    // A calibrated profile has the host's time between steps. A value in the experiment takes precedence.
+    // A calibrated profile has the host's time between steps. A value that the experiment gives takes precedence.
     let overhead = Path::of("engine.step_overhead_s");
     if let Some(seconds) = costs.step_overhead_s.filter(|_| document.get(&overhead).is_none()) {
         put(document, overhead, &toml::Value::Float(seconds))?;
@@ -174,23 +175,25 @@ fn observe_next(only: &[u32]) -> String {
     format!("observe K = {next} next, on the same server, and calibrate on all runs")
 }
 
-/// The costs in a profile, which is measured or calibrated.
+/// The costs of passes in a profile: measured one by one, or calibrated to a server's steps.
 pub struct Costs {
-    /// For target and draft: (true cost of a pass, coefficients that policies believe).
+    /// For target model and draft model: (true cost of a pass, coefficients of the linear cost model that policies
+    /// get).
     pub models: [(LatencySpec, Coefficients); 2],
     /// Do the true costs count a verify pass's context once per request, or once per verified position?
     pub reads: ContextReads,
-    /// Does the belief count a verify pass's context once per request, or once per verified position?
+    /// Does the linear cost model that policies get count a verify pass's context once per request, or once per
+    /// verified position?
     belief_reads: ContextReads,
     ranges: (Range, Range),
-    /// Coefficient of variation of the time of a target pass.
+    /// Coefficient of variation of the random noise in the time of a target pass.
     pub noise_cv: f64,
     /// Host time between steps, seconds; `None` for a measured profile, which has only single passes.
     pub step_overhead_s: Option<f64>,
-    /// Host time that depends on the requests and tokens of a step.
+    /// The host time of a step that depends on the requests and tokens of the step, beside the constant part.
     pub host: HostLaw,
-    /// Why the profile should not be trusted; for a calibrated profile that can be trusted, its first warning. `None`
-    /// if there is nothing to say.
+    /// A reason not to trust the profile. For a calibrated profile that can be trusted: its first warning. `None` if
+    /// there is neither.
     pub distrust: Option<String>,
     /// If draft passes could not be separated from target passes: the observed draft lengths, which are the only
     /// lengths that can be predicted. `None` if all lengths can be predicted.
@@ -199,8 +202,8 @@ pub struct Costs {
     calibrated: bool,
 }
 
-/// Reads the costs from the text of a profile. A measured profile gives its table of pass times. Error messages call
-/// the profile `name`.
+/// Reads the pass costs from the text of a profile. A measured profile gives its table of pass times. Error messages
+/// call the profile `name`.
 ///
 /// # Errors
 /// The text is no profile.
@@ -208,8 +211,8 @@ pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
     costs(&Document::parse(name, text)?, name, text, Truth::Table)
 }
 
-/// Reads the costs from the text of a profile. `truth` chooses a latency model of a measured profile; a calibrated
-/// profile has only one.
+/// Reads the costs of passes from the text of a profile. `truth` chooses a latency model of a measured profile; a
+/// calibrated profile has only one.
 fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
     let c = match read_either(name, text)? {
         Either::Calibrated(c) => c,
@@ -250,9 +253,9 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
 /// A profile of one of two kinds: with passes that were timed one by one, or with costs that were fitted to a server's
 /// runs.
 pub enum Either {
-    /// Made by `foretoken profile`, which times passes.
+    /// A profile made by `foretoken profile`, which times passes one by one.
     Measured(Box<Profile>),
-    /// Made by `foretoken calibrate` from observed runs.
+    /// A profile made by `foretoken calibrate` from observed runs of a server.
     Calibrated(Box<Calibrated>),
 }
 
@@ -313,8 +316,8 @@ pub fn changed(name: &str, text: &str) -> Option<String> {
     Profile::changed(text).map(|why| format!("{name}: {why}"))
 }
 
-/// Reads `hardware.truth`; the default is the table. It is read before the rest of the experiment, because it decides
-/// which costs are filled in.
+/// Reads `hardware.truth`: which of a profile's latency models is the true one. The default is the profile's table of
+/// pass times. The key is read before the rest of the experiment, because it decides which costs are filled in.
 fn truth(document: &Document) -> Result<Truth> {
     let at = Path::of("hardware.truth");
     match (document.get(&at), document.text_at(&at).as_deref()) {
@@ -328,8 +331,8 @@ fn truth(document: &Document) -> Result<Truth> {
     }
 }
 
-/// Reads `hardware.profile_noise`. A value that is not a boolean counts as false here; it is refused when the
-/// experiment is read.
+/// Reads `hardware.profile_noise`: shall pass times vary as in the profile? A value that is not a boolean counts as
+/// false here; it is refused when the experiment is read.
 fn wants_noise(document: &Document) -> Result<bool> {
     let node = document.get(&Path::of("hardware.profile_noise"));
     Ok(matches!(node.map(toml::Spanned::get_ref), Some(toml::de::DeValue::Boolean(true))))
@@ -339,8 +342,8 @@ fn as_toml(value: &impl serde::Serialize) -> Result<toml::Value> {
     toml::Value::try_from(value).map_err(|e| Problem::failed(format!("the profile cannot be written as TOML: {e}")))
 }
 
-/// A latency model that also records the largest number of new tokens and the largest context of a pass. It is used to
-/// warn of passes that are larger than all passes of the profile.
+/// A latency model that also records the largest number of new tokens and the largest context of any pass of a run. It
+/// is used to warn of passes that are larger than all passes of the profile.
 pub struct LargestPass<'a> {
     model: &'a dyn LatencyModel,
     batched: AtomicU64,
@@ -348,12 +351,13 @@ pub struct LargestPass<'a> {
 }
 
 impl<'a> LargestPass<'a> {
-    /// Wraps `model`. No pass is recorded yet.
+    /// Wraps the latency model `model`, to record the largest passes. None is recorded yet.
     pub fn new(model: &'a dyn LatencyModel) -> LargestPass<'a> {
         LargestPass { model, batched: AtomicU64::new(0), context: AtomicU64::new(0) }
     }
 
-    /// A warning if a pass had more new tokens or more context than the measured `range`; `None` if no pass had.
+    /// A warning if a pass of the run had more new tokens or more context than the passes of the profile (`range`);
+    /// `None` if no pass had.
     pub fn beyond(&self, role: Role, range: &Range) -> Option<String> {
         let (batched, context) = (self.batched.load(Ordering::Relaxed), self.context.load(Ordering::Relaxed));
         let over = [(batched, range.batched, "batched tokens"), (context, range.context, "tokens of context")]

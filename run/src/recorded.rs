@@ -1,5 +1,5 @@
-//! Reads `acceptance.source.table`, a truth table of recordings. A recording says which drafts of an output are right.
-//! Each request of a workload gets one recording.
+//! Reads `acceptance.source.table`, a truth table of recordings. A recording says which draft tokens for an output are
+//! right. Each request of a workload gets one recording.
 
 use foretoken_sim::Workload;
 use foretoken_sim::acceptance::Rates;
@@ -8,8 +8,8 @@ use foretoken_spec::problem::Result;
 use foretoken_spec::read::trace_problem;
 use foretoken_traces::truth::TruthTable;
 
-/// Gives every request a recording, if the experiment names a truth table. Adds notes about the recordings, for the
-/// reader of the results.
+/// Gives every request a recording (which of its draft tokens are right), if the experiment names a truth table, a file
+/// of recordings. Adds notes about the recordings, for the reader of the results.
 ///
 /// # Errors
 /// The table cannot be read, a request already replays a recording, or a request is longer than its recording and the

@@ -1,14 +1,16 @@
-//! Explains why the engine rejected requests that could never run: names the limit, and the key that sets the limit.
+//! Explains why the engine rejected requests that could never fit: names the exceeded limit, and the key that sets the
+//! limit.
 
 use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Version};
 use std::collections::BTreeMap;
 
-/// A limit of the engine that some rejected requests exceeded.
+/// A limit of the engine that some rejected requests exceeded, with the setting that gives it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
-    /// A text that says what is too large for which limit.
+    /// A text that says what of the rejected requests is too large for which limit, such as a prompt that is longer
+    /// than the KV pool.
     pub what: String,
-    /// A text that says which setting to change.
+    /// A text that says which setting of the experiment to change.
     pub fix: String,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::plan::Variant;
 use foretoken_sim::acceptance::Rates;
-use foretoken_sim::{DraftKv, EngineConfig, Workload};
+use foretoken_sim::{DraftKv, EngineConfig};
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::limits;
@@ -11,23 +11,25 @@ use foretoken_traces::limits;
 /// and id in the list of evicted blocks 16. The map of cached blocks grows during the run and is not counted.
 const BLOCK: u64 = 36;
 
-/// One part of a run's memory: the key of the setting that decides its size, its name, and its bytes.
+/// One part of the memory that simulated runs need: the path of the setting that decides the part's size, the part's
+/// name, and its bytes.
 struct Need {
     key: &'static str,
     what: String,
     bytes: u64,
 }
 
-/// Checks that runs of this workload and engine fit into memory, on all threads at the same time.
+/// Checks that runs of `requests` requests, with outputs of up to `output` tokens, fit into memory with this engine, on
+/// all threads at the same time.
 ///
 /// # Errors
 /// The runs need more memory than the program's limit allows or the system grants. The error points at the setting with
 /// the largest part.
-pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> Result<()> {
+pub fn check(variant: &Variant, (requests, output): (u64, u32), config: &EngineConfig) -> Result<()> {
     let at_a_time = rayon::current_num_threads() as u64;
-    let needs = needs(variant, workload, config);
+    let needs = needs(variant, (requests, output), config);
     let one_engine = needs.iter().fold(0u64, |sum, need| sum.saturating_add(need.bytes));
-    // Every replica stores a state for every request, because the router may send any request to it.
+    // Every replica of a fleet stores a state for every request, because the router may send any request to it.
     let replicas = variant.experiment.fleet.as_ref().map_or(1, |fleet| u64::from(fleet.most_at_a_time()));
     let total = one_engine.saturating_mul(at_a_time).saturating_mul(replicas);
     // The machine's free memory may be less than the program's limit, so the allocation is tried.
@@ -48,16 +50,16 @@ pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> R
     Err(Problem::failed(message).help(format!("give the program more memory, {help}; --resume goes on")))
 }
 
-fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need; 4] {
-    let requests = workload.len() as u64;
-    // Memory for the acceptance of the running requests. Each output token has two bits for each draft depth: whether
-    // the draft is right, and whether the first bit was drawn already.
+fn needs(variant: &Variant, (requests, output): (u64, u32), config: &EngineConfig) -> [Need; 4] {
+    // Memory for the acceptance of the running requests. Each output position has up to two bits for each draft depth:
+    // whether the draft token is right, and whether this is known or made up.
     let running = requests.min(config.max_num_seqs.into());
-    let output = workload.output_len.iter().copied().max().unwrap_or(0).min(config.max_model_len);
+    let output = output.min(config.max_model_len);
     let depths = match &variant.experiment.acceptance.source {
         Rates::ByDepth { rates } => rates.len() as u64,
         Rates::ByCategory(of) => of.depths() as u64,
-        // Each position takes 10 bits (5 times 2): the two bits, and a byte.
+        // For suffix decoding, each output position takes 10 bits (5 times 2): two bits, and a byte with the most
+        // tokens that are proposed there.
         Rates::Suffix(_) => 5,
         Rates::LookupBesideModel(_) => variant.experiment.engine.max_draft_len.into(),
         _ => 1,

@@ -1,44 +1,45 @@
-//! What a fleet that grows and shrinks costs.
+//! What a fleet costs whose number of replicas grows and shrinks by a rule.
 
-use crate::compare::Comparison;
 use crate::plan::Plan;
 use foretoken_report::Cell;
 use foretoken_sim::metrics::{Interval, ReplicaHours, Scaled};
 use serde::Serialize;
 
-/// The costs of a policy on a fleet that a rule scales, each as mean over seeds and 95 % interval.
+/// What a fleet costs that a rule scales, with one policy; each number as mean over seeds and 95 % interval.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScaledResult {
-    /// GPU-hours of all replicas, from their order to their end.
+    /// GPU-hours of all replicas, each counted from the time at which the rule ordered it to its end.
     pub gpu_hours: Option<Interval>,
-    /// GPU-hours of replicas that booted.
+    /// GPU-hours that replicas spent booting, before they could serve.
     pub booting_gpu_hours: Option<Interval>,
-    /// GPU-hours of replicas that served.
+    /// GPU-hours that replicas spent serving requests or ready to serve them.
     pub serving_gpu_hours: Option<Interval>,
-    /// GPU-hours of replicas that drained.
+    /// GPU-hours that replicas spent draining: they finish their requests and take no new ones.
     pub draining_gpu_hours: Option<Interval>,
     /// The most replicas that existed at a time, booting and draining ones included.
     pub most_replicas: Option<Interval>,
-    /// Number of decisions that changed the number of replicas.
+    /// Number of decisions of the scaling rule that changed the number of replicas.
     pub decisions: Option<Interval>,
-    /// Number of requests that did not meet every bound of `[slo]`; absent without bounds.
+    /// Number of requests that did not meet every latency bound of the experiment's `[slo]` table; absent without
+    /// bounds.
     pub slo_misses: Option<Interval>,
 }
 
-impl Comparison {
-    /// Adds what scaling costs. `cells` and `scaled` are in the order of the plan.
-    pub(crate) fn add_scaling(&mut self, plan: &Plan, cells: &[Cell], scaled: &[Option<Scaled>]) {
-        let n = plan.policies.len();
-        let size = plan.seeds.len() * n;
-        let of_variants = cells.chunks(size).zip(scaled.chunks(size));
-        for ((variant, result), (cells, scaled)) in plan.variants.iter().zip(&mut self.variants).zip(of_variants) {
-            for (at, policy) in result.policies.iter_mut().enumerate() {
-                let own = cells.iter().zip(scaled).skip(at).step_by(n);
-                let own: Option<Vec<(&Cell, &Scaled)>> = own.map(|(c, s)| Some((c, s.as_ref()?))).collect();
-                policy.scaled = own.map(|own| ScaledResult::of(&own, variant.gpus_of_one()));
-            }
+/// What fleets cost that a rule scales, for each variant (combination of swept values) of the plan and then each
+/// policy. `cells` (finished runs) and `scaled` are in the order of the plan.
+pub(crate) fn costs(plan: &Plan, cells: &[Cell], scaled: &[Option<Scaled>]) -> Vec<Option<ScaledResult>> {
+    let n = plan.policies.len();
+    let size = plan.seeds.len() * n;
+    let of_variants = cells.chunks(size).zip(scaled.chunks(size));
+    let mut costs = Vec::with_capacity(plan.variants.len() * n);
+    for (variant, (cells, scaled)) in plan.variants.iter().zip(of_variants) {
+        for at in 0..n {
+            let own = cells.iter().zip(scaled).skip(at).step_by(n);
+            let own: Option<Vec<(&Cell, &Scaled)>> = own.map(|(c, s)| Some((c, s.as_ref()?))).collect();
+            costs.push(own.map(|own| ScaledResult::of(&own, variant.gpus_of_one())));
         }
     }
+    costs
 }
 
 impl ScaledResult {

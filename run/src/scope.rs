@@ -9,8 +9,8 @@ use foretoken_sim::Drafting;
 use foretoken_spec::experiment::{Experiment, SloSpec};
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSpec};
 
-/// The scope line of a plan. A swept setting has its first value in the line; the end of the line has its first and its
-/// last value.
+/// The scope line of a plan: for which models, hardware, load and bounds its results hold. A swept setting has its
+/// first value in the line; the end of the line has its first and its last value.
 pub fn of(plan: &Plan) -> String {
     let e = &plan.variants[0].experiment;
     let swept = plan.variants[0].choices.iter().any(|choice| choice.path.to_string().ends_with("rate-scale"));
@@ -19,12 +19,13 @@ pub fn of(plan: &Plan) -> String {
     line(plan, parts)
 }
 
-/// The scope line of a capacity search. It has no rate, because the rate is searched, and no bounds.
+/// The scope line of a capacity search: for which models, hardware and load it holds. It has no rate, because the rate
+/// is searched, and no bounds.
 pub fn of_any_rate(plan: &Plan) -> String {
     line(plan, machine_and_load(&plan.variants[0].experiment, true, false))
 }
 
-/// Joins `parts` to a line. Adds the swept settings and the number of seeds.
+/// Joins `parts` to a report's scope line. Adds the swept settings and the number of seeds.
 fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     let variant = &plan.variants[0];
     for choice in &variant.choices {
@@ -41,8 +42,8 @@ fn line(plan: &Plan, mut parts: Vec<String>) -> String {
     parts.join(" · ")
 }
 
-/// The line's parts about machine, fleet and load of one experiment. `scale_is_swept`: leave out the factor of
-/// `rate-scale`, because the end of the line has it. `with_rate`: include the rate of generated arrivals?
+/// The parts of a report's scope line about machine, fleet and load of one experiment. `scale_is_swept`: leave out the
+/// factor of `rate-scale`, because the end of the line has it. `with_rate`: include the rate of generated arrivals?
 fn machine_and_load(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Vec<String> {
     let mut parts = vec![machine(e)];
     if let Some(fleet) = &e.fleet {
@@ -59,7 +60,8 @@ fn machine_and_load(e: &Experiment, scale_is_swept: bool, with_rate: bool) -> Ve
     parts
 }
 
-/// The part about models and hardware, such as `vicuna-7b, drafted by vicuna-68m, on a100-80g (roofline)`.
+/// The part of the scope line about models and hardware, such as `vicuna-7b, drafted by vicuna-68m, on a100-80g
+/// (roofline)`.
 fn machine(e: &Experiment) -> String {
     let hardware = &e.hardware;
     if let Some(profile) = &hardware.profile {
@@ -73,6 +75,10 @@ fn machine(e: &Experiment) -> String {
             let draft_on =
                 if target_gpus == draft_gpus { String::new() } else { format!(", the draft on {draft_gpus}") };
             format!("{}, drafted by {}{block}, on {target_gpus}{draft_on} (roofline)", target.model, draft.model)
+        }
+        // Costs of 0 stand for an observed server, whose experiment states no costs.
+        (LatencySpec::Linear(target), _) if [target.alpha_s, target.gamma_s, target.delta_s] == [0.0; 3] => {
+            "costs not known".to_owned()
         }
         (LatencySpec::Roofline(target), _) => {
             format!("{} on {} (roofline), drafts{block} at given costs", target.model, gpus(target))
@@ -100,10 +106,10 @@ fn gpus(spec: &RooflineSpec) -> String {
     }
 }
 
-/// The part about the load: arrivals, rate, number of requests, lengths.
+/// The part of the scope line about the load: arrivals, rate, number of requests, lengths.
 fn load(w: &WorkloadSpec, scale_is_swept: bool, with_rate: bool) -> String {
     let mut text = arrivals(&w.arrivals);
-    // The unit of arrivals: requests, or sessions of several requests.
+    // What arrives at the experiment's rate: requests, or sessions of several requests.
     let unit = if w.sessions.is_some() { "sessions" } else { "requests" };
     let rate = match &w.arrivals {
         ArrivalSpec::Poisson(poisson) => Some(poisson.rate),
@@ -174,7 +180,9 @@ fn file(trace: &TraceSpec) -> String {
 fn bounds(slo: &SloSpec) -> Option<String> {
     let mut bounds: Vec<String> = Vec::new();
     let seconds = [("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)];
-    bounds.extend(seconds.into_iter().filter_map(|(name, s)| Some(format!("{name} at most {} ms", 1e3 * s?))));
+    // Seconds as milliseconds, rounded to whole nanoseconds, so that 0.0191 s is 19.1 ms and not 19.099999999999998 ms.
+    let ms = |s: f64| (1e9 * s).round() / 1e6;
+    bounds.extend(seconds.into_iter().filter_map(|(name, s)| Some(format!("{name} at most {} ms", ms(s?)))));
     bounds.extend(slo.adaspec_scale.map(|scale| format!("TPOT at most {scale} times plain decoding's P90")));
     (!bounds.is_empty()).then(|| format!("SLO: {}", bounds.join(", ")))
 }
@@ -194,7 +202,7 @@ mod tests {
         let text = r#"name = "x"
 seeds = [1, 2]
 policies = [{ fixed = {} }]
-slo = { tpot_s = 0.02 }
+slo = { tpot_s = 0.0191 }
 
 [hardware]
 target = { roofline = { gpu = "h100", model = "vicuna-7b", tensor_parallel = 2 } }
@@ -211,7 +219,7 @@ constant = { rate = 0.7 }
         assert_eq!(
             scope_of(text),
             "vicuna-7b, drafted by vicuna-68m, on 2 x h100, the draft on h100 (roofline) · Poisson arrivals, \
-             2 requests/s, 50 requests, 128 + 64 tokens · SLO: TPOT at most 20 ms · request rate swept from 2.0 to \
+             2 requests/s, 50 requests, 128 + 64 tokens · SLO: TPOT at most 19.1 ms · request rate swept from 2.0 to \
              4.0\u{a0}requests/s · 2 seeds"
         );
         let linear = text
@@ -224,6 +232,8 @@ constant = { rate = 0.7 }
                 "linear = { alpha_s = 0.0, gamma_s = 1e-6, delta_s = 1e-4 }",
             );
         assert!(scope_of(&linear).starts_with("linear costs as given · Poisson"), "{}", scope_of(&linear));
+        let unknown = linear.replace("gamma_s = 1e-5, delta_s = 1e-3", "gamma_s = 0.0, delta_s = 0.0");
+        assert!(scope_of(&unknown).starts_with("costs not known · Poisson"), "{}", scope_of(&unknown));
         let sessions = text.replace("requests = 50", "requests = 50\nsessions = { turns = 4.0, gap_s = 5.0 }");
         let load = "2 sessions/s, 50 sessions, 4 turns a session, 5 s between them, 128 + 64 tokens";
         assert!(scope_of(&sessions).contains(load), "{}", scope_of(&sessions));

@@ -1,5 +1,5 @@
-//! One simulated server: an engine with its settings, the true costs of passes, the hidden acceptance, and what
-//! policies believe about costs. A fleet may have several kinds of servers.
+//! One simulated server: an engine with its settings, the true costs of passes, the hidden acceptance, and the linear
+//! cost model that policies get. A fleet may have several kinds of servers.
 
 use crate::believed::Believed;
 use crate::plan::Variant;
@@ -28,7 +28,8 @@ pub struct Server {
     pub(crate) context_reads: ContextReads,
     pub(crate) drafting: Drafting,
     pub(crate) noise_cv: f64,
-    /// The largest passes that the profile of the costs measured, for (target, draft); `None` without a profile.
+    /// The largest passes that were timed for the profile of the server's costs, for (target, draft); `None` without a
+    /// profile.
     ranges: Option<(Range, Range)>,
     pub(crate) acceptance: Box<dyn AcceptanceSource>,
     pub(crate) belief: Believed,
@@ -37,21 +38,22 @@ pub struct Server {
     truths: Option<OwnTruths>,
     pub(crate) keep_steps: bool,
     pub(crate) seed: u64,
-    /// Names of the requests' categories.
+    /// Names of the categories of requests, such as chat or code.
     categories: Vec<String>,
 }
 
 /// True costs and acceptance rates. The wrapper policies `true-*` give them to the policies that they contain, in place
 /// of estimates.
 struct OwnTruths {
-    /// The true costs, in the form of a belief.
+    /// The true costs of passes, in the form in which policies get cost estimates.
     cost: Believed,
     /// The true acceptance rate of each request; `None` if acceptance is recorded and has no probabilities.
     rates: Option<Arc<[f64]>>,
 }
 
 impl OwnTruths {
-    /// Computes the true values for the requests of a workload, and for drafts of at most `longest` tokens.
+    /// Computes the true values for the requests of a workload, and for up to `longest` draft tokens of a request in a
+    /// step.
     fn new(
         variant: &Variant,
         seed: u64,
@@ -63,7 +65,7 @@ impl OwnTruths {
         let rates = acceptance.law().map(|law| {
             let rate = |id: u32| {
                 let request = RequestTruth::of(workload, id);
-                // The prefill gives output token 0, so the first round drafts from position 1 on.
+                // The prefill gives output token 0, so the first draft token is for output position 1.
                 constant_rate(longest.max(1), |depth| law.own_rate(request, 1 + depth, depth))
             };
             (0..workload.len() as u32).map(rate).collect()
@@ -72,23 +74,24 @@ impl OwnTruths {
     }
 }
 
-/// Is one of the policies of the experiment or of its fleet a wrapper `true-*`?
+/// Is one of the policies of the experiment or of its fleet a wrapper `true-*`, which gives the policy inside it true
+/// values in place of estimates?
 fn wraps(e: &Experiment) -> bool {
     let kinds = e.fleet.iter().flat_map(|fleet| fleet.replicas.kinds());
     let of_kinds: Vec<PolicySpec> = kinds.filter_map(|kind| kind.policy).collect();
     e.policies.iter().chain(&of_kinds).any(|policy| policy.definition().wraps().is_some())
 }
 
-/// The latency models of a server for one run. They record the largest passes, to warn of passes that are larger than
-/// all passes of the profile.
+/// The latency models (pass times) of a server's target model and draft model for one run. They record the largest
+/// passes, to warn of passes that are larger than all passes of the profile.
 pub(crate) struct Models<'a> {
     draft: LargestPass<'a>,
     target: LargestPass<'a>,
 }
 
 impl Server {
-    /// Builds the server of a variant for a workload. `plain` are the engine's settings without a drafter. Adds
-    /// warnings about the belief to `belief_notes`.
+    /// Builds the server of a variant (combination of swept values) for a workload. `plain` are the engine's settings
+    /// without a drafter. Adds warnings about the cost estimates that policies get to `belief_notes`.
     ///
     /// # Errors
     /// A setting of the acceptance is wrong, the model does not fit into the GPU's memory, or no linear belief fits the
@@ -127,7 +130,7 @@ impl Server {
         })
     }
 
-    /// Checks that the engine would start with `policy`.
+    /// Checks that the simulated engine would start with `policy`.
     ///
     /// # Errors
     /// The engine refuses its settings together with the policy's settings; see
@@ -137,7 +140,8 @@ impl Server {
         speculation.check(self.config(&speculation), self.drafting)
     }
 
-    /// Builds a policy or an oracle for this server; plain decoding gives `Speculation::Off`.
+    /// Builds a policy or an oracle (which sees the hidden truth) for this server; plain decoding gives
+    /// `Speculation::Off`.
     pub(crate) fn speculation(&self, policy: &PolicySpec) -> Speculation {
         let true_cost = self.truths.as_ref().map(|truths| &truths.cost);
         let passes = true_cost.map(|cost| cost.profile(&*self.draft, &*self.target, self.context_reads));
@@ -162,17 +166,17 @@ impl Server {
         })
     }
 
-    /// The engine's settings for a speculation: with a drafter, or without a drafter if speculation is off.
+    /// The engine's settings for a run with `speculation`: with a drafter, or without one if speculation is off.
     pub(crate) fn config(&self, speculation: &Speculation) -> &EngineConfig {
         if matches!(speculation, Speculation::Off) { &self.plain } else { &self.with_drafter }
     }
 
-    /// Latency models for one run, to pass to [`simulation`](Server::simulation).
+    /// The latency models of target and draft for one run, to pass to [`simulation`](Server::simulation).
     pub(crate) fn models(&self) -> Models<'_> {
         Models { draft: LargestPass::new(&*self.draft), target: LargestPass::new(&*self.target) }
     }
 
-    /// Prepares a run of this server, and does not start it.
+    /// Prepares a simulated run of this server, and does not start it.
     pub(crate) fn simulation<'s>(
         &'s self,
         (workload, arrivals): (&'s Workload, Arrivals),
@@ -203,8 +207,8 @@ impl Server {
         }
     }
 
-    /// For each request the true number of steps if every round drafts `max_draft_len` tokens, or no tokens for plain
-    /// decoding. Only routers that see the hidden truth get these numbers.
+    /// For each request the true number of steps if it drafts `max_draft_len` tokens in every decode step, or no tokens
+    /// for plain decoding. Only routers that see the hidden truth get these numbers.
     pub(crate) fn true_steps(&self, workload: &Workload, policy: &PolicySpec) -> Vec<u32> {
         let most = match self.speculation(policy) {
             Speculation::Off => 0,
@@ -228,7 +232,7 @@ impl Server {
             .collect()
     }
 
-    /// Warnings about passes that were larger than the passes that the profile measured.
+    /// Warnings about passes of a run that were larger than the passes that were timed for the profile.
     pub(crate) fn beyond(&self, models: &Models) -> impl Iterator<Item = String> {
         let warnings = self.ranges.as_ref().map(|(target, draft)| {
             [models.target.beyond(Role::Target, target), models.draft.beyond(Role::Draft, draft)]
@@ -238,9 +242,10 @@ impl Server {
 }
 
 impl Variant {
-    /// The engine's settings. If the file does not give them, the number of KV blocks and the draft's part of a block
-    /// are derived from the hardware. If `drafting` is true, the drafter's weights leave less memory for KV blocks,
-    /// unless the drafter has a device of its own. With `[live]`, the phases of a step have the order of a live run.
+    /// The engine's settings. If the file does not give them, the number of KV blocks and the draft model's part of a
+    /// block are derived from the hardware. If `drafting` is true, the drafter's weights leave less memory for KV
+    /// blocks, unless the drafter has a device of its own. With `[live]`, the phases of a step have the order of a live
+    /// run.
     ///
     /// # Errors
     /// The GPU's memory has no room for KV blocks beside the weights.
@@ -248,7 +253,7 @@ impl Variant {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();
         if self.experiment.live.is_some() {
-            // With `[live]`, the simulation has the order of phases of a live run.
+            // With `[live]`, a step of the simulation does its work in the same order as a step of a live run.
             config.as_on_a_device();
         }
         let own_device = config.draft_device == DraftDevice::Own;
@@ -277,7 +282,7 @@ impl Variant {
     }
 }
 
-/// Bytes of a model's weights; 0 if the costs are not a roofline, because only a roofline names a model.
+/// Bytes of a model's weights; 0 if the pass costs are not a roofline, because only a roofline names a model.
 fn weight_bytes(spec: &LatencySpec) -> f64 {
     match spec {
         LatencySpec::Roofline(r) => r.shape().map_or(0.0, |shape| shape.work().weight_bytes),

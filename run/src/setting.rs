@@ -1,5 +1,8 @@
 //! A setting: everything that is the same for all policies of a comparison, for one combination of swept values and one
-//! seed. It has the workload, the true costs, the hidden acceptance and the policies' belief.
+//! seed. It has the workload, the true costs, the hidden acceptance (which draft tokens are right) and the linear cost
+//! model that policies get.
+
+mod streaming;
 
 use crate::content;
 use crate::fleet::Replicas;
@@ -9,7 +12,7 @@ use crate::server::Server;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::{Belief, PolicySpec};
 use foretoken_sim::config::BadConfig;
-use foretoken_sim::metrics::Slo;
+use foretoken_sim::metrics::{Pieces, Slo};
 use foretoken_sim::{
     AcceptanceSource, Arrivals, ContextReads, Drafting, Ending, EngineConfig, LatencyModel, Online, Pair, PassShape,
     Patience, Run, SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
@@ -18,28 +21,33 @@ use foretoken_spec::document::Path;
 use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::read::trace_problem;
+use foretoken_traces::{Built, Drawn};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// The workload, server and bounds that all policies of one comparison share.
+/// The workload, server and bounds that all policies of one comparison (one seed and one combination of swept values)
+/// share.
 pub struct Setting {
-    /// The requests: arrival times, lengths, categories and more.
+    /// The requests of the run: arrival times, lengths, categories and more. Empty if the requests are drawn one at a
+    /// time.
     pub workload: Workload,
-    /// Notes for the user, such as requests of the trace that were left out, and engine settings that differ from the
-    /// engine's version.
+    /// The source that draws the requests one at a time; `None` if all requests are in memory.
+    drawn: Option<Drawn>,
+    /// Notes for the user, such as requests of the trace that were left out, and engine settings that differ from those
+    /// of the engine version.
     pub notes: Vec<String>,
-    /// Warnings that the linear belief fits the true costs badly. They belong to the results of policies that use the
-    /// belief.
+    /// Warnings that the linear cost model for policies fits the true costs badly. They belong to the results of
+    /// policies that use this model.
     pub belief_notes: Vec<String>,
     arrivals: Arrivals,
     server: Server,
-    /// The replicas and their router; `None` without `[fleet]`.
+    /// The fleet's replicas and their router; `None` without `[fleet]`.
     fleet: Option<Replicas>,
     slo: SloSpec,
 }
 
 impl Setting {
-    /// Builds the setting of a variant with a seed.
+    /// Builds the setting (workload, server and bounds) of a variant with a seed.
     ///
     /// # Errors
     /// The workload cannot be built or needs too much memory, a recording is missing, a setting of the acceptance is
@@ -49,8 +57,13 @@ impl Setting {
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let unloaded = unloaded_tpot_s(&*e.hardware.target.build());
-        let mut built = foretoken_traces::build(&e.workload, seed, Some(unloaded))
+        let built = foretoken_traces::build(&e.workload, seed, Some(unloaded))
             .map_err(|err| trace_problem(&variant.document(), &err))?;
+        Setting::of(variant, seed, built, None)
+    }
+
+    fn of(variant: &Variant, seed: u64, mut built: Built, drawn: Option<Drawn>) -> Result<Setting> {
+        let e = &variant.experiment;
         let asked = e.live.as_ref().map(|live| (&live.prompts, live.time_scale));
         let asked = asked.or_else(|| e.observe.as_ref().map(|observe| (&observe.prompts, observe.time_scale)));
         if let Some((prompts, time_scale)) = asked {
@@ -59,12 +72,16 @@ impl Setting {
         let document = &variant.document();
         crate::recorded::assign(&e.acceptance.source, document, &mut built.workload, seed, &mut built.notes)?;
         let plain = variant.engine(false)?;
-        crate::room::check(variant, &built.workload, &plain)?;
+        let size = match &drawn {
+            Some(drawn) => (drawn.requests as u64, drawn.longest_output),
+            None => (built.workload.len() as u64, built.workload.output_len.iter().copied().max().unwrap_or(0)),
+        };
+        crate::room::check(variant, size, &plain)?;
         let mut notes = built.notes;
         notes.extend(content::note(e, variant.filled.calibrated));
         let overridden = e.engine.overridden();
-        // An experiment with a calibrated profile sets the engine's rules as on the observed server. Then the note
-        // names only settings that the user replaced with `--set`.
+        // An experiment with a calibrated profile sets the engine as on the observed server. Then the note names only
+        // settings that the user replaced with `--set`.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)
@@ -82,7 +99,7 @@ impl Setting {
         let server = Server::new(variant, seed, &built.workload, plain, &mut belief_notes)?;
         let fleet = Replicas::of(variant, &server, seed, &built.workload, &mut belief_notes)?;
         let (workload, arrivals) = (built.workload, built.arrivals);
-        let setting = Setting { workload, notes, belief_notes, arrivals, server, fleet, slo: e.slo.clone() };
+        let setting = Setting { workload, drawn, notes, belief_notes, arrivals, server, fleet, slo: e.slo.clone() };
         setting.check(variant)?;
         Ok(setting)
     }
@@ -92,7 +109,8 @@ impl Setting {
         let e = &variant.experiment;
         let wrong =
             |key: &str, message: String| variant.document().problem_at(&Path::of(&format!("engine.{key}")), message);
-        if e.engine.scheduling_policy == SchedulingPolicy::Priority && self.workload.priority.is_empty() {
+        let have_priorities = self.drawn.as_ref().map_or(!self.workload.priority.is_empty(), Drawn::has_priorities);
+        if e.engine.scheduling_policy == SchedulingPolicy::Priority && !have_priorities {
             let message = "engine.scheduling_policy = \"priority\", but no request has a priority";
             let help = "give the categories theirs: workload.priorities = { CATEGORY = 1 }; the least is served first";
             return Err(wrong("scheduling_policy", message.into()).help(help));
@@ -116,7 +134,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Checks that the engine would start with `policy`.
+    /// Checks that the simulated engine would start with `policy`.
     ///
     /// # Errors
     /// The engine refuses its settings together with the policy's settings; see
@@ -152,7 +170,7 @@ impl Setting {
                 return (run, tried);
             }
             let cost = self.cost(&run);
-            // If several candidates have equal costs, the first one counts, which has the shortest drafts.
+            // If several fixed draft lengths have equal costs, the first one is taken, which is the shortest.
             if best.as_ref().is_none_or(|b| cost < b.0) {
                 best = Some((cost, run, tried));
             }
@@ -176,9 +194,9 @@ impl Setting {
         }
     }
 
-    /// Runs one policy until it is certain whether enough of the requests that `patience` counts keep their bounds. A
-    /// clairvoyant policy runs fixed lengths one after another, until `carries` is true for a run or all lengths were
-    /// run. Returns the last run, and what `patience` counted in it.
+    /// Runs one policy until it is certain whether enough of the requests that `patience` counts keep their latency
+    /// bounds. A clairvoyant policy runs fixed lengths one after another, until `carries` is true for a run or all
+    /// lengths were run. Returns the last run, and what `patience` counted in it.
     pub fn find_out(
         &self,
         policy: &PolicySpec,
@@ -231,8 +249,8 @@ impl Setting {
         run
     }
 
-    /// Calls `serve` with an engine to which requests can be added while it runs, as for an HTTP server. Does not serve
-    /// the requests of the setting's own workload. Prompts share prefixes in whole KV blocks.
+    /// Calls `serve` with an engine to which requests can be added while it runs, as for an HTTP server. The requests
+    /// of the setting's own workload are not served. Prompts share prefixes in whole KV blocks.
     pub fn online<R>(
         &self,
         policy: &PolicySpec,
@@ -270,7 +288,7 @@ impl Setting {
     /// Replaces the requests. Random draws depend only on the seed and a request's id, so the draws of each id stay the
     /// same.
     pub fn set_workload(&mut self, workload: Workload) {
-        self.workload = workload;
+        (self.workload, self.drawn) = (workload, None);
     }
 
     /// The true cost models of target and draft passes.
@@ -278,16 +296,16 @@ impl Setting {
         Pair { target: &*self.server.target, draft: &*self.server.draft }
     }
 
-    /// Replaces the true cost models of passes, and how the true verify pass reads context. The policies' belief does
-    /// not change.
+    /// Replaces the true cost models of passes, and whether the true verify pass reads context once per request or per
+    /// verified position (`reads`). The linear cost model that policies get does not change.
     pub fn set_costs(&mut self, costs: Pair<&LatencySpec>, reads: ContextReads) {
         self.server.target = costs.target.build();
         self.server.draft = costs.draft.build();
         self.server.context_reads = reads;
     }
 
-    /// (How the true verify pass reads context; whether drafts need one pass each or one pass for all; coefficient of
-    /// variation of pass times).
+    /// (Does the true verify pass read context once per request or per verified position; do draft tokens need one
+    /// draft pass each or one for all; coefficient of variation of pass times).
     pub fn reads(&self) -> (ContextReads, Drafting, f64) {
         (self.server.context_reads, self.server.drafting, self.server.noise_cv)
     }
@@ -297,7 +315,7 @@ impl Setting {
         self.server.seed
     }
 
-    /// The engine's settings: with a drafter if `drafting` is true, else without.
+    /// The simulated engine's settings: with a drafter if `drafting` is true, else without.
     pub fn engine(&self, drafting: bool) -> &EngineConfig {
         if drafting { &self.server.with_drafter } else { &self.server.plain }
     }
@@ -324,12 +342,12 @@ impl Setting {
         }
     }
 
-    /// The linear cost model that policies believe.
+    /// The linear model of pass times that policies get.
     pub fn belief(&self) -> &Belief {
         &self.server.belief.linear
     }
 
-    /// The acceptance source, which decides which drafts are right.
+    /// The acceptance source, which decides which draft tokens are right.
     pub fn acceptance(&self) -> &dyn AcceptanceSource {
         &*self.server.acceptance
     }
@@ -337,18 +355,24 @@ impl Setting {
     /// Latencies, rates and counts of a run. SLO attainment and SLO goodput are judged by the bounds `slo`; a request's
     /// own bound on TPOT takes precedence. In an open loop, the summary also has the run's overload, if there is any.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
+        self.summary_of(run, &run.records, slo)
+    }
+
+    /// Latencies, rates and counts of a run whose per-request records are `records`; otherwise as
+    /// [`summary`](Self::summary).
+    pub fn summary_of(&self, run: &Run, records: &dyn Pieces, slo: Slo) -> Summary {
         let own_bounds = &self.workload.slo_tpot_s;
         let numbers =
-            Summary::new(&run.records, &run.totals, slo, own_bounds, run.usable_blocks, self.server.plain.block_size);
+            Summary::new(records, &run.totals, slo, own_bounds, run.usable_blocks, self.server.plain.block_size);
         match self.arrivals {
-            Arrivals::Open => numbers.with_overload(&run.records),
-            // In closed loops and sessions, clients wait for answers and send less to a slow server. So the queue does
-            // not show an overload.
+            Arrivals::Open => numbers.with_overload(records),
+            // In closed loops and sessions, clients wait for answers and send less to a slow server. So the length of
+            // the queue does not show an overload.
             Arrivals::Closed { .. } | Arrivals::Sessions => numbers,
         }
     }
 
-    /// The limits of the engine that the rejected requests of a policy's run exceeded, with the number of these
+    /// The limits of the engine that the rejected requests of a run of `policy` exceeded, with the number of these
     /// requests for each limit.
     pub fn limits(&self, policy: &PolicySpec, run: &Run) -> BTreeMap<Limit, u64> {
         limits(run, self.server.config(&self.server.speculation(policy)))
@@ -356,8 +380,10 @@ impl Setting {
 
     /// The error for a policy's run in which no request finished, because none can ever fit.
     pub fn nothing_fits(&self, policy: &PolicySpec, run: &Run) -> Box<Problem> {
-        let requests = self.workload.len();
-        let shortest = self.workload.prompt_len.iter().min().copied().unwrap_or(0);
+        let (requests, shortest) = match &self.drawn {
+            Some(drawn) => (drawn.requests, drawn.shortest_prompt),
+            None => (self.workload.len(), self.workload.prompt_len.iter().min().copied().unwrap_or(0)),
+        };
         let (what, fix) = match self.limits(policy, run).into_iter().max_by_key(|(_, requests)| *requests) {
             Some((limit, _)) => (limit.what, limit.fix),
             None => ("none arrived".to_owned(), "look at the workload".to_owned()),
@@ -369,8 +395,8 @@ impl Setting {
         .help(fix)
     }
 
-    /// The SLO bounds of this comparison. `baseline_p90_tpot_s` is the P90 TPOT, seconds, of the autoregressive run
-    /// from which the TPOT bound is scaled. If it is `None`, no bound is scaled.
+    /// The latency bounds (SLO) of this setting's runs. `baseline_p90_tpot_s` is the P90 TPOT, seconds, of the
+    /// autoregressive run from which the TPOT bound is scaled. If it is `None`, no bound is scaled.
     pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
         let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
         Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }

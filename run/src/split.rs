@@ -1,4 +1,5 @@
-//! What replicas with roles have in common. Checks that they can exchange KV, and computes the bytes of KV per token.
+//! What prefill and decode replicas of a fleet have in common. Checks that they can exchange KV, and computes the bytes
+//! of KV per token.
 
 use crate::plan::Variant;
 use foretoken_fleet::{Link, Role};
@@ -11,19 +12,21 @@ use foretoken_spec::fleet::FleetSpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeSet;
 
-/// What the replicas of a fleet with roles have in common.
+/// What the prefill and decode replicas of a fleet have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Common {
     /// Number of tokens in a KV block.
     pub block_size: u32,
-    /// Bytes of a token's KV: the target's and the draft's; 0 for a draft whose KV is not transferred.
+    /// Bytes of KV that one token of context takes: (the target model's, the draft model's); 0 for a draft model whose
+    /// KV is not transferred.
     pub token_bytes: [f64; 2],
-    /// The least `max_num_batched_tokens` of the prefill replicas.
+    /// The smallest `max_num_batched_tokens` (token budget of a step) among the prefill replicas.
     pub token_budget: u32,
 }
 
 impl Common {
-    /// What the replicas of a fleet with roles have in common; `None` without prefill replicas or without a link.
+    /// What the prefill and decode replicas of a fleet have in common; `None` without prefill replicas or without a
+    /// link.
     ///
     /// # Errors
     /// The replicas differ in block size or models, an engine version cannot hand requests over, or the bytes of KV per
@@ -71,7 +74,7 @@ fn unlike_models(a: &Experiment, b: &Experiment) -> Option<(&'static str, String
     })
 }
 
-/// The name of a roofline's model, with the bits of its KV if they are stated.
+/// The name of the model of a roofline (cost model), with the number of bits of a KV value if it is stated.
 fn name(roofline: &RooflineSpec) -> String {
     let model = match &roofline.model {
         ModelChoice::Preset(name) => name.0.clone(),
@@ -81,7 +84,7 @@ fn name(roofline: &RooflineSpec) -> String {
     roofline.kv_bits.map_or_else(|| model.clone(), |bits| format!("{model} with KV of {bits} bits"))
 }
 
-/// Bytes of a token's KV: the target's and the draft's.
+/// Bytes of KV that one token of context takes, for the target model and the draft model.
 fn token_bytes(variant: &Variant, link: &Link, wrong: impl Fn(&str, String) -> Box<Problem>) -> Result<[f64; 2]> {
     let e = &variant.experiment;
     let target = link.kv_bytes_token.or_else(|| of_shape(&e.hardware.target)).ok_or_else(|| {
@@ -107,7 +110,8 @@ fn token_bytes(variant: &Variant, link: &Link, wrong: impl Fn(&str, String) -> B
     })
 }
 
-/// Bytes of KV per token, without the copies that tensor parallelism makes; `None` if the costs name no model.
+/// Bytes of KV per token of the model whose costs are `costs`, without the copies that tensor parallelism makes; `None`
+/// if the costs name no model.
 fn of_shape(costs: &LatencySpec) -> Option<f64> {
     match costs {
         LatencySpec::Roofline(roofline) => Some(roofline.shape().ok()?.work().kv_bytes_token(1.0)),

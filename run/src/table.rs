@@ -1,4 +1,4 @@
-//! The comparison as text, in ASCII only, so that it looks the same in a terminal, a log and a diff.
+//! The comparison of policies as text, in ASCII only, so that it looks the same in a terminal, a log and a diff.
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
 use crate::scaled::ScaledResult;
@@ -7,17 +7,17 @@ use foretoken_report::{narrow, plain_table, table_lines};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 use std::fmt::Write;
 
-/// How many columns a table shows.
+/// How many columns the table of policies shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// The main columns, which fit into 80 characters.
+    /// The table has the main columns only, which fit into 80 characters.
     Narrow,
-    /// All columns.
+    /// The table has all columns.
     Wide,
 }
 
-/// A column: (heading in two lines; the only width that has the column, `None` for both widths; the text for a policy,
-/// `None` if there is nothing to show).
+/// A column of the table of policies: (heading in two lines; the only width that has the column, `None` for both
+/// widths; the text for a policy, `None` if there is nothing to show).
 type Column = (&'static str, Option<Width>, fn(&PolicyResult) -> Option<String>);
 
 const BOTH: Option<Width> = None;
@@ -94,7 +94,7 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
     parts.push(requests(v));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
-        // A bound that is scaled from the baseline differs between seeds; the mean is shown.
+        // A bound that is scaled from the autoregressive run differs between seeds; the mean is shown.
         let bounds: Vec<f64> = v.slo.iter().filter_map(of).collect();
         let origin = if name == "TPOT" { scaled(v) } else { String::new() };
         parts.extend(Interval::of(&bounds).map(|i| format!("SLO {name} <= {:.2} ms{origin}", i.mean * 1e3)));
@@ -110,8 +110,8 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     parts.join(", ") + "\n"
 }
 
-/// The text after a TPOT bound: a mark if the run from which the bound is scaled was overloaded, and those swept values
-/// of that run that differ from this variant's.
+/// The text after a TPOT bound: a mark if the autoregressive run from which the bound is scaled was overloaded, and
+/// those swept values of that run that differ from this variant's.
 fn scaled(v: &VariantResult) -> String {
     let Some(from) = &v.slo_scaled_from else { return String::new() };
     let elsewhere: Vec<String> =
@@ -123,8 +123,8 @@ fn scaled(v: &VariantResult) -> String {
     }
 }
 
-/// One line for each overloaded policy. Also for a baseline that the experiment does not list, because all policies are
-/// compared with it.
+/// One line for each policy that was overloaded (its queue grew as long as requests arrived). Also for a baseline that
+/// the experiment does not list, because all policies are compared with it.
 fn overloads(v: &VariantResult) -> String {
     let line = |p: &PolicyResult| {
         let o = p.overload.as_ref()?;
@@ -141,7 +141,7 @@ fn overloads(v: &VariantResult) -> String {
     v.policies.iter().filter_map(line).collect()
 }
 
-/// The number of requests as text: for one seed if it is the same with all seeds, else summed over seeds.
+/// The number of requests of a variant as text: for one seed if it is the same with all seeds, else summed over seeds.
 fn requests(v: &VariantResult) -> String {
     match v.requests_by_seed.as_slice() {
         [one] => format!("{one} requests"),
@@ -150,15 +150,16 @@ fn requests(v: &VariantResult) -> String {
     }
 }
 
-/// Numbers of KV blocks: (without a drafter; with a drafter, `None` if equal; in the draft's own pool, `None` if there
-/// is none). `None` if these numbers differ between variants.
+/// Numbers of KV blocks that requests can use: (without a drafter; with a drafter, `None` if equal; in the draft
+/// model's own pool, `None` if there is none). `None` if these numbers differ between variants.
 fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     let blocks = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
     let first = blocks(variants.first()?);
     variants.iter().all(|v| blocks(v) == first).then_some(first)
 }
 
-/// A number of a fleet that a rule scales, with this many digits; `None` for other fleets.
+/// One of the numbers on what a fleet costs that a rule scales, such as GPU-hours, as text with `digits` decimals;
+/// `None` for other fleets.
 fn of_scaling(p: &PolicyResult, of: fn(&ScaledResult) -> Option<Interval>, digits: usize) -> Option<String> {
     shown(p.scaled.as_ref().and_then(of), 1.0, digits, false)
 }
@@ -170,7 +171,7 @@ fn ascii(text: &str) -> String {
 
 fn table(v: &VariantResult, show_implied: bool, width: Width) -> String {
     let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
-    // Leaves out a column that is empty for all policies (no SLO, no oracle, no preemption).
+    // A column of the table of policies that is empty for all policies (no SLO, no oracle, no preemption) is left out.
     let shown =
         |(_, within, of): &&Column| within.is_none_or(|one| one == width) && rows.iter().any(|p| of(p).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
@@ -243,7 +244,8 @@ fn marked(text: Option<String>, mark: bool, with: &str) -> Option<String> {
     text.map(|t| if mark { t + with } else { t })
 }
 
-/// A ratio as text. Its interval follows, unless there is only one seed or both ends are equal.
+/// A ratio of two policies' numbers as text. Its 95 % interval follows, unless there is only one seed or both ends are
+/// equal.
 fn ratio(r: RatioInterval) -> String {
     match r.low.zip(r.high) {
         Some((low, high)) if high > low => format!("{:.3} [{low:.3}, {high:.3}]", r.mean),

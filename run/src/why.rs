@@ -1,5 +1,5 @@
-//! The text of `--why`, which says why each policy is slower or faster than plain (autoregressive) decoding. It is made
-//! from `report.json` in the results folder, so that it also works for resumed and merged runs.
+//! The text of `--why`, which says why each policy is slower or faster than plain (autoregressive) decoding. The text
+//! is made from `report.json` in the results folder, so that it also works for resumed and merged runs.
 
 use crate::complete::kept_report;
 use foretoken_report::{WORDS, Why, narrow, plain_table, table_lines};
@@ -70,7 +70,7 @@ fn of_variant(v: &Variant) -> String {
     let swept: Vec<String> = v.sweep.iter().map(|s| format!("{} = {}", s.path, plain(&s.value))).collect();
     let mut text = if swept.is_empty() { String::new() } else { format!("\n{}\n", swept.join(", ")) };
     text += &table_lines(&table);
-    // The sentence below the table is about the slowest policy that a server can run.
+    // The sentence below each table of policies is about the slowest policy that a server can run.
     let slowest = explained().filter(|(p, _)| !p.sees_hidden_truth);
     let slowest = slowest.max_by(|a, b| a.1.difference_s.mean.total_cmp(&b.1.difference_s.mean));
     slowest.map_or(text.clone(), |(_, why)| text + &why.mostly + "\n")

@@ -1,4 +1,4 @@
-//! Cuts workloads, and adapts them to live and observed runs.
+//! Takes a part of a workload (the requests of a run), and adapts workloads to live and observed runs.
 
 use crate::plan::Variant;
 use foretoken_sim::{RequestId, Time, Workload};
@@ -22,8 +22,8 @@ pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
     cut.recordings.clone_from(&workload.recordings);
     cut.hazards.clone_from(&workload.hazards);
     cut.prefix_block = workload.prefix_block;
-    // A session continues as long as its turns have ids in `ids`. If earlier turns were cut off, the first turn that is
-    // left begins the session.
+    // A session (conversation) continues as long as its turns have ids in `ids`. If earlier turns were cut off, the
+    // first turn that is left begins the session.
     let own = |next: &RequestId| ids.contains(&(*next as usize)).then(|| next - ids.start as RequestId);
     let turns = workload.next_turn.get(ids.start.min(end)..end).unwrap_or_default();
     cut.next_turn = turns.iter().map(|next| own(next).unwrap_or(RequestId::MAX)).collect();
@@ -31,8 +31,8 @@ pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
     cut
 }
 
-/// Checks that a variant has no sessions, in which requests wait for earlier answers. The error message ends with
-/// `why`, which says what the caller cannot do.
+/// Checks that a variant has no sessions (conversations), in which requests wait for earlier answers. The error message
+/// ends with `why`, which says what the caller cannot do.
 ///
 /// # Errors
 /// The variant's workload has sessions.
@@ -44,8 +44,8 @@ pub fn refuse_sessions(variant: &Variant, why: &str) -> Result<()> {
     Err(problem.help("leave sessions out, or simulate them with `foretoken run`"))
 }
 
-/// Adapts a workload to a live or observed run. Divides arrival times by `time_scale`. If prompts come from the text
-/// families, gives each request the family of its prompt as category.
+/// Adapts a workload to a live or observed run. Divides arrival times by `time_scale`. If the prompts are texts of
+/// several families (kinds of text, such as dialogue), gives each request the family of its prompt as category.
 pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workload) {
     if time_scale != 1.0 {
         let compressed = |at: &Time| Time::from_s(at.as_s() / time_scale);
@@ -56,8 +56,8 @@ pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workloa
     }
 }
 
-/// Gives each request the text family of its prompt as its category; the families take turns. So simulated acceptance
-/// can differ by family, as on a device.
+/// Gives each request the family (kind of text, such as dialogue) of its prompt as its category; the families take
+/// turns. So simulated acceptance can differ by family, as on a device.
 pub fn assign_families(workload: &mut Workload) {
     let n = Family::ALL.len();
     workload.categories = Family::ALL.iter().map(ToString::to_string).collect();

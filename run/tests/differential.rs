@@ -23,7 +23,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Every n-th experiment, for this n, also runs in threads and in shards. These runs write files and take longer.
+/// Every n-th random experiment, for this n, also runs in threads and in shards (parts that are merged). These runs
+/// write files and take longer.
 const FOLDERS_EVERY: u64 = 8;
 
 fn of<T: Clone + std::fmt::Debug + 'static>(values: impl Into<Vec<T>>) -> impl Strategy<Value = T> {
@@ -115,7 +116,7 @@ fn experiment() -> impl Strategy<Value = String> {
     )
 }
 
-/// The results of all cells of an experiment. The error says why the experiment does not run.
+/// The digests of the results of all runs of an experiment. The error says why the experiment does not run.
 fn played(text: &str, sets: &[&str]) -> Result<Vec<String>, String> {
     let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
     let plan = Plan::of_text("random.toml", text, &sets, Path::new("")).map_err(|e| e.message().to_owned())?;
@@ -127,7 +128,7 @@ fn played(text: &str, sets: &[&str]) -> Result<Vec<String>, String> {
         for policy in &plan.policies {
             let played = play(&setting, &policy.spec, slo, &never).map_err(|e| e.message().to_owned())?;
             slo = slo.or(Some(played.slo));
-            results.push(played.stored.numbers().to_hex().to_string());
+            results.push(played.stored.numbers(&played.stored.records).to_hex().to_string());
         }
     }
     Ok(results)
@@ -138,14 +139,15 @@ fn bytes_of(folder: &Path, prefix: &str, all: &mut BTreeMap<String, Vec<u8>>) {
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
         match entry.path().is_dir() {
             true => bytes_of(&entry.path(), &format!("{name}/"), all),
-            // The manifest contains measured times, so it is not compared.
+            // The manifest of a results folder contains measured times, so it is not compared.
             false if name == "manifest.json" => {}
             false => drop(all.insert(name, std::fs::read(entry.path()).unwrap())),
         }
     }
 }
 
-/// Runs the experiment in one thread, in three threads, and in two shards. Panics if a file differs.
+/// Runs a random experiment in one thread, in three threads, and in two shards (parts that are merged). Panics if a
+/// file of the results differs.
 fn threads_and_shards(text: &str) {
     let place = tempfile::tempdir().unwrap();
     let plan = Plan::of_text("random.toml", text, &[], Path::new("")).unwrap();

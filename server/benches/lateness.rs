@@ -25,11 +25,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 const PER_S: [u64; 3] = [10, 30, 100];
 const SECONDS: u64 = 12;
-/// Duration of the stream of one answer, seconds.
+/// How long the stream of one answer lasts, seconds.
 const ANSWER_S: u64 = 5;
 const STREAMS: u64 = 500;
 const TOKENS: u32 = 150;
-/// Duration of a step of the server if all streams are in its batch.
+/// How long a step of the server takes if all streams are in its batch.
 const STEP: Duration = Duration::from_millis(83);
 const PORTS: [u16; 2] = [8511, 8512];
 
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// Starts this program as another process with the given role (`server`, `echo` or `client`) on one core.
+/// Starts this benchmark as another process with the given role (`server`, `echo` or `client`) on one core.
 fn part(role: &str, core: usize) -> Child {
     let this = std::env::current_exe().expect("a path");
     let mut command = Command::new("taskset");
@@ -157,8 +157,8 @@ fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }
 
-/// Sends `per_s` requests a second to the server for [`SECONDS`] seconds; each answer is streamed. Returns how late
-/// each chunk was, seconds.
+/// Sends `per_s` requests a second to the server for [`SECONDS`] seconds; each answer is streamed. Returns how long
+/// after its step's end the client had read each chunk, seconds.
 async fn streams(per_s: u64) -> Vec<f64> {
     let begun = Instant::now();
     let asked = (0..per_s * SECONDS).map(|n| {
@@ -197,8 +197,8 @@ async fn stream() -> Vec<f64> {
     late
 }
 
-/// For five seconds, sends a line to the echo server on each connection every [`STEP`]. Returns how late each line came
-/// back, seconds.
+/// For five seconds, sends a line to the echo server on each connection every [`STEP`]. Returns how long after it was
+/// written each line had come back, seconds.
 async fn echoes(connections: u64) -> Vec<f64> {
     let begun = Instant::now() + Duration::from_secs(1);
     let bursts = (Duration::from_secs(5).as_secs_f64() / STEP.as_secs_f64()) as u32;

@@ -1,4 +1,4 @@
-//! The JSON of an answer in vLLM's form: chunks of a stream, or a whole answer.
+//! The JSON of an answer to a client in vLLM's form: chunks of a stream, or a whole answer.
 
 use crate::ask::{Form, Sending};
 use crate::calls::{End, Tokens};
@@ -15,18 +15,18 @@ pub struct Answer {
     sending: Sending,
     text: Text,
     tokens: usize,
-    /// The text so far, if the answer is not streamed.
+    /// The text of the answer so far, if the answer is not streamed.
     whole: String,
     rounds: Rounds,
-    /// Whether no chunk of the stream was sent yet.
+    /// True until the first chunk of the answer's stream is sent.
     first: bool,
     reason: Option<&'static str>,
     stop: Option<String>,
     end: Option<End>,
 }
 
-/// A round is a step that verified drafts of the request. For each round: number of verified drafts and number of
-/// accepted drafts.
+/// The request's rounds. A round is a step that verified draft tokens of the request. For each round: number of
+/// verified draft tokens and number of accepted draft tokens.
 #[derive(Default)]
 struct Rounds {
     drafted: Vec<u32>,
@@ -82,7 +82,7 @@ struct Details {
 }
 
 impl Answer {
-    /// An answer without tokens. `number` becomes part of the answer's id.
+    /// An answer to a request, without tokens yet. `number` becomes part of the answer's id.
     pub fn new(model: &str, number: u64, sending: Sending) -> Answer {
         let kind = if sending.form == Form::Chat { "chatcmpl" } else { "cmpl" };
         Answer {
@@ -101,12 +101,12 @@ impl Answer {
         }
     }
 
-    /// Whether the answer has ended: the request has all its tokens, or a stop string ended the answer.
+    /// True if the answer has ended: the request has all its tokens, or a stop string ended the answer.
     pub fn ended(&self) -> bool {
         self.reason.is_some()
     }
 
-    /// Adds the tokens of a step. Returns the number of tokens before the step.
+    /// Adds the tokens of a step to the answer. Returns the number of output tokens that the answer had before.
     fn add(&mut self, tokens: &Tokens) -> usize {
         let had = self.tokens;
         self.tokens += tokens.count as usize;
@@ -212,8 +212,8 @@ impl Answer {
         }
     }
 
-    /// vLLM's metrics of a request (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`).
-    /// `None` if a stop string ended the answer before the engine ended the request.
+    /// vLLM's metrics of the answered request (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics
+    /// detailed`). `None` if a stop string ended the answer before the engine ended the request.
     fn metrics(&self) -> Option<Value> {
         let end = self.end?;
         let gaps = self.tokens.saturating_sub(1);
@@ -237,14 +237,14 @@ impl Answer {
     }
 }
 
-/// Writes an event of a stream.
+/// Appends `data` to `into` as one server-sent event with JSON.
 fn event(data: &impl Serialize, into: &mut Vec<u8>) {
     into.extend_from_slice(b"data: ");
     serde_json::to_writer(&mut *into, data).expect("memory can be written");
     into.extend_from_slice(b"\n\n");
 }
 
-/// Seconds since 1970 at an instant.
+/// Seconds from 1970 to the instant `instant`.
 fn unix_s(instant: Instant) -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs_f64() - Instant::now().saturating_duration_since(instant).as_secs_f64()

@@ -6,27 +6,27 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What the engine needs of a request.
+/// What the engine needs to know of a client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Number of prompt tokens.
+    /// Number of the request's prompt tokens.
     pub prompt_len: u32,
-    /// Ids of the prompt's full blocks, for the prefix cache.
+    /// Ids of the full KV blocks of the request's prompt, for the prefix cache.
     pub prefix: Vec<u64>,
-    /// Most output tokens.
+    /// The most output tokens that the client allows.
     pub max_tokens: u32,
-    /// Fewest output tokens.
+    /// The fewest output tokens that the client asks for.
     pub min_tokens: u32,
-    /// Whether the answer has exactly `max_tokens` tokens.
+    /// True if the answer has exactly `max_tokens` tokens, because the client wants no earlier end.
     pub ignore_eos: bool,
 }
 
-/// Which of the two interfaces a request uses.
+/// Which of OpenAI's two interfaces a request uses: completions or chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `/v1/completions`
+    /// The request came to `/v1/completions`.
     Completion,
-    /// `/v1/chat/completions`
+    /// The request came to `/v1/chat/completions`.
     Chat,
 }
 
@@ -35,30 +35,31 @@ pub enum Form {
 pub struct Sending {
     /// The interface that the request used.
     pub form: Form,
-    /// Whether the answer is streamed: each step's tokens are sent when the step has ended.
+    /// True if the answer is streamed: each step's tokens are sent when the step has ended.
     pub stream: bool,
-    /// Whether the stream ends with the usage.
+    /// True if the stream ends with an event that has the usage (numbers of prompt and output tokens).
     pub include_usage: bool,
-    /// Whether each chunk of the stream has the usage so far.
+    /// True if each chunk of the stream has the usage so far (numbers of prompt and output tokens).
     pub continuous_usage: bool,
-    /// Whether each chunk has the ids of its tokens.
+    /// True if each chunk of the answer has the ids of its tokens.
     pub token_ids: bool,
-    /// Whether each chunk has the time at which its tokens were due (the end of their step), seconds since 1970.
+    /// True if each chunk of the answer has the time at which its tokens were due (the end of their step), seconds
+    /// since 1970.
     pub due: bool,
-    /// Stop strings. The answer ends before the first stop string that its text contains.
+    /// The request's stop strings. The answer ends before the first stop string that its text contains.
     pub stops: Vec<String>,
-    /// Number of prompt tokens.
+    /// Number of the request's prompt tokens, for the usage in the answer.
     pub prompt_len: u32,
 }
 
-/// The limits of a server.
+/// What a server serves: its model's name, its limit on tokens, and how it counts the tokens of prompts.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The name of the model.
+    /// The name of the model that requests must ask for.
     pub model: String,
-    /// Most tokens of prompt and output together.
+    /// Most tokens of a request's prompt and output together.
     pub max_model_len: u32,
-    /// How prompts are split into tokens and blocks.
+    /// How prompts are split into tokens and KV blocks.
     pub reading: Reading,
 }
 
@@ -121,11 +122,11 @@ enum Stop {
     Some(Vec<String>),
 }
 
-/// Output tokens of a completion for which the client sets no `max_tokens`, or fewer if the context length leaves no
-/// room for them. The default of OpenAI and vLLM.
+/// Number of output tokens of a completion for which the client sets no `max_tokens`, or fewer if the context length
+/// leaves no room for them. It is the default of OpenAI and vLLM.
 const COMPLETION_TOKENS: i64 = 16;
 
-/// Reads the body of a request.
+/// Reads the JSON body of a client's request.
 ///
 /// # Errors
 /// The body is not valid JSON for this interface, it names another model than the server's, it asks for something that

@@ -5,13 +5,13 @@ use foretoken_sim::RequestId;
 use std::time::Instant;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-/// A message to the engine's thread.
+/// A message from the thread that answers clients to the engine's thread.
 pub enum Call {
-    /// A request, the time at which it came, and the channel to its client.
+    /// A client's request, the time at which it came, and the channel for messages to its client.
     Ask(Ask, Instant, UnboundedSender<Piece>),
     /// The client of this request has left, so the engine aborts the request.
     Leave(RequestId),
-    /// A stop string has ended the answer to this request, so the engine aborts the request.
+    /// The answer to this request was ended by a stop string, so the engine aborts the request.
     Stop(RequestId),
     /// A request for the text of `/metrics`.
     Metrics(oneshot::Sender<String>),
@@ -20,13 +20,14 @@ pub enum Call {
 /// A message of the engine to a client. Usually `Begun` comes first, and then `Tokens` for each step. If the request is
 /// refused, `Busy` comes instead of `Begun`, or `Rejected` comes after `Begun` and instead of tokens.
 pub enum Piece {
-    /// The request waits or runs.
+    /// The engine has taken the request, which now waits or runs. The value is the request's id.
     Begun(RequestId),
-    /// Refused (HTTP 429), because the largest allowed number of requests waits already. The number is how many wait.
+    /// The request is refused (HTTP 429), because the largest allowed number of requests waits already. The value is
+    /// the number of waiting requests.
     Busy(usize),
-    /// Refused: the request can never run to its end. The text is the reason.
+    /// The request is refused, because it can never run to its end. The text is the reason.
     Rejected(String),
-    /// The tokens of a step.
+    /// The tokens that a step emitted for the request.
     Tokens(Tokens),
 }
 
@@ -35,9 +36,9 @@ pub enum Piece {
 pub struct Tokens {
     /// When the step that made the tokens ended.
     pub due: Instant,
-    /// Number of tokens.
+    /// Number of tokens that the step emitted for the request.
     pub count: u32,
-    /// Number of draft tokens that the step verified for the request, and number of drafts that it accepted.
+    /// Number of draft tokens that the step verified for the request, and number of draft tokens that it accepted.
     pub round: (u32, u32),
     /// Set if these are the last tokens of the request: the request's metrics. `None` if more tokens come.
     pub end: Option<End>,
@@ -46,14 +47,14 @@ pub struct Tokens {
 /// The metrics of a request at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// Whether the answer has as many tokens as the client allowed (finish reason `length`).
+    /// True if the answer has as many tokens as the client allowed (finish reason `length`).
     pub full: bool,
-    /// Seconds from arrival until the request was first scheduled.
+    /// Seconds from the request's arrival until it was first scheduled.
     pub queue_s: f64,
-    /// Seconds from arrival until the first token.
+    /// Seconds from the request's arrival until its first token.
     pub ttft_s: f64,
-    /// Seconds from the first token to the last.
+    /// Seconds from the request's first token to its last.
     pub generation_s: f64,
-    /// Prompt tokens found in the prefix cache.
+    /// Number of the request's prompt tokens that were found in the prefix cache.
     pub cached_tokens: u32,
 }

@@ -11,23 +11,23 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose engine time zero is now.
+    /// A clock on which the engine's simulated time is zero now.
     pub fn now() -> Clock {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Clock { zero: Instant::now(), zero_unix_s: unix.as_secs_f64() }
     }
 
-    /// The engine's time at a wall-clock instant; zero for instants before the clock's zero.
+    /// The engine's simulated time at a wall-clock instant; zero for instants before the clock's zero.
     pub fn time_of(&self, instant: Instant) -> Time {
         Time(1000 * u64::try_from(instant.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX / 1000))
     }
 
-    /// The wall-clock instant of an engine time, rounded up to a nanosecond.
+    /// The wall-clock instant of a simulated time of the engine, rounded up to a nanosecond.
     pub fn instant_of(&self, time: Time) -> Instant {
         self.zero + Duration::from_nanos(time.0.div_ceil(1000))
     }
 
-    /// Seconds since 1970 at an engine time.
+    /// Seconds from 1970 to a simulated time of the engine.
     pub fn unix_s(&self, time: Time) -> f64 {
         self.zero_unix_s + time.as_s()
     }

@@ -13,13 +13,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// When a value of this type is dropped, the engine aborts the request, unless `done` is set. The value is dropped when
 /// the client is gone or when the answer is complete.
 pub struct AbortOnDrop {
-    /// The channel to the engine.
+    /// The channel for messages to the engine's thread.
     pub calls: Sender<Call>,
-    /// The request to abort.
+    /// The request that the engine aborts.
     pub id: foretoken_sim::RequestId,
-    /// Whether the engine knows that the request has ended.
+    /// True if the engine has ended the request, so that no abort is needed.
     pub done: bool,
-    /// Whether a stop string has ended the answer.
+    /// True if a stop string has ended the request's answer.
     pub stopped: bool,
 }
 
@@ -34,13 +34,13 @@ impl Drop for AbortOnDrop {
 
 /// The server-sent events of an answer, as a stream that waits for the tokens of each step.
 pub struct Events {
-    /// The answer so far.
+    /// The streamed answer so far.
     pub answer: Answer,
-    /// The channel on which the engine sends tokens.
+    /// The channel on which the engine's thread sends the tokens of this answer.
     pub pieces: UnboundedReceiver<Piece>,
-    /// Aborts the request if the client leaves.
+    /// When it is dropped, it makes the engine abort the request, if the client has left.
     pub abort: AbortOnDrop,
-    /// The delays of all streamed tokens of the server.
+    /// How late the chunks of all streams of the server are sent.
     pub late: Late,
 }
 

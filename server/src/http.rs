@@ -23,7 +23,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Largest request body, bytes: enough for a prompt of a million token ids.
+/// Largest body of a client's request, bytes: enough for a prompt of a million token ids.
 const MOST: usize = 16 << 20;
 /// How long open connections may still send data after the server was asked to end.
 const GRACE: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ pub struct HandlerState {
 }
 
 impl HandlerState {
-    /// The state for a server whose engine receives `calls`.
+    /// The state of the HTTP handlers for a server whose engine receives `calls`.
     pub fn new(settings: &Settings, config: &EngineConfig, calls: Sender<Call>, late: Late) -> HandlerState {
         let block = config.prefix_caching.then_some(config.block_size as usize);
         let reading = Reading { bytes_per_token: settings.bytes_per_token, block };
@@ -54,7 +54,7 @@ impl HandlerState {
     }
 }
 
-/// Answers clients until a message arrives on `closed`, and for [`GRACE`] after it.
+/// Answers HTTP clients until a message arrives on `closed`, and for [`GRACE`] after it.
 ///
 /// # Errors
 /// The thread's runtime cannot be made, or the listener or the server on it fails.
@@ -79,7 +79,7 @@ pub fn answer(listener: TcpListener, state: HandlerState, closed: oneshot::Recei
         let served = async { axum::serve(listener, app).await };
         tokio::select! {
             served = served => served,
-            // Gives open connections time to send the data in their buffers.
+            // After the server was asked to end, open connections get time to send the data in their buffers.
             () = async { let _ = closed.await; tokio::time::sleep(GRACE).await } => Ok(()),
         }
     })?;
@@ -155,7 +155,7 @@ async fn version(State(state): State<HandlerState>) -> Response<Body> {
     with_type("application/json", Body::from(json!({ "version": state.version }).to_string()))
 }
 
-/// The version number that vLLM's `/version` would report for this release.
+/// The version number that vLLM's `/version` would report for the simulated release.
 fn release(version: Version) -> &'static str {
     match version {
         Version::V0 => "0.6.3+foretoken",

@@ -11,18 +11,19 @@ use std::time::Instant;
 pub struct Late(Arc<Mutex<Histogram<u64>>>);
 
 impl Late {
-    /// An empty histogram.
+    /// An empty histogram of the delays of chunks.
     pub fn new() -> Late {
         Late(Arc::new(Mutex::new(Histogram::new(3).expect("3 digits are possible"))))
     }
 
-    /// Adds the delay of a chunk that was due at `due` and is handed over to its connection now.
+    /// Adds the delay of a chunk (the tokens of one step for one request) whose step ended at `due` and which is handed
+    /// over to its connection now.
     pub fn note(&self, due: Instant) {
         let late_us = u64::try_from(due.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(late_us);
     }
 
-    /// Median and 99th percentile of the delays, seconds; 0 if no token was streamed.
+    /// Median and 99th percentile of the delays of chunks, seconds; 0 if no token was streamed.
     pub fn quantiles_s(&self) -> [f64; 2] {
         let delays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         [0.5, 0.99].map(|q| delays.value_at_quantile(q) as f64 / 1e6)

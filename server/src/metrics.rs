@@ -1,5 +1,5 @@
-//! `/metrics` in Prometheus' text format, under vLLM's names (`v1/metrics/loggers.py`, `v1/spec_decode/metrics.py` and
-//! the buckets of `v1/metrics/buckets.py` of 0.32).
+//! The server's `/metrics` in Prometheus' text format, under vLLM's names (`v1/metrics/loggers.py`,
+//! `v1/spec_decode/metrics.py` and the buckets of `v1/metrics/buckets.py` of 0.32).
 
 use foretoken_sim::online::Emitted;
 use foretoken_sim::{EngineConfig, Load, MAX_SPEC_LEN};
@@ -19,18 +19,18 @@ const FIRST_TOKEN: &[f64] = &[
 const INTER_TOKEN: &[f64] =
     &[0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0];
 
-/// How a request ended.
+/// How a client's request ended, for the server's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// The request reached its own output length, or a stop string ended its answer.
     Stop,
-    /// The answer has as many tokens as the client allowed.
+    /// The request's answer has as many tokens as the client allowed (`max_tokens`).
     Length,
-    /// The client left.
+    /// The request's client left before the answer was complete.
     Abort,
 }
 
-/// All metrics of a server.
+/// All metrics that the server shows at `/metrics`.
 pub struct Metrics {
     registry: Registry,
     running: Gauge,
@@ -54,7 +54,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics that are all zero. `blocks` is the number of KV blocks that requests can use.
+    /// The server's metrics, all zero. `blocks` is the number of KV blocks that requests can use.
     pub fn new(model: &str, config: &EngineConfig, blocks: u32) -> Metrics {
         let labels = [("engine".to_owned(), "0".to_owned()), ("model_name".to_owned(), model.to_owned())];
         let registry = Registry::new_custom(None, Some(labels.into_iter().collect())).expect("two labels");
@@ -69,7 +69,7 @@ impl Metrics {
         let info = Opts::new("vllm:cache_config_info", "The KV cache.");
         let info =
             registered(&registry, GaugeVec::new(info, &["block_size", "enable_prefix_caching", "num_gpu_blocks"]));
-        // vLLM's number of blocks includes the null block.
+        // vLLM's number of KV blocks includes the null block, which is never given to a request.
         let (size, caching) = (config.block_size.to_string(), if config.prefix_caching { "True" } else { "False" });
         info.with_label_values(&[size.as_str(), caching, &(blocks + 1).to_string()]).set(1.0);
         Metrics {
@@ -99,8 +99,8 @@ impl Metrics {
         }
     }
 
-    /// Counts the output tokens of one request in one step. If the step verified drafts of the request, counts these
-    /// and the accepted ones too.
+    /// Counts the output tokens of one request in one step. If the step verified draft tokens of the request, counts
+    /// these and the accepted ones too.
     pub fn emitted(&mut self, e: &Emitted) {
         self.generation_tokens.inc_by(e.tokens.into());
         if e.drafted == 0 {
@@ -128,7 +128,7 @@ impl Metrics {
         self.ttft.observe(ttft_s);
     }
 
-    /// Records the time between two emissions of a request, seconds.
+    /// Records the time between two emissions of tokens of a request, seconds.
     pub fn gap(&self, gap_s: f64) {
         self.inter_token.observe(gap_s);
     }
@@ -144,7 +144,7 @@ impl Metrics {
         e2e_s.iter().for_each(|&s| self.e2e.observe(s));
     }
 
-    /// The text of all metrics. `waiting` includes requests that have not reached the scheduler yet.
+    /// The text of all metrics for `/metrics`. `waiting` includes requests that have not reached the scheduler yet.
     pub fn text(&self, load: &Load, waiting: usize, preemptions: u64) -> String {
         self.running.set(load.running.into());
         self.waiting.set(waiting as f64);
@@ -156,7 +156,7 @@ impl Metrics {
     }
 }
 
-/// Adds a metric to the registry and returns it.
+/// Adds a metric to the registry from which `/metrics` is written, and returns it.
 fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<M>) -> M {
     let metric = metric.expect("the name is valid");
     registry.register(Box::new(metric.clone())).expect("the name is used once");

@@ -18,19 +18,19 @@ use tokio::sync::mpsc::UnboundedSender;
 /// Longest time that the thread waits before it checks again whether it was asked to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Totals of a server's run.
+/// Totals of a server's run, from its start to its end.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// Requests whose whole answer was sent.
+    /// Number of requests whose whole answer was sent.
     pub answered: u64,
-    /// Requests that were aborted because their clients left.
+    /// Number of requests that were aborted because their clients left.
     pub aborted: u64,
-    /// Requests that were refused because too many waited.
+    /// Number of requests that were refused because too many waited.
     pub refused: u64,
-    /// Output tokens that were sent.
+    /// Number of output tokens that were sent to clients.
     pub tokens: u64,
-    /// How late the chunks of streams were handed over to their connections: median and 99th percentile, seconds; 0
-    /// without streams.
+    /// How late the chunks of streams (the tokens of one step) were handed over to their connections: median and 99th
+    /// percentile, seconds; 0 without streams.
     pub late_s: [f64; 2],
 }
 
@@ -38,16 +38,16 @@ pub struct Served {
 struct Stream {
     to: UnboundedSender<Piece>,
     prompt_len: u32,
-    /// Whether the answer will have as many tokens as its client allowed (finish reason `length`).
+    /// True if the answer will have as many tokens as its client allowed (finish reason `length`).
     full: bool,
-    /// Times of the request's arrival, its first emission and its last emission. Before the first emission `first` and
-    /// `last` are `Time::MAX`.
+    /// Simulated times of the request's arrival, of its first emission of tokens and of its last. Before the first
+    /// emission `first` and `last` are `Time::MAX`.
     arrived: Time,
     first: Time,
     last: Time,
 }
 
-/// The state of the engine's thread.
+/// The state of the thread that runs the engine in real time.
 pub struct Pace<'e> {
     engine: &'e mut dyn Online,
     likeness: &'e Workload,
@@ -57,10 +57,13 @@ pub struct Pace<'e> {
     log: Option<StepLog>,
     streams: HashMap<RequestId, Stream>,
     out: GivenOut,
-    /// Simulated tokens and log lines whose time has not come yet on the wall clock.
+    /// Tokens and log lines of steps that the engine has run, but whose simulated time has not come yet on the wall
+    /// clock.
     tokens: VecDeque<Emitted>,
     steps: VecDeque<StepLine>,
-    /// Arrival of the last request, engine time.
+    /// Number of requests that the engine was given so far.
+    given: usize,
+    /// Simulated time at which the last request came to the engine.
     last_arrival: Time,
     served: Served,
     prefix_caching: bool,
@@ -87,13 +90,14 @@ impl<'e> Pace<'e> {
             out: GivenOut::default(),
             tokens: VecDeque::new(),
             steps: VecDeque::new(),
+            given: 0,
             last_arrival: Time::ZERO,
             served: Served { answered: 0, aborted: 0, refused: 0, tokens: 0, late_s: [0.0; 2] },
             prefix_caching,
         }
     }
 
-    /// Serves until `interrupt` is set, or every sender of `calls` is dropped.
+    /// Serves clients until `interrupt` is set, or every sender of `calls` is dropped.
     ///
     /// # Errors
     /// The step log cannot be written.
@@ -116,7 +120,7 @@ impl<'e> Pace<'e> {
         Ok(self.served)
     }
 
-    /// How long the thread may wait: until the next token, log line or step is due, but at most [`LOOK`].
+    /// How long the engine's thread may wait: until the next token, log line or step is due, but at most [`LOOK`].
     fn idle(&self) -> Duration {
         let token = self.tokens.front().map_or(Time::MAX, |e| e.at);
         let step = self.steps.front().map_or(Time::MAX, |step| step.written);
@@ -141,8 +145,8 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Number of unfinished requests that the engine does not run now. Requests that have not reached the scheduler yet
-    /// count, too.
+    /// Number of unfinished requests that wait: the engine does not run them now. Requests that have not reached the
+    /// scheduler yet count, too.
     fn waiting(&self) -> usize {
         self.streams.len().saturating_sub(self.engine.load().running as usize)
     }
@@ -155,7 +159,8 @@ impl<'e> Pace<'e> {
             return;
         }
         self.last_arrival = self.last_arrival.max(self.clock.time_of(came));
-        let like = (self.engine.records().len() % self.likeness.len()) as RequestId;
+        let like = (self.given % self.likeness.len()) as RequestId;
+        self.given += 1;
         let mut request = Request { arrival: self.last_arrival, ..self.likeness.get(like) };
         let by_itself = if ask.ignore_eos { u32::MAX } else { request.output_len.max(ask.min_tokens) };
         let full = by_itself >= ask.max_tokens;
@@ -202,7 +207,8 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Sends the tokens and writes the steps that are due.
+    /// Sends the tokens to clients and writes the log lines of the steps whose simulated end has come on the wall clock
+    /// (`now`).
     fn send_due(&mut self, now: Time) -> Result<()> {
         while let Some(e) = self.tokens.pop_front_if(|e| e.at <= now) {
             self.send(&e);
@@ -218,9 +224,7 @@ impl<'e> Pace<'e> {
 
     fn send(&mut self, e: &Emitted) {
         let Some(stream) = self.streams.get_mut(&e.id) else { return };
-        let (records, i) = (self.engine.records(), e.id as usize);
-        let cached = records.cached_tokens[i];
-        let queue_s = (records.first_scheduled[i] - stream.arrived).as_s();
+        let (cached, queue_s) = (e.cached_tokens, (e.scheduled - stream.arrived).as_s());
         self.metrics.emitted(e);
         if stream.first == Time::MAX {
             stream.first = e.at;

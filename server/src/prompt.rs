@@ -1,9 +1,9 @@
-//! The tokens of a prompt: how many there are, and which blocks of them a later prompt can share.
+//! The tokens of a client's prompt: how many there are, and which KV blocks of them a later prompt can share.
 
 use crate::refusal::Refusal;
 use serde::Deserialize;
 
-/// The prompt of a completion.
+/// The prompt of a completion request: text or token ids.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Prompt {
@@ -13,12 +13,12 @@ pub enum Prompt {
     Lists(Vec<Vec<u32>>),
 }
 
-/// How prompts are split into tokens and blocks.
+/// How the prompts of clients are split into tokens and KV blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// Number of bytes of text that count as one token. There is no tokenizer.
     pub bytes_per_token: usize,
-    /// Number of tokens in a block of the prefix cache; `None` without prefix caching.
+    /// Number of tokens in a KV block of the prefix cache; `None` without prefix caching.
     pub block: Option<usize>,
 }
 
@@ -47,7 +47,8 @@ impl Prompt {
 }
 
 impl Reading {
-    /// As [`Prompt::read`], for the bytes of a text.
+    /// Returns the number of tokens and the ids of full blocks of a prompt that is text, as [`Prompt::read`]; `bytes`
+    /// are the text's bytes.
     pub fn text(self, bytes: &[u8]) -> Result<(u32, Vec<u64>), Refusal> {
         self.tokens(bytes, bytes.len().div_ceil(self.bytes_per_token), self.bytes_per_token)
     }
@@ -60,8 +61,9 @@ impl Reading {
         self.tokens(&bytes, ids.len(), size_of::<u32>())
     }
 
-    /// As [`Prompt::read`], for a prompt of `tokens` tokens. With prefix caching, `bytes` has the prompt's bytes,
-    /// `width` for each token; the last token may have fewer. Without prefix caching `bytes` is not read.
+    /// Returns the number of tokens and the ids of full blocks, as [`Prompt::read`], of a prompt of `tokens` tokens.
+    /// With prefix caching, `bytes` has the prompt's bytes, `width` for each token; the last token may have fewer.
+    /// Without prefix caching `bytes` is not read.
     fn tokens(self, bytes: &[u8], tokens: usize, width: usize) -> Result<(u32, Vec<u64>), Refusal> {
         if tokens == 0 {
             return Err(Refusal::bad("prompt", "the prompt is empty"));
@@ -70,7 +72,7 @@ impl Reading {
             u32::try_from(tokens).map_err(|_| Refusal::bad("prompt", "the prompt is longer than 2^32 tokens"))?;
         let mut prefix = Vec::new();
         if let Some(block) = self.block {
-            // An id is a hash of the block and of all blocks before it, as in vLLM.
+            // The id of a KV block is a hash of the block's tokens and of all blocks before it, as in vLLM.
             let mut before = blake3::Hash::from_bytes([0; 32]);
             for block in bytes.chunks_exact(block * width) {
                 before = blake3::Hasher::new().update(before.as_bytes()).update(block).finalize();
@@ -101,7 +103,7 @@ mod tests {
         let (ids, blocks) = read("[1, 2, 3]").unwrap();
         assert_eq!((ids, blocks.len()), (3, 1));
         assert_eq!(read("[[1, 2]]").unwrap().1, blocks);
-        // The same tokens in a block behind another first block have another id.
+        // A block with the same tokens behind another first block has another id.
         assert_ne!(read("[5, 6, 1, 2]").unwrap().1[1], blocks[0]);
     }
 

@@ -1,21 +1,21 @@
-//! Answers to requests that are not served, in vLLM's form.
+//! Answers to requests that the server refuses, in vLLM's form.
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode, header};
 use foretoken_spec::shown::clip;
 use serde_json::json;
 
-/// Most characters of a message.
+/// Most characters of a refusal's message to the client.
 const MESSAGE: usize = 2000;
 
-/// Why a request is not served.
+/// Why a client's request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The HTTP status.
+    /// The HTTP status of the refusal.
     pub status: StatusCode,
-    /// The message for the client.
+    /// The message for the client that says why its request is refused.
     pub message: String,
-    /// The field of the request that is wrong.
+    /// The field of the request's JSON that is wrong; `None` if no single field is.
     pub param: Option<&'static str>,
 }
 
@@ -31,7 +31,7 @@ impl Refusal {
         Refusal::of(StatusCode::BAD_REQUEST, param, message)
     }
 
-    /// The HTTP answer: vLLM's error object as JSON.
+    /// The HTTP answer to the refused request: vLLM's error object as JSON.
     pub fn answer(&self) -> Response<Body> {
         let kind = match self.status {
             StatusCode::NOT_FOUND => "NotFoundError",

@@ -1,4 +1,4 @@
-//! Runs a server: starts its two threads and waits until both have ended.
+//! Runs a simulated server: starts its two threads and waits until both have ended.
 
 use crate::clock::Clock;
 use crate::http::{HandlerState, answer};
@@ -14,13 +14,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-/// Serves until `interrupt` is set, and returns the totals. `config` is the configuration of `engine`. `begun` is
-/// called with the address once the server listens.
+/// Serves clients until `interrupt` is set, and returns the totals. `config` is the configuration of `engine`. `begun`
+/// is called with the address once the server listens.
 ///
-/// The n-th request that the engine gets takes its category, priority, TPOT limit and recording from the n-th request
-/// of the workload `likeness`. It also takes the output length from there, within the limits that the client gives; if
-/// the client sets `ignore_eos`, the output has `max_tokens` tokens. After the last request of `likeness` the first one
-/// follows again.
+/// The n-th request that the engine gets has these properties of the n-th request of the workload `likeness`: category,
+/// priority, TPOT limit, recording and output length. The output length stays within the limits that the client gives;
+/// if the client sets `ignore_eos`, the output has `max_tokens` tokens. After the last request of `likeness` the first
+/// one follows again.
 ///
 /// # Errors
 /// The server cannot listen at the address, or the step log cannot be written.
@@ -52,7 +52,7 @@ pub fn serve(
         begun(address);
         let pace = Pace::new(engine, likeness, clock, settings.max_waiting, config.prefix_caching, metrics, log);
         let served = pace.keep(&asked, interrupt);
-        // After this the HTTP thread closes the connections whose answers have not ended.
+        // Dropping the sender `asked` lets the HTTP thread close the connections whose answers have not ended.
         drop(asked);
         let _ = close.send(());
         answering.join().expect("the thread does not panic").map_err(bad)?;

@@ -1,20 +1,21 @@
-//! The settings of a server, except the settings of its engine.
+//! The settings of a simulated server, except the settings of its engine.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The settings of a server, except the settings of its engine.
+/// The settings of a simulated server, except the settings of its engine: address, model name, limits, log.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The address to listen at.
+    /// The network address at which the server listens.
     pub address: SocketAddr,
-    /// The name of the model (vLLM's `--served-model-name`).
+    /// The name of the model that the server offers (vLLM's `--served-model-name`).
     pub model: String,
     /// Most requests that may wait for the engine. If as many requests wait already, a further request is answered with
     /// 429.
     pub max_waiting: usize,
-    /// Number of bytes of a prompt's text that count as one token.
+    /// Number of bytes of a prompt's text that count as one token; there is no tokenizer.
     pub bytes_per_token: usize,
-    /// The file to which a line is written for each step (vLLM's `--enable-logging-iteration-details`).
+    /// The file to which the server writes a line for each step (vLLM's `--enable-logging-iteration-details`); `None`
+    /// for no log.
     pub step_log: Option<PathBuf>,
 }

@@ -9,17 +9,18 @@ use fs_err::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// The open file of the step log.
+/// The open file of the server's step log.
 pub struct StepLog {
     path: PathBuf,
     to: BufWriter<File>,
     steps: u64,
-    /// KV blocks that requests can use.
+    /// Number of KV blocks that requests can use, for the share of the cache in use.
     blocks: u32,
 }
 
 impl StepLog {
-    /// Creates the log file and replaces an existing one. `blocks` is the number of KV blocks that requests can use.
+    /// Creates the file of the step log and replaces an existing one. `blocks` is the number of KV blocks that requests
+    /// can use.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -28,7 +29,7 @@ impl StepLog {
         Ok(StepLog { path: path.to_path_buf(), to: BufWriter::new(file), steps: 0, blocks })
     }
 
-    /// Writes the line of a step.
+    /// Writes the log line of a step of the simulated engine.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -51,7 +52,7 @@ impl StepLog {
         line.map_err(|e| self.problem(&e))
     }
 
-    /// Writes buffered lines to the file, so that other programs can read them.
+    /// Writes buffered lines of the step log to the file, so that other programs can read them.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -18,17 +18,17 @@ use yardstick::*;
 
 const TURNS: usize = 15;
 
-/// A running request that decodes.
+/// A request of the bare simulation loop whose prompt is computed, so that it decodes in each step.
 struct Decoding {
-    /// Output tokens so far, and output tokens that are left.
+    /// Output tokens that the request has emitted so far (`emitted`), and that it has still to emit (`left`).
     emitted: u32,
     left: u32,
-    /// Which drafts of the request are right; empty if the run has no drafts.
+    /// Bitmap of which draft tokens of the request are right, by output position; empty if the run has no draft tokens.
     truth: TruthRow,
 }
 
 /// Serves the benchmark's workload in the bare loop and returns the end of the last request. `k` is the draft length.
-/// With `skip` and without drafts, the steps between two arrivals or completions run in a short inner loop.
+/// With `skip` and without draft tokens, the steps between two arrivals or completions run in a short inner loop.
 fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
     let (w, target, coin) = (y.workload(), target(), y.coin());
     let (mut now, mut next, mut context) = (Time::ZERO, 0, 0u64);

@@ -17,7 +17,8 @@ use std::sync::atomic::AtomicBool;
 mod yardstick;
 use yardstick::*;
 
-/// The committed size and instruction count of a benchmark's run.
+/// The committed numbers of a benchmark's run: its size in request-steps (one request in one step), and its number of
+/// instructions.
 struct Count {
     /// Number of request-steps in the run: the sum over all steps of the number of decode requests.
     request_steps: u64,
@@ -25,16 +26,18 @@ struct Count {
     instructions: u64,
 }
 
-/// Without drafts, step by step: 98 instructions a request-step.
+/// A run without draft tokens, simulated step by step: 98 instructions for each request in each step (request-step).
 const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 249_400_000 };
-/// Without drafts, with the decode steps between two arrivals or completions computed in one go: 25 instructions a
-/// request-step.
+/// A run without draft tokens, in which the decode steps between two arrivals or completions are computed in one go: 25
+/// instructions for each request in each step (request-step).
 const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 63_200_000 };
-/// Four drafts a round: 198 instructions a request-step.
+/// A run with four draft tokens a round: 198 instructions for each request in each step (request-step).
 const FIXED_4: Count = Count { request_steps: 762_786, instructions: 151_300_000 };
-/// Without drafts under all rules of vLLM 0.33 with async scheduling: 228 instructions a request-step.
+/// A run without draft tokens under all rules of vLLM 0.33 with async scheduling: 228 instructions for each request in
+/// each step (request-step).
 const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 582_200_000 };
-/// Four drafts a round under all rules of vLLM 0.33 with async scheduling: 793 instructions a request-step.
+/// A run with four draft tokens a round under all rules of vLLM 0.33 with async scheduling: 793 instructions for each
+/// request in each step (request-step).
 const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 610_100_000 };
 
 impl Count {

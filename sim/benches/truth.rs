@@ -1,4 +1,4 @@
-//! Measures how long it takes to draw which drafts of a request are right (the request's truth), and to draw a
+//! Measures how long it takes to draw which draft tokens of a request are right (the request's truth), and to draw a
 //! confidence.
 //!
 //! `fill` reports the time for 4,096 positions; `confidence` reports the time for one draw.

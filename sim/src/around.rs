@@ -33,6 +33,11 @@ pub trait Around: Send {
     fn around_request_finished(&mut self, id: RequestId) {
         self.inner_mut().request_finished(id);
     }
+
+    /// Called in place of [`SpecPolicy::ids_may_return`]. By default it calls the wrapped policy's `ids_may_return`.
+    fn around_ids_may_return(&self) -> bool {
+        self.inner().ids_may_return()
+    }
 }
 
 impl<T: Around> SpecPolicy for T {
@@ -70,6 +75,10 @@ impl<T: Around> SpecPolicy for T {
 
     fn request_finished(&mut self, id: RequestId) {
         self.around_request_finished(id);
+    }
+
+    fn ids_may_return(&self) -> bool {
+        self.around_ids_may_return()
     }
 
     fn warnings(&self) -> Vec<String> {

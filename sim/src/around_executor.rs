@@ -12,10 +12,10 @@ pub trait AroundExecutor {
     /// The type of the wrapped executor.
     type Inner: Executor;
 
-    /// The error of a pass.
+    /// The error with which a pass of the draft model or of the target fails.
     type Error: From<<Self::Inner as Executor>::Error>;
 
-    /// The wrapped executor.
+    /// The executor that this wrapper watches.
     fn inner(&self) -> &Self::Inner;
 
     /// The wrapped executor, mutable.
@@ -58,7 +58,7 @@ pub trait AroundExecutor {
     }
 }
 
-/// No steps are computed in one go, because a wrapper must see every step.
+/// The engine may not compute several steps of a wrapped executor in one go, because the wrapper must see every step.
 impl<T: AroundExecutor> Executor for T {
     type Error = <T as AroundExecutor>::Error;
     const SKIPS: bool = false;
@@ -81,6 +81,10 @@ impl<T: AroundExecutor> Executor for T {
 
     fn start(&mut self, request: RequestTruth) {
         self.inner_mut().start(request);
+    }
+
+    fn start_as(&mut self, id: RequestId, request: RequestTruth) {
+        self.inner_mut().start_as(id, request);
     }
 
     fn preempted(&mut self, id: RequestId) {

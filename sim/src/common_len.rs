@@ -1,6 +1,7 @@
-//! Finds out whether all requests of a batch have the same length.
+//! Finds out whether all requests of a batch have the same value, such as the same draft length.
 
-/// The common value of all `lens`. `None` if they differ, or if `lens` is empty.
+/// The value that all entries of `lens` have, for example the draft length of each request of a batch. `None` if they
+/// differ, or if `lens` is empty.
 #[inline]
 pub(crate) fn common(lens: &[u32]) -> Option<u32> {
     let &first = lens.first()?;

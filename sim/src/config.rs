@@ -23,136 +23,149 @@ settings! {
     #[serde(default, deny_unknown_fields)]
     pub struct EngineConfig;
 
-    /// The vLLM release whose scheduling rules the engine follows. It sets the default of every key that says "as in
-    /// the release".
+    /// The vLLM release whose scheduling rules the engine follows. Several other settings take their default from it.
     version: Version = Version::default();
-    /// The kind of drafter (vLLM's `method`), as far as the scheduler must know it.
+    /// The kind of drafter (vLLM's `method`). Lookahead slots, token budget and model runner depend on it.
     method: DraftMethod = DraftMethod::default();
-    /// Number of MTP modules of the model (`num_nextn_predict_layers`), at least 1. Used with `method = "mtp"`.
+    /// Number of MTP modules of the model (`num_nextn_predict_layers`), at least 1. Above 1 it needs `method = "mtp"`.
     mtp_modules: u32 = 1, positive;
-    /// vLLM's model runner. It decides when drafts and tokens are made and sent. Default: the runner that the release
-    /// chooses.
+    /// vLLM's model runner. It decides when draft tokens are made and when tokens are sent. Default: the runner that
+    /// the release chooses; `v2` in `vllm-0.33` for most drafters, `v1` in earlier releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     runner: Option<Runner> = None;
-    /// Whether the next step is scheduled while a step is still on the device. Default: what the release does with this
-    /// drafter.
+    /// Whether the next step is scheduled while a step is still on the device. Default: true if the release can do this
+    /// with the drafter and the other settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     async_scheduling: Option<bool> = None;
-    /// Whether drafts are made at the start or the end of a step. Default: as in the release.
+    /// Whether draft tokens are made at the start or the end of a step. Default: `step-start` in `vllm-v0`, else
+    /// `step-end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     draft_at: Option<DraftAt> = None;
-    /// When clients get the tokens of a step: before or after the drafts for the next step are made. Default: as the
-    /// runner does.
+    /// When clients get the tokens of a step: before or after the draft tokens for the next step are made. It needs
+    /// `draft_at = "step-end"`. Default: before with runner `v2`, after with runner `v1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     deliver_at: Option<DeliverAt> = None;
-    /// Which tokens the first draft pass of a round runs over. Default: as in the release.
+    /// Which tokens the first draft pass of a step runs over. Default: `padded` if draft tokens are made at the end of
+    /// a step, else `unseen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_draft_pass: Option<FirstDraftPass> = None;
     /// The order in which waiting requests are admitted: by arrival or by priority.
     scheduling_policy: SchedulingPolicy = SchedulingPolicy::default();
     /// Most requests that run at once (vLLM `max_num_seqs`), at least 1.
     max_num_seqs: u32 = 256, positive;
-    /// Token budget of a step: most tokens, drafts and prompt chunks included, that a target pass may have, at least 1.
+    /// Token budget of a step: most tokens, draft tokens and prompt chunks included, that a target pass may have, at
+    /// least 1.
     max_num_batched_tokens: u32 = 2048, positive;
-    /// Most requests that run at once, if that is to be fewer than `max_num_seqs`, at least 1. Default: `max_num_seqs`.
+    /// Most requests that run at once, from 1 to `max_num_seqs`, if fewer than `max_num_seqs` are wanted. Default:
+    /// `max_num_seqs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_num_active_seqs: Option<u32> = None, optional(positive);
-    /// Whether a prompt may be split into chunks that run in several steps. Default: as in the release.
+    /// Whether a prompt may be split into chunks that run in several steps. Default: false in `vllm-v0`, else true.
     #[serde(skip_serializing_if = "Option::is_none")]
     chunked_prefill: Option<bool> = None;
-    /// Most prompt tokens of a request in a step while other requests run or wait; 0 for no limit.
+    /// Most prompt tokens that a request may have in a step while other requests run or wait; 0 for no limit.
     long_prefill_token_threshold: u32 = 0;
-    /// Whether `long_prefill_token_threshold` is raised to `max_num_batched_tokens` / (running + waiting requests)
-    /// where that is larger.
+    /// Whether `long_prefill_token_threshold` is raised to `max_num_batched_tokens` / (running + waiting requests) if
+    /// this is larger.
     long_prefill_token_threshold_adaptive: bool = false;
-    /// While requests decode, prompts are scheduled only in every N-th step, where N is this number, at least 1.
+    /// N, at least 1: while requests decode, prompts are scheduled only in every N-th step. It acts only in
+    /// `vllm-0.33`.
     prefill_schedule_interval: u32 = 1, positive;
-    /// Tokens in a KV block, 1 to 65536.
+    /// Number of tokens in a KV block, 1 to 65536.
     block_size: u32 = 16, tokens_from_1_to(MOST_BLOCK_SIZE);
-    /// Number of KV blocks in device memory. Except in `vllm-v0` one of them is the null block, which no request gets,
-    /// so at least 2 are needed.
+    /// Number of KV blocks in device memory. Except in `vllm-v0` one of them is the null block, which is given to no
+    /// request, so at least 2 are needed.
     num_gpu_blocks: u32 = 8192;
     /// Most tokens of prompt and output of a request together, 1 to 2³¹.
     max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);
     /// Whether a request reuses the KV blocks of earlier requests with the same prefix.
     prefix_caching: bool = true;
-    /// Whether a request is admitted only if its whole sequence fits into the free blocks. Default: as in the release.
+    /// Whether a request is admitted only if its whole sequence fits into the free blocks. Default: false in `vllm-v0`,
+    /// else true.
     #[serde(skip_serializing_if = "Option::is_none")]
     scheduler_reserve_full_isl: Option<bool> = None;
-    /// Share of all KV blocks, [0, 1), that must stay free when a request is admitted while others run. Default: as in
-    /// the release.
+    /// Share of all KV blocks, [0, 1), that must stay free when a request is admitted while other requests run; in
+    /// `vllm-v0` also when none runs. Default: 0.01 in `vllm-v0`, else 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     watermark: Option<f64> = None, optional(share);
-    /// KV slots that are reserved after a request's scheduled tokens, 0 to 65536. Default: by release and method.
+    /// Number of KV slots that are reserved behind a request's scheduled tokens, 0 to 65536. Default: as in the release
+    /// for this drafter. For most drafters this is the longest draft length; for `ngram` and `suffix` it is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     num_lookahead_tokens: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
-    /// Further tokens that each request takes from the token budget for its drafter, 0 to 65536. Default: by release
-    /// and method.
+    /// Number of tokens that each request takes from the token budget for its drafter, beside its draft tokens, 0 to
+    /// 65536. Default: as in the release for this drafter; 1 for a draft model that makes one token in a pass, 0 for
+    /// most other drafters.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_num_new_slots_for_drafting: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
-    /// Whether an admitted request with one prompt token left is padded to the length of a decode with drafts. Default:
-    /// as in the release.
+    /// Whether an admitted request with one prompt token left is padded to the length of a decode with draft tokens.
+    /// Default: false in `vllm-v0`, else true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pad_admissions: Option<bool> = None;
-    /// The memory that the draft's KV takes from the target's blocks.
+    /// The memory that the draft model's KV takes from the memory of `num_gpu_blocks`.
     draft_kv: DraftKv = DraftKv::None, draft_kv;
-    /// The device of the draft model: the target's, or another one.
+    /// The device of the draft model: the target's device (`shared`), or another one (`own`).
     draft_device: DraftDevice = DraftDevice::Shared;
-    /// With `draft_device = "own"`: share of rounds, [0, 1], in which the draft correctly guesses what the target will
-    /// accept. After a wrong guess none of the request's next drafts is accepted.
+    /// With `draft_device = "own"`: the share of rounds (a request's draft tokens of one step), [0, 1], in which the
+    /// draft model guesses correctly what the target will accept. After a wrong guess, none of the request's next draft
+    /// tokens is accepted.
     outcomes_guessed: f64 = 1.0, whole_share;
     /// Whether the draft model also runs over prompts. False is for drafters without KV (prompt lookup, or a draft
-    /// whose cost is left out). Such drafters have no missed tokens to catch up on.
+    /// model whose cost is left out). Such drafters never have to run over context tokens that they skipped.
     draft_prefill: bool = true;
-    /// When the draft runs over tokens that it missed while its request did not draft.
+    /// When the draft model runs over the context tokens that it skipped while a request did not draft.
     draft_gap: DraftGap = DraftGap::CatchUpNextUse;
-    /// Which drafts count against the token budget of a step: all that the policy allows, or only the verified ones.
+    /// Which draft tokens count against the token budget of a step: all that the policy allows, or only the verified
+    /// ones.
     budget_charge: BudgetCharge = BudgetCharge::Full;
-    /// Most draft tokens of a request in a step (vLLM `num_speculative_tokens`), 0 to 32. Policies stay at or below it.
+    /// Most draft tokens of a request in a step (vLLM `num_speculative_tokens`), 0 to 32. Policies stay within this
+    /// limit.
     max_draft_len: u32 = 8, tokens_up_to(MAX_SPEC_LEN);
     /// Constant host time of a step outside the model passes, seconds, ≥ 0.
     step_overhead_s: f64 = 0.0, time;
-    /// Seconds, ≥ 0, that a target pass takes longer where the engine cannot use full CUDA graphs: with a table of
-    /// draft lengths by batch size vLLM's runner V1 falls back to piecewise graphs (`cudagraph_mode`).
+    /// Seconds, ≥ 0, that a target pass takes longer if the engine cannot use full CUDA graphs. vLLM's runner V1 falls
+    /// back to piecewise graphs (`cudagraph_mode`) with a table of draft lengths by batch size.
     piecewise_graph_s: f64 = 0.0, time;
     /// Host time of a step that grows with its requests and tokens, added to `step_overhead_s`.
     #[serde(skip_serializing_if = "HostLaw::is_zero")]
     host: HostLaw = HostLaw::default();
-    /// Time from a client to the scheduler and back (HTTP, tokenizer, processes), seconds, ≥ 0. The scheduler sees a
-    /// request this long after it was sent. Latencies count from the sending.
+    /// Time of a request's way from the client to the scheduler and of its answer's way back, together (HTTP,
+    /// tokenizer, processes), seconds, ≥ 0. The scheduler sees a request this long after it was sent. Latencies count
+    /// from the sending.
     frontend_s: f64 = 0.0, time;
-    /// Host time of each kind of decision of a policy, seconds.
+    /// Host time of each kind of decision of a policy, seconds, ≥ 0.
     decision_s: DecisionSeconds = DecisionSeconds::default(), decision_times;
-    /// Whether the simulator computes consecutive steps without a decision in one go, which is faster. Results are
-    /// identical with true and false.
+    /// Whether the simulator computes consecutive steps at once if no decision falls between them. This is faster.
+    /// Results are identical with true and false.
     skip_stretches: bool = true;
 }
 
-/// Defaults of the release for settings that are left out.
+/// The settings that have effect. A setting that the user left out has the default of the chosen vLLM release.
 impl EngineConfig {
-    /// When drafts are made: the setting `draft_at`, or else what the release does.
+    /// When draft tokens are made: the setting `draft_at`, or else what the release does.
     pub fn drafts_at(&self) -> DraftAt {
         self.draft_at.unwrap_or(if self.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
     }
 
-    /// Whether a prompt may be split over steps.
+    /// Whether the tokens of a prompt may be split over several steps: the setting, or else what the vLLM release does.
     pub fn chunked_prefill(&self) -> bool {
         self.chunked_prefill.unwrap_or(self.version != Version::V0)
     }
 
-    /// Whether a request is admitted only if its whole sequence fits.
+    /// Whether a request is admitted only if its whole sequence fits into the free KV blocks: the setting, or else what
+    /// the vLLM release does.
     pub fn scheduler_reserve_full_isl(&self) -> bool {
         self.scheduler_reserve_full_isl.unwrap_or(self.version != Version::V0)
     }
 
-    /// Share of blocks that are kept free when requests are admitted.
+    /// Share of the KV blocks, [0, 1), that are kept free when requests are admitted: the setting, or else the default
+    /// of the vLLM release.
     pub fn watermark(&self) -> f64 {
         self.watermark.unwrap_or(if self.version == Version::V0 { 0.01 } else { 0.0 })
     }
 
-    /// Sets what live runs on a device do, where the user has set nothing: drafts at the start of the step that
-    /// verifies them, one step at a time. Returns whether it set anything; in v0, which does both anyway, it sets
-    /// nothing.
+    /// Applies the defaults of live runs on a device to the settings that the user left out: draft tokens are made at
+    /// the start of the step that verifies them, and one step runs at a time. Returns whether a setting was changed. In
+    /// v0 nothing changes, because v0 works in this way anyway.
     pub fn as_on_a_device(&mut self) -> bool {
         let silent = self.version != Version::V0 && (self.draft_at.is_none() || self.async_scheduling.is_none());
         if silent {
@@ -162,9 +175,10 @@ impl EngineConfig {
         silent
     }
 
-    /// The settings that differ from the release, among the settings whose default follows from the release or the
-    /// drafter (except `runner`). `deliver_at`, `num_lookahead_tokens` and `max_num_new_slots_for_drafting` count if
-    /// they are set at all. `async_scheduling` counts if it is false and `draft_at` does not count.
+    /// The names of the settings whose value differs from what the release would choose. Only settings whose default
+    /// follows from the release or the drafter are compared (except `runner`). Three of them have simpler rules:
+    /// `deliver_at`, `num_lookahead_tokens` and `max_num_new_slots_for_drafting` are listed whenever they are set.
+    /// `async_scheduling` is listed if it is false and `draft_at` is not listed.
     pub fn overridden(&self) -> Vec<&'static str> {
         let released = EngineConfig { version: self.version, ..EngineConfig::default() };
         let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());
@@ -173,7 +187,8 @@ impl EngineConfig {
         let pads = self.pad_admissions.is_some_and(|set| set != (self.version != Version::V0));
         let step_start = self.draft_at.is_some_and(|set| (set == DraftAt::StepStart) != (self.version == Version::V0));
         let keys = [
-            // The defaults of the next settings follow from the release, or from the drafter.
+            // Each row has a setting and whether it overrides the vLLM release. The defaults of the next settings
+            // follow from the release, or from the drafter.
             ("draft_at", step_start),
             ("async_scheduling", self.async_scheduling == Some(false) && !step_start),
             ("deliver_at", self.deliver_at.is_some()),
@@ -182,7 +197,8 @@ impl EngineConfig {
             ("scheduler_reserve_full_isl", reserve),
             ("watermark", watermark),
             ("pad_admissions", pads),
-            // The defaults of the next settings follow from the drafter.
+            // Each row has a setting and whether it overrides the vLLM release. The defaults of the next settings
+            // follow from the drafter.
             ("num_lookahead_tokens", self.num_lookahead_tokens.is_some()),
             ("max_num_new_slots_for_drafting", self.max_num_new_slots_for_drafting.is_some()),
         ];

@@ -1,17 +1,17 @@
-//! The drafts of a step: their lengths, their confidences, and how many of them are verified.
+//! The draft tokens of a step: their lengths, their confidences, and how many of them are verified.
 
 use crate::common_len::common;
 use crate::tree::DraftTree;
 
-/// The values that a policy reads of the drafts. Executors compute a value (and, on hardware, copy it to the host) only
-/// if the policy wants it.
+/// The values that a policy reads of the draft tokens. Executors compute a value (and, on hardware, copy it to the
+/// host) only if the policy wants it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// The draft's probability of each token that it drafted.
+    /// The draft model's probability of each token that it drafted.
     pub confidence: bool,
     /// The entropy, in nats, of the distribution from which each token was drafted.
     pub entropy: bool,
-    /// KL(target ‖ draft), in nats, at each verified position up to the first rejected draft. Known only after
+    /// KL(target ‖ draft), in nats, at each verified position up to the first rejected draft token. Known only after
     /// verification.
     pub divergence: bool,
     /// Which probability of a token the policy is shown as the token's confidence.
@@ -22,28 +22,29 @@ pub struct Wants {
 /// acceptance source's [law](crate::acceptance::Law), which only simulations have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shown {
-    /// The draft's own probability of its token. This is what a real server has.
+    /// The draft model's own probability of its token. This is what a real server has.
     #[default]
     Confidence,
-    /// The probability that the token is right, by the true curve of the confidence.
+    /// The probability that the token is right, given its confidence. It follows from the true calibration curve of the
+    /// confidences.
     Calibrated,
-    /// The probability that the token is right if all tokens before it in its round are right, by the true curve of the
-    /// confidence and by the request's own rate.
+    /// The probability that the token is right if all tokens before it in its draft round are right. It follows from
+    /// the true calibration curve of the confidences and from the request's own acceptance rate.
     OwnRate,
 }
 
 impl Wants {
-    /// Only confidences.
+    /// What a policy wants that reads only the confidences of draft tokens.
     pub const CONFIDENCE: Wants = Wants { confidence: true, ..Wants::NOTHING };
-    /// Only entropies.
+    /// What a policy wants that reads only the entropies of the draft model's distributions.
     pub const ENTROPY: Wants = Wants { entropy: true, ..Wants::NOTHING };
-    /// Only divergences.
+    /// What a policy wants that reads only the divergences KL(target ‖ draft).
     pub const DIVERGENCE: Wants = Wants { divergence: true, ..Wants::NOTHING };
 
     const NOTHING: Wants = Wants { confidence: false, entropy: false, divergence: false, shown: Shown::Confidence };
 }
 
-/// The drafts of a step, and which of them are to be verified.
+/// The draft tokens of a step, and which of them are to be verified.
 #[derive(Debug, Default)]
 pub struct Drafts {
     /// Number of draft tokens of each request so far. For a tree: the depth of the tree.
@@ -54,11 +55,12 @@ pub struct Drafts {
     pub verify_len: Vec<u32>,
     /// The tree of each request, when [trees are drafted](Drafts::in_trees).
     pub trees: Vec<DraftTree>,
-    /// The values that the policy reads.
+    /// The values that the policy reads of each draft token, such as its confidence. Other values are not computed.
     pub wants: Wants,
-    /// Draft passes in this step so far.
+    /// Number of draft passes that this step has run so far.
     pub passes: u32,
-    /// Whether each request left the draft batch before its planned length ([`stop`](Drafts::stop)).
+    /// For each request: whether the policy ended its drafting in this step before the planned length
+    /// ([`stop`](Drafts::stop)).
     stopped: Vec<bool>,
     any_stopped: bool,
     confidence: Vec<f64>,
@@ -70,12 +72,12 @@ pub struct Drafts {
     /// The number of drafted tokens and the number of verified tokens that all requests have (in trees: numbers of
     /// levels). `None` unless [`note_common`](Drafts::note_common) found that all requests have the same numbers.
     common: Option<(u32, u32)>,
-    /// For each tree: number of drafted tokens, and number of tokens to verify.
+    /// For each request's draft tree: number of drafted tokens, and number of tokens to verify.
     tree_tokens: Vec<(u32, u32)>,
 }
 
-/// Written by hand so that `clone_from` reuses the buffers: with delayed feedback to the policy, outcomes are copied in
-/// every step.
+/// Written by hand so that `clone_from` reuses the buffers: if policies learn a step's outcome some steps late, the
+/// step's draft tokens are copied in every step.
 impl Clone for Drafts {
     fn clone(&self) -> Drafts {
         let mut copy = Drafts::default();
@@ -99,8 +101,8 @@ impl Clone for Drafts {
 }
 
 impl Drafts {
-    /// Empties the drafts, and begins a batch of `n` requests with at most `max_draft_len` drafts each. Reuses the
-    /// buffers.
+    /// Removes all draft tokens, and begins a batch of `n` requests with at most `max_draft_len` draft tokens each.
+    /// Reuses the buffers.
     #[inline]
     pub fn reset(&mut self, n: usize, max_draft_len: u32) {
         self.draft_len.clear();
@@ -123,7 +125,8 @@ impl Drafts {
         }
     }
 
-    /// Begins a batch of `n` requests whose drafts will be copied from `from`, row by row. Reuses the buffers.
+    /// Begins a batch of `n` requests whose draft tokens will be copied from `from`, request by request. Reuses the
+    /// buffers.
     pub(crate) fn begin_copy(&mut self, from: &Drafts, n: usize) {
         self.reset(n, from.stride as u32);
         if from.in_trees {
@@ -134,8 +137,9 @@ impl Drafts {
         self.passes = from.passes;
     }
 
-    /// Moves the drafts of row `row` of `from` to row `i`. Does nothing if only one of the two has trees, or if their
-    /// limits of the draft length differ. Divergences are not moved, because they are known only after verification.
+    /// Moves the draft tokens of the request at index `row` of `from` to the request at index `i`. Does nothing if only
+    /// one of the two has trees, or if their limits of the draft length differ. Divergences are not moved, because they
+    /// are known only after verification.
     pub(crate) fn copy_row(&mut self, i: usize, from: &mut Drafts, row: usize) {
         if self.in_trees != from.in_trees || self.stride != from.stride {
             return;
@@ -156,7 +160,7 @@ impl Drafts {
         }
     }
 
-    /// Appends a row, and moves the drafts of row `row` of `from` into it.
+    /// Adds a request to the batch, and moves to it the draft tokens of the request at index `row` of `from`.
     pub(crate) fn push_row(&mut self, from: &mut Drafts, row: usize) {
         let i = self.draft_len.len();
         self.draft_len.push(0);
@@ -173,15 +177,15 @@ impl Drafts {
         self.copy_row(i, from, row);
     }
 
-    /// Sets all drafts to be verified.
+    /// Sets all draft tokens of all requests to be verified.
     pub(crate) fn verify_all(&mut self) {
         self.verify_len.clear();
         self.verify_len.extend_from_slice(&self.draft_len);
         self.common = None;
     }
 
-    /// Before verification: lowers the number of drafts to verify to each request's limit. In a tree the nodes beyond
-    /// the limit, in drafting order, are not verified.
+    /// Before verification: lowers the number of draft tokens to verify to each request's `limit`. In a tree the nodes
+    /// beyond the limit, in drafting order, are not verified.
     pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
         self.common = None;
         if self.in_trees {
@@ -218,7 +222,7 @@ impl Drafts {
         self.confidence[i * self.stride + j]
     }
 
-    /// Records a confidence (called by executors).
+    /// Stores `c`, the confidence in the (j+1)-th draft token of the request at batch index `i`. Called by executors.
     #[inline]
     pub fn set_confidence(&mut self, i: usize, j: usize, c: f64) {
         self.confidence[i * self.stride + j] = c;
@@ -231,7 +235,8 @@ impl Drafts {
         self.entropy[i * self.stride + j]
     }
 
-    /// Records an entropy (called by executors).
+    /// Stores the entropy of the distribution from which the (j+1)-th draft token of the request at batch index `i` was
+    /// drafted. Called by executors.
     #[inline]
     pub fn set_entropy(&mut self, i: usize, j: usize, nats: f64) {
         self.entropy[i * self.stride + j] = nats;
@@ -244,7 +249,7 @@ impl Drafts {
         self.divergence[i * self.stride + j]
     }
 
-    /// Records a divergence (called by executors).
+    /// Stores KL(target ‖ draft) at the (j+1)-th draft position of the request at batch index `i`. Called by executors.
     #[inline]
     pub fn set_divergence(&mut self, i: usize, j: usize, nats: f64) {
         self.divergence[i * self.stride + j] = nats;
@@ -329,7 +334,7 @@ impl Drafts {
         self.common = common(&self.draft_len).zip(common(&self.verify_len));
         match self.common {
             Some((drafted, verified)) => verified <= drafted,
-            // A fold over all requests is faster than a search.
+            // No request may verify more tokens than it drafted. A fold over all requests is faster than a search.
             None => self.verify_len.iter().zip(&self.draft_len).fold(true, |kept, (&v, &d)| kept & (v <= d)),
         }
     }
@@ -348,7 +353,7 @@ impl Drafts {
         self.common.map(|(_, verified)| verified).or_else(|| common(&self.verify_len))
     }
 
-    /// Whether the request left the draft batch early.
+    /// Whether the policy ended the drafting of the request at batch index `i` in this step before the planned length.
     #[inline]
     pub fn is_stopped(&self, i: usize) -> bool {
         self.any_stopped && self.stopped[i]

@@ -6,7 +6,7 @@ use crate::luck::{Luck, Stream};
 use rand::TryRng;
 use std::convert::Infallible;
 
-/// The draws of one key, one after another.
+/// A sequence of random numbers for one key. Each call gives the next number.
 #[derive(Clone, Debug)]
 pub struct Draws {
     luck: Luck,

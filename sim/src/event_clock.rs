@@ -1,4 +1,5 @@
-//! The simulated executor: computes the time of each pass from a latency model and looks up which drafts are accepted.
+//! The simulated executor: computes the time of each pass from a latency model and looks up which draft tokens are
+//! accepted.
 
 use crate::acceptance::{AcceptanceSource, Hidden, Truths};
 use crate::drafts::Drafts;
@@ -16,32 +17,33 @@ use crate::workload::RequestId;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-/// What is true in a simulation: how long passes and host work take, and which drafts are right. Policies do not see
-/// it.
+/// What is true in a simulation: how long passes and host work take, and which draft tokens are right. Policies do not
+/// see it.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
-    /// True time of a draft pass.
+    /// The latency model that gives the true time of a draft pass.
     pub draft: &'a dyn LatencyModel,
-    /// True time of a target pass.
+    /// The latency model that gives the true time of a target pass.
     pub target: &'a dyn LatencyModel,
-    /// How the target reads context in verify passes.
+    /// Whether the target reads a request's context once in a verify pass, or once for each verified position.
     pub context_reads: ContextReads,
-    /// How the draft makes its tokens.
+    /// Whether the draft model makes a request's draft tokens of a step in one pass for each token, or in one pass for
+    /// all.
     pub drafting: Drafting,
-    /// The source that decides which drafts are right.
+    /// The source that decides which draft tokens are right.
     pub acceptance: &'a dyn AcceptanceSource,
     /// The constant part of the host time of a step.
     pub overhead: Time,
-    /// The part of the host time of a step that depends on the step.
+    /// The part of the host time of a step that depends on the step's requests and tokens.
     pub host: Host,
-    /// Host time of a policy's decisions.
+    /// Host time of each kind of decision: of the scheduler, to take a step's output, and of the policy.
     pub decision_time: DecisionTime,
     /// Coefficient of variation of the random noise on each pass time; 0 for no noise.
     pub noise_cv: f64,
-    /// Seed of the noise, and of the guesses of a draft that has its own device.
+    /// Seed of the noise, and of the guesses of a draft model that has its own device.
     pub seed: u64,
-    /// The longest draft, tokens. It must be known which drafts are right up to this number of tokens beyond an
-    /// output's end.
+    /// The most draft tokens of a request in a step. It must be known which draft tokens are right up to this number of
+    /// tokens beyond an output's end.
     pub max_draft_len: u32,
     /// Whether the device has a queue, so that the host goes on while the device runs passes. A caller that needs a
     /// result then waits for it.
@@ -54,36 +56,41 @@ pub struct EventClock<'a> {
     now: Time,
     /// When the device will have run all queued passes. If this is before `now`, the device is idle.
     device: Time,
-    /// Whether passes take the slow path through [`note`](EventClock::note). They do if there is noise, a ledger, a law
-    /// of host time, a draft on its own device, or a longer pass with piecewise graphs.
+    /// Whether passes take the slow path through [`note`](EventClock::note). They do if there is noise, a ledger (of
+    /// how the device spends its time), a law of host time, a draft model on its own device, or a longer pass with
+    /// piecewise graphs.
     noted: bool,
-    /// For each queued step, the host's work by the law of host time; `None` without such a law.
+    /// For each queued step: how long the host will work on the step's output, by the setting `engine.host`; `None`
+    /// without this setting.
     host_work: Option<VecDeque<Time>>,
-    /// The draft's own device; `None` if draft and target share a device.
+    /// The draft model's own device; `None` if draft model and target share a device.
     draft_device: Option<DraftBeside>,
-    /// If a prompt lookup drafts beside a draft model: the most passes of the draft model in a round. `None` otherwise.
+    /// If a prompt lookup drafts beside a draft model: the most passes of the draft model in a step. `None` otherwise.
     model_passes: Option<u32>,
     /// Time that every target pass takes longer because it runs in piecewise CUDA graphs; 0 with full ones.
     piecewise: Time,
-    /// Number of target passes so far, if passes take the slow path.
+    /// Number of target passes so far. Counted only if passes take the slow path (with noise, a ledger or a law of host
+    /// time).
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
-    /// The device's time by part; `None` if the run keeps no ledger.
+    /// How long the device ran decodes, prompts, draft passes and rejected tokens so far; `None` if the run does not
+    /// record this.
     ledger: Option<Box<Ledger>>,
-    /// Buffer of [`truth`](EventClock::truth): for each request, how many drafts are right in a row.
+    /// Buffer of [`truth`](EventClock::truth): for each decode request, how many of its next draft tokens are right in
+    /// a row.
     runs: Vec<u32>,
 }
 
 impl<'a> EventClock<'a> {
-    /// A clock at zero for a workload of `requests` requests.
+    /// An event clock at time zero, for a workload of `requests` requests.
     pub fn new(world: World<'a>, requests: usize) -> EventClock<'a> {
         EventClock {
             world,
             now: Time::ZERO,
             device: Time::ZERO,
             noted: world.noise_cv > 0.0 || !world.host.is_none(),
-            // The engine queues at most two steps.
+            // The engine queues at most two steps on the device, so this room is enough.
             host_work: (!world.host.is_none()).then(|| VecDeque::with_capacity(4)),
             draft_device: None,
             model_passes: Some(world.acceptance.drafts_without_match()).filter(|&passes| passes > 0),
@@ -102,8 +109,9 @@ impl<'a> EventClock<'a> {
         self.noted = true;
     }
 
-    /// Makes draft passes run at the same time as target passes, on their own device. `guessed` is the share of rounds,
-    /// [0, 1], in which the draft guesses the outcome of the round before correctly. Call it before the run.
+    /// Makes draft passes run at the same time as target passes, on their own device. `guessed` is the share of rounds
+    /// (a request's draft tokens of one step), [0, 1], in which the draft model guesses the outcome of the round before
+    /// correctly. Call it before the run.
     pub fn draft_on_own_device(&mut self, guessed: f64) {
         self.draft_device = Some(DraftBeside { covered: Time::ZERO, guessed, seed: self.world.seed });
         self.noted = true;
@@ -116,13 +124,14 @@ impl<'a> EventClock<'a> {
         self.noted |= longer > Time::ZERO;
     }
 
-    /// Counts a position as right if the target's token is among the draft's best `guesses` guesses there. Call it
-    /// before the run.
+    /// Counts a position as right if the target's token is among the draft model's best `guesses` guesses there. Call
+    /// it before the run.
     pub(crate) fn count_guesses(&mut self, guesses: u32) {
         self.truths.count_guesses(guesses);
     }
 
-    /// The hidden truth of a batch, for oracles only.
+    /// What only oracles may see of a batch: how many of each request's next draft tokens would be accepted, and the
+    /// true pass times.
     pub(crate) fn truth(&mut self, batch: &BatchView) -> Truth<'_> {
         self.runs.clear();
         for ((&id, &emitted), &limit) in batch.ids.iter().zip(batch.emitted).zip(batch.limit) {
@@ -149,8 +158,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The time of a pass. `pass` is the model's time; [`note`](EventClock::note) changes it if passes take the slow
-    /// path. `which` is 0 for a target pass, and the number of the draft pass plus 1 otherwise.
+    /// The time of a pass. `pass` is the time that the latency model gives; [`note`](EventClock::note) changes it if
+    /// passes take the slow path. `which` is 0 for a target pass, and the number of the draft pass plus 1 otherwise.
     #[inline]
     fn with_noise(&mut self, pass: Time, which: u64) -> Time {
         match self.noted {
@@ -178,8 +187,8 @@ impl<'a> EventClock<'a> {
         pass
     }
 
-    /// Runs the target pass of a step, and looks up which drafts it accepts. Without a device queue, the constant host
-    /// time passes too.
+    /// Runs the target pass of a step, and looks up which draft tokens it accepts. Without a device queue, the constant
+    /// host time passes too.
     #[inline(always)]
     fn run(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
         let drafting = self.world.max_draft_len > 0;
@@ -193,8 +202,8 @@ impl<'a> EventClock<'a> {
     }
 
     /// As [`run`](EventClock::run), for passes that take the slow path: also charges the law of host time, rejects the
-    /// drafts that follow a wrong guess, and splits the pass in the ledger. A separate function, so that fast runs pay
-    /// for one branch only.
+    /// draft tokens that follow a wrong guess, and splits the pass in the ledger. A separate function, so that fast
+    /// runs pay for one branch only.
     #[cold]
     #[inline(never)]
     fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
@@ -208,7 +217,7 @@ impl<'a> EventClock<'a> {
             (true, None) => {}
         }
         if let Some(device) = self.draft_device.as_ref().filter(|device| device.guessed < 1.0) {
-            device.lose(&step.batch, accepted);
+            device.lose(&step.batch, accepted, |id| self.truths.request(id).id);
         }
         if let Some(ledger) = &mut self.ledger {
             let accepted = accepted.iter().map(|&accepted| u64::from(accepted)).sum();
@@ -216,7 +225,7 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The part of a step's host time that depends on the step.
+    /// The part of a step's host time that depends on the step's numbers of requests and tokens.
     fn host_time(&self, shape: PassShape, decodes: u64, prompt_tokens: u64) -> HostTime {
         let drafts = shape.batched.saturating_sub(decodes + prompt_tokens);
         self.world.host.time(HostStep { decodes, requests: shape.requests, tokens: shape.batched, drafts })
@@ -254,7 +263,7 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Runs a target pass.
+    /// Lets the time of a target pass with these numbers of tokens pass on the clock.
     fn target_pass(&mut self, shape: PassShape) {
         let time = self.world.target.pass(shape);
         self.advance(time, 0);
@@ -281,7 +290,14 @@ impl Executor for EventClock<'_> {
     }
 
     fn start(&mut self, request: RequestTruth) {
-        self.truths.start(request);
+        self.start_as(request.id, request);
+    }
+
+    fn start_as(&mut self, id: RequestId, request: RequestTruth) {
+        self.truths.start_as(id, request);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.start(id);
+        }
     }
 
     fn preempted(&mut self, id: RequestId) {
@@ -305,7 +321,7 @@ impl Executor for EventClock<'_> {
     fn charge_decision(&mut self, moment: Moment) {
         let time = self.world.decision_time.of(moment);
         match moment {
-            // The next draft pass waits for the decision about this one.
+            // The next draft pass begins only after the policy has decided whether to go on drafting.
             Moment::KeepDrafting if self.world.queues => self.device = self.queued_until() + time,
             _ => self.now += time,
         }
@@ -363,11 +379,12 @@ impl Executor for EventClock<'_> {
     }
 }
 
-/// A draft on its own device. Its passes run at the same time as the target's passes.
+/// A draft model on its own device. Its passes run at the same time as the target's passes.
 struct DraftBeside {
     /// The part of the last target pass with which no draft pass has overlapped so far.
     covered: Time,
-    /// Share of rounds in which the draft guesses the outcome of the round before correctly.
+    /// Share of rounds (a request's draft tokens of one step), [0, 1], in which the draft model guesses the outcome of
+    /// the round before correctly.
     guessed: f64,
     seed: u64,
 }
@@ -385,11 +402,12 @@ impl DraftBeside {
         pass - hidden
     }
 
-    /// Sets the number of accepted tokens to 0 in rounds whose drafts continue a wrong guess of the round before. The
-    /// random draw is keyed by the request and its position. The first round of a request continues no guess.
-    fn lose(&self, batch: &BatchView, accepted: &mut [u32]) {
+    /// Sets the number of accepted tokens to 0 for requests whose draft tokens continue a wrong guess of the round
+    /// before. The random draw is keyed by the request's number, which is `number` of its id, and its position. The
+    /// first round of a request continues no guess.
+    fn lose(&self, batch: &BatchView, accepted: &mut [u32], number: impl Fn(RequestId) -> RequestId) {
         for ((&id, &emitted), accepted) in batch.ids.iter().zip(batch.emitted).zip(accepted) {
-            let luck = Luck::new(self.seed, Stream::Guess, id.into());
+            let luck = Luck::new(self.seed, Stream::Guess, number(id).into());
             if emitted > 1 && luck.unit(emitted.into()) >= self.guessed {
                 *accepted = 0;
             }

@@ -11,10 +11,11 @@ use crate::tree::{DraftTree, Growth};
 use crate::workload::{RequestId, Workload};
 use serde::{Deserialize, Serialize};
 
-/// What an acceptance source knows of a request that starts.
+/// What an acceptance source (which decides in a simulation which draft tokens are right) knows of a request that
+/// starts.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTruth {
-    /// Id of the request.
+    /// The request's [number](Workload::number), by which random draws are keyed.
     pub id: RequestId,
     /// Number of tokens of the request's prompt.
     pub prompt_len: u32,
@@ -22,16 +23,17 @@ pub struct RequestTruth {
     pub output_len: u32,
     /// The request's category (index into `Workload::categories`).
     pub category: u16,
-    /// The request's recording (index into `Workload::recordings`); `None` if it replays none.
+    /// The request's recorded acceptance (index into `Workload::recordings`), if the run repeats which of its draft
+    /// tokens were right in a real run; else `None`.
     pub recording: Option<u32>,
 }
 
 impl RequestTruth {
-    /// The request `id` of a workload.
+    /// What an acceptance source knows of request `id` of a workload.
     pub fn of(workload: &Workload, id: RequestId) -> RequestTruth {
         let i = id as usize;
         RequestTruth {
-            id,
+            id: workload.number(id),
             prompt_len: workload.prompt_len[i],
             output_len: workload.output_len[i],
             category: workload.category[i],
@@ -45,7 +47,7 @@ impl RequestTruth {
 pub struct Chunk {
     /// The request to whose prompt the chunk belongs.
     pub request: RequestId,
-    /// Tokens of the request that are in KV already.
+    /// Number of tokens of the request that are in KV already.
     pub computed: u32,
     /// Number of new tokens. The padding of an admitted request with one token left counts too.
     pub tokens: u32,
@@ -59,12 +61,13 @@ pub struct Chunk {
 /// The work of a step: what its draft passes and its target pass process.
 #[derive(Clone, Copy, Debug)]
 pub struct StepPlan<'a> {
-    /// The decode requests and the load.
+    /// The decode requests of the step, the sums over its prefill chunks, and the numbers of running and waiting
+    /// requests.
     pub batch: BatchView<'a>,
-    /// Whether the target pass processes all `batch.limit` draft tokens of each request (drafts or padding), not only
-    /// the request's drafts.
+    /// Whether the target pass processes all `batch.limit` draft tokens of each request (drafted tokens or padding),
+    /// not only the request's draft tokens.
     pub padded: bool,
-    /// The prefill chunks.
+    /// The prefill chunks of the step's target pass.
     pub chunks: &'a [Chunk],
     /// The tables of the KV blocks that the step's requests hold.
     pub block_tables: TablesOf<'a>,
@@ -73,21 +76,22 @@ pub struct StepPlan<'a> {
 /// One draft pass of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftPass<'a> {
-    /// Number of the pass, from 1. 0 for a pass that drafts nothing: it processes only prompts, and tokens that the
-    /// draft model missed.
+    /// Number of the pass, from 1. 0 for a pass that drafts nothing: it processes only prompts, and context tokens that
+    /// the draft model skipped.
     pub pass: u32,
     /// Number of draft tokens that each decode request will get. Requests with `draft_len ≥ pass` are in the pass.
     pub draft_len: &'a [u32],
     /// A hint for speed: every decode request drafts at least this number of tokens. 0 is always allowed.
     pub common_len: u32,
-    /// How trees grow; `None` for chains.
+    /// How the draft trees grow in each pass; `None` if chains are drafted.
     pub growth: Option<&'a Growth>,
-    /// The shape of the pass, for clocks that predict its time.
+    /// How simulated clocks find the number of tokens of the pass, from which they compute its time.
     pub cost: PassCost,
 }
 
 impl DraftPass<'_> {
-    /// The shape of the pass, if the draft makes its tokens one after the other. `trees` are the trees before the pass.
+    /// The number of tokens that the pass processes and reads, if the draft model makes its tokens one after the other.
+    /// `trees` are the trees before the pass.
     #[inline]
     pub fn shape(&self, batch: &BatchView, trees: &[DraftTree]) -> PassShape {
         match self.pass {
@@ -100,7 +104,8 @@ impl DraftPass<'_> {
 }
 
 impl StepPlan<'_> {
-    /// The shape of the target pass. `drafting` says whether there is a drafter.
+    /// The number of tokens that the step's target pass processes, and of KV tokens that it reads. `drafting` says
+    /// whether there is a drafter.
     pub fn target_shape(&self, drafts: &Drafts, drafting: bool, reads: ContextReads) -> PassShape {
         let batch = &self.batch;
         match (drafts.in_trees(), self.padded) {
@@ -115,14 +120,15 @@ impl StepPlan<'_> {
     }
 }
 
-/// The shape of a draft pass, for clocks that predict its time.
+/// How simulated clocks find the number of tokens that a draft pass processes and reads, from which they compute its
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassCost {
-    /// The shape that follows from `pass` and `draft_len` (docs/model.md 12).
+    /// From the number of the pass and the requests' draft lengths (docs/model.md 12).
     ByPass,
-    /// The given shape.
+    /// The pass processes and reads these numbers of tokens.
     Given(PassShape),
-    /// No cost: the pass before gave these tokens too.
+    /// The pass takes no time, because an earlier pass of the step made these tokens too.
     Free,
 }
 
@@ -134,20 +140,20 @@ pub enum Moment {
     Schedule,
     /// A step's output has been taken.
     Update,
-    /// Before drafting.
+    /// A policy has decided, before drafting, how many tokens each request drafts.
     Propose,
-    /// After a draft pass.
+    /// A policy has decided, after a draft pass, whether to draft on.
     KeepDrafting,
-    /// Before verification.
+    /// A policy has decided, before verification, which draft tokens are verified.
     Select,
 }
 
-/// Host time of each kind of decision.
+/// Host time of each kind of decision: of the scheduler, to take a step's output, and of the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTime {
     /// Time of each scheduler call.
     pub schedule: Time,
-    /// Time to take a step's output.
+    /// Host time to take the output of a step, once for each step.
     pub update: Time,
     /// Time to decide the draft lengths before drafting ([`SpecPolicy::propose`](crate::SpecPolicy::propose)), once in
     /// each step with decode requests.
@@ -197,6 +203,14 @@ pub trait Executor {
     /// Called when a request is scheduled for the first time.
     fn start(&mut self, request: RequestTruth);
 
+    /// As [`start`](Executor::start), for an engine that forgets ended requests. The engine names the request by `id`;
+    /// `request` has its [number](crate::Workload::number): how many requests came before it. In all other engines the
+    /// two are equal.
+    fn start_as(&mut self, id: RequestId, request: RequestTruth) {
+        debug_assert_eq!(id, request.id, "only the event clock knows requests by other ids than their numbers");
+        self.start(request);
+    }
+
     /// Called when a request has lost its KV. The request waits, and its tokens are computed again after it is
     /// readmitted.
     fn preempted(&mut self, id: RequestId);
@@ -204,9 +218,9 @@ pub trait Executor {
     /// Called when a request has ended, or was rejected without having started.
     fn end(&mut self, id: RequestId);
 
-    /// Lowers the draft limit of each request to the number of drafts that can be proposed. For example, a prompt
+    /// Lowers the draft limit of each request to the number of draft tokens that can be proposed. For example, a prompt
     /// lookup without a match proposes nothing (docs/model.md 5.6). `emitted` is the output position where each
-    /// request's round would start.
+    /// request's draft tokens would start.
     fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]);
 
     /// Whether one pass gives all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting)). Further passes of
@@ -224,8 +238,8 @@ pub trait Executor {
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error>;
 
     /// Runs the target pass: verifies the first `drafts.verify_len` drafts of each decode request, or the kept nodes of
-    /// its tree, and runs the chunks. Writes the number of accepted drafts of each decode request to `accepted`, and
-    /// the divergences to `drafts` if the policy wants them. Without a drafter `drafts` and `accepted` are empty.
+    /// its tree, and runs the chunks. Writes the number of accepted draft tokens of each decode request to `accepted`,
+    /// and the divergences to `drafts` if the policy wants them. Without a drafter `drafts` and `accepted` are empty.
     ///
     /// # Errors
     /// The device fails.

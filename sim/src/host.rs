@@ -1,5 +1,5 @@
 //! The law of host time (`[engine.host]`): how long the host works for a step. The time depends on the step's requests
-//! and tokens. It is longer if the step verifies drafts, and if no captured graph is large enough for the step.
+//! and tokens. It is longer if the step verifies draft tokens, and if no captured graph is large enough for the step.
 //! `engine.step_overhead_s` is added to it.
 //!
 //! The law has two parts, which overlap with the device in different ways when steps are asynchronous. The host's own
@@ -17,13 +17,13 @@ pub struct HostLaw {
     pub request_s: f64,
     /// Host time for each token of the target pass, seconds.
     pub token_s: f64,
-    /// Further host time of steps whose target pass verifies drafts.
+    /// Further host time of steps whose target pass verifies draft tokens.
     pub speculating: SpeculatingSeconds,
     /// Further host time of steps with more decode requests than the largest captured CUDA graph.
     pub without_graph: WithoutGraph,
 }
 
-/// Further host time of a step whose target pass verifies drafts or their padding, seconds.
+/// Further host time of a step whose target pass verifies draft tokens or their padding, seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculatingSeconds {
@@ -44,7 +44,7 @@ pub struct WithoutGraph {
     pub above: u32,
     /// Host time of a step with more than `above` decode requests, seconds.
     pub step_s: f64,
-    /// Host time, in place of `step_s`, of such a step if it verifies drafts, seconds.
+    /// Host time, in place of `step_s`, of such a step if it verifies draft tokens, seconds.
     pub speculating_s: f64,
 }
 
@@ -56,14 +56,14 @@ impl HostLaw {
 
     /// Host time, seconds, of a step of `requests` decode requests with `tokens` tokens in total, if no part of the
     /// host time overlaps with the device. `engine.step_overhead_s` is not included. Tokens beyond one for each request
-    /// count as drafts.
+    /// count as draft tokens.
     pub fn decode_step_s(&self, requests: u32, tokens: u32) -> f64 {
         let (decodes, tokens) = (u64::from(requests), u64::from(tokens));
         let drafts = tokens.saturating_sub(decodes);
         Host::of(self).time(HostStep { decodes, requests: decodes, tokens, drafts }).whole().as_s()
     }
 
-    /// All times of the law, seconds, each with its key below `engine`.
+    /// All host times of the setting `engine.host`, seconds, each with its key below `engine`.
     fn times(&self) -> [(&'static str, f64); 7] {
         let (more, without) = (&self.speculating, &self.without_graph);
         [
@@ -77,7 +77,7 @@ impl HostLaw {
         ]
     }
 
-    /// Checks the times.
+    /// Checks the host times.
     ///
     /// # Errors
     /// A time is negative or not finite. The error has the key of this time, below `engine`, and the reason.
@@ -89,49 +89,51 @@ impl HostLaw {
     }
 }
 
-/// The counts of a step on which its host time depends.
+/// The numbers of requests and tokens of a step on which its host time depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostStep {
-    /// Requests that decode.
+    /// Number of the step's requests that decode.
     pub decodes: u64,
     /// Number of requests in the target pass: decode requests and requests in prefill.
     pub requests: u64,
-    /// Tokens of the target pass.
+    /// Number of tokens of the step's target pass.
     pub tokens: u64,
-    /// Draft tokens among `tokens`, padding included.
+    /// Number of draft tokens among `tokens`, padding included.
     pub drafts: u64,
 }
 
-/// The host time of a step in its two parts.
+/// The host time of a step, in two parts. The two overlap with the device in different ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTime {
-    /// Time of launches, during which the device waits.
+    /// Time of kernel launches, during which the device waits.
     pub launch: Time,
     /// Time of the host's own work, which comes after the step's output.
     pub work: Time,
 }
 
 impl HostTime {
-    /// The sum of both parts, for a step that overlaps with no other step.
+    /// Launch time plus work time: the host time of a step that overlaps with no other step.
     pub fn whole(self) -> Time {
         self.launch + self.work
     }
 }
 
-/// The law in whole picoseconds.
+/// How long the host works for a step, by the step's requests and tokens (`engine.host`). Times are in whole
+/// picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     request: Time,
     token: Time,
-    /// Host time that is added where drafts are verified: for the step, for each decode request, for each draft token.
+    /// Host time that is added where draft tokens are verified: for the step, for each decode request, for each draft
+    /// token.
     speculating: [Time; 3],
     above: u64,
-    /// Launch time of a step without a captured graph: of a step that verifies no drafts, and of a step that does.
+    /// Launch time of a step without a captured graph: (if it verifies no draft tokens, if it verifies draft tokens).
     launch: [Time; 2],
 }
 
 impl Host {
-    /// A law that adds nothing to the constant `engine.step_overhead_s`.
+    /// Host times that are all 0: a step takes only the constant `engine.step_overhead_s`.
     pub const NONE: Host = Host {
         request: Time::ZERO,
         token: Time::ZERO,
@@ -140,7 +142,7 @@ impl Host {
         launch: [Time::ZERO; 2],
     };
 
-    /// The law in picoseconds.
+    /// Converts the host times of the setting `engine.host` from seconds to picoseconds.
     pub fn of(law: &HostLaw) -> Host {
         let (more, without) = (&law.speculating, &law.without_graph);
         Host {
@@ -152,12 +154,12 @@ impl Host {
         }
     }
 
-    /// True if the law adds nothing to any step.
+    /// True if these host times add nothing to any step.
     pub fn is_none(&self) -> bool {
         Host { above: 0, ..*self } == Host::NONE
     }
 
-    /// The host time of a step.
+    /// The host time of a step with these counts of requests and tokens.
     pub fn time(&self, step: HostStep) -> HostTime {
         let mut work = self.request * step.requests + self.token * step.tokens;
         if step.drafts > 0 {

@@ -1,4 +1,5 @@
-//! The event clock's ledger: how the device spent its time, by part (docs/model.md 14.1).
+//! The event clock's ledger: how the device spent its time, by part (decodes, prompts, draft passes, …; docs/model.md
+//! 14.1).
 //!
 //! It counts by pass, never by request. When the ledger is read, a pass that the host queued may not have ended or not
 //! have begun. Such a pass counts up to the time of the reading, and each of its parts counts in proportion.
@@ -12,12 +13,12 @@ use crate::time::Time;
 use crate::workload::RequestId;
 use std::collections::VecDeque;
 
-/// The device's time by part.
+/// How long the device ran decodes, prompts, recomputed tokens, draft passes and rejected draft tokens.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Sums over the passes that have ended.
+    /// Device time by part (decoding, prompts, draft passes, …), summed over the passes that have ended.
     done: Spent,
-    /// The passes that may not have ended yet, in order.
+    /// The passes that the host has queued and that may not have ended yet, in order.
     ahead: VecDeque<Pass>,
     prompts: Vec<Prompt>,
 }
@@ -32,7 +33,7 @@ struct Prompt {
     lost: u32,
 }
 
-/// A pass on the engine's clock.
+/// A pass on the engine's clock: when it starts and ends, and into which parts its time is split.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     start: Time,
@@ -44,6 +45,14 @@ impl Ledger {
     /// An empty ledger for `requests` requests.
     pub fn new(requests: usize) -> Ledger {
         Ledger { done: Spent::default(), ahead: VecDeque::new(), prompts: vec![Prompt::default(); requests] }
+    }
+
+    /// Notes that a request starts. Its id may be that of a request that has ended.
+    pub fn start(&mut self, id: RequestId) {
+        if self.prompts.len() <= id as usize {
+            self.prompts.resize(id as usize + 1, Prompt::default());
+        }
+        self.prompts[id as usize] = Prompt::default();
     }
 
     /// Adds a pass from `start` to `end`. If `target` is true it is a target pass, otherwise a draft pass. The whole
@@ -59,8 +68,9 @@ impl Ledger {
         self.ahead.push_back(Pass { start, end, spent });
     }
 
-    /// Splits the time of the last pass, a target pass of `shape`, into its parts. `model` gives the pass times without
-    /// noise. `accepted` is the number of the pass's drafts that were right.
+    /// Splits the time of the last pass, a target pass of `shape`, into its parts (decodes, prompts, accepted and
+    /// rejected draft tokens). `model` gives the pass times without noise. `accepted` is the number of the pass's draft
+    /// tokens that were right.
     pub fn split(&mut self, model: &dyn LatencyModel, shape: PassShape, step: &StepPlan, accepted: u64) {
         if shape.batched == step.batch.len() as u64 && step.chunks.is_empty() {
             return;
@@ -75,7 +85,7 @@ impl Ledger {
         };
         let (prompts, extra) = (without_drafts - decoding, whole - without_drafts);
         let recomputing = share(prompts, self.recomputed(step.chunks), step.batch.prefill.tokens);
-        // Drafts and padding: all tokens of a decode request except its newest one.
+        // Draft tokens and padding: all tokens of the pass's decode requests, except the newest emitted token of each.
         let drafts = shape.batched.saturating_sub(plain.batched);
         let verifying = if drafts == 0 { extra } else { share(extra, accepted.min(drafts), drafts) };
         let parts = Spent {
@@ -109,7 +119,7 @@ impl Ledger {
         again
     }
 
-    /// Adds the passes that have ended by `at` to the sums.
+    /// Adds the passes that have ended by `at` to the sums of device time.
     fn close(&mut self, at: Time) {
         while let Some(pass) = self.ahead.front().filter(|pass| pass.end <= at) {
             self.done = self.done.plus(&pass.spent);
@@ -134,8 +144,9 @@ fn share(time: u64, part: u64, all: u64) -> u64 {
     if all == 0 { 0 } else { (u128::from(time) * u128::from(part) / u128::from(all)) as u64 }
 }
 
-/// Scales the parts so that their sum is `time`, because noise changes the time of a pass. The remainder of the
-/// rounding goes to the decode part, or to the prompt part if nothing decodes.
+/// Scales the device times of the parts of a pass (decodes, prompts, rejected tokens, …) so that their sum is `time`,
+/// because noise changes the time of a pass. The remainder of the rounding goes to the decode part, or to the prompt
+/// part if nothing decodes.
 fn fitted(parts: Spent, time: u64) -> Spent {
     let sum = parts.sum();
     if sum == time {
@@ -172,7 +183,7 @@ mod tests {
         assert_eq!(read(&mut ledger, 10), (0, 0));
         assert_eq!(read(&mut ledger, 25), (15, 0));
         assert_eq!(read(&mut ledger, 35), (20, 5));
-        // The device idles from 50 to 60.
+        // The device idles from 50 ps to 60 ps.
         ledger.pass(ps(60), ps(60), ps(61), false);
         assert_eq!(read(&mut ledger, 60), (20, 20));
         assert_eq!(read(&mut ledger, 100), (20, 21));

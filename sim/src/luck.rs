@@ -4,62 +4,65 @@
 //! a result, and two policies get the same draws for the same request. The mixer is SplitMix64's finaliser (Steele,
 //! Lea, Flood, OOPSLA 2014) over a per-key base with a golden-ratio counter.
 
-/// The purpose of a draw. Two streams never share a draw.
+/// The purpose of a random draw, such as output lengths or noise. Two streams never share a random number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Stream {
-    /// Whether the draft's first choice is right, keyed by output position.
+    /// Whether the draft model's first choice is right, keyed by output position.
     Right = 1,
-    /// The confidence of a draft token on the target's path.
+    /// The confidence of a draft token before which all tokens of the round are right.
     Confidence = 2,
-    /// The confidence of a draft token off the path, keyed by round start and depth.
+    /// The confidence of a draft token that follows a wrong draft token, keyed by round start and depth.
     OffPath = 3,
-    /// Draws that are made once for each request, such as its acceptance rate.
+    /// Draws that are made once for each request, such as its acceptance rate (the probability that its draft tokens
+    /// are right).
     Request = 4,
-    /// Residual noise of a forward pass, keyed by step.
+    /// Random noise on the time of a forward pass, keyed by step.
     Noise = 5,
-    /// Unknown bits of a recording.
+    /// Whether a draft token is right at a position for which a recording of a real run does not say it.
     Unknown = 6,
-    /// Choices of the `random` policy.
+    /// Random choices of policies, such as `random` and the bandits.
     Policy = 7,
-    /// Arrival processes of generators.
+    /// Arrival times of requests that a workload generator draws.
     Arrivals = 8,
     /// Numbers of turns and gaps of generated sessions, keyed by session.
     Sessions = 28,
-    /// Lengths that a generator or a length source draws.
+    /// Prompt and output lengths of requests that a workload generator or a length source draws.
     Lengths = 9,
     /// Which requests a trace keeps when it is thinned.
     Thinning = 10,
-    /// Whether the bit at this position copies the bit of the position before it (autocorrelation).
+    /// Whether the draft token at this position is right or wrong as the one at the position before it
+    /// (autocorrelation), and not by its own draw.
     Repeat = 11,
     /// Prompt lookup: at which positions the lookup finds a match whose first token is wrong.
     Lookup = 12,
     /// Suffix trees: the length of a match at the position where repeated text begins.
     MatchLength = 27,
-    /// The rank of the target's token among the draft's further guesses.
+    /// The rank of the target's token among the draft model's further guesses.
     Rank = 13,
-    /// Random errors in the latency profile that a policy believes.
+    /// Random errors in the pass times that a policy is given in place of the true ones.
     Belief = 14,
     /// Random weights of a model, when only the model's shape matters.
     Weights = 15,
-    /// Documents of the text generator.
+    /// Random choices of the generator that writes the texts of documents.
     Text = 16,
     /// Tokens that the draft model of a live run samples.
     DraftSample = 18,
-    /// Rejection sampling of the drafts in a live run.
+    /// Rejection sampling of the draft tokens in a live run.
     Rejection = 19,
     /// Random prompts of a live run whose models have random weights.
     Prompt = 20,
     /// A shared prefix block of a live run's random prompts, keyed by the block's id.
     PromptBlock = 22,
-    /// Whether a draft on its own device guesses a round's outcome correctly, keyed by the position where the next
-    /// round starts.
+    /// Whether a draft model on its own device guesses correctly which draft tokens the target accepts, keyed by the
+    /// output position where the request's next draft tokens start.
     Guess = 26,
-    /// The order in which a profile measures its shapes, and the folds of its cross-validation.
+    /// The order in which a profile (a measurement of pass times) measures its passes, and how its cross-validation
+    /// divides them.
     Profile = 21,
-    /// Choices of a fleet's router.
+    /// Random choices of a fleet's router.
     Router = 23,
-    /// Seeds of the residual noise of every replica of a fleet except the first.
+    /// Seeds of the random noise on pass times, for every replica of a fleet except the first.
     Replica = 24,
 }
 
@@ -80,14 +83,14 @@ pub struct Luck {
 }
 
 impl Luck {
-    /// The sequence of the key (`seed`, `stream`, `request`).
+    /// The sequence of random numbers of the key (`seed`, `stream`, `request`).
     #[inline]
     pub fn new(seed: u64, stream: Stream, request: u64) -> Luck {
         let a = mix(seed.wrapping_add(GOLDEN).wrapping_add((stream as u64) << 56));
         Luck { base: mix(a ^ mix(request.wrapping_add(GOLDEN))) }
     }
 
-    /// The sequence for this key with one more part, `part`.
+    /// Another sequence of random numbers: its key is the key of this sequence together with the number `part`.
     #[inline]
     pub fn narrow(self, part: u64) -> Luck {
         Luck { base: mix(self.base ^ mix(part.wrapping_add(GOLDEN))) }
@@ -147,7 +150,8 @@ mod tests {
         let luck = Luck::new(42, Stream::Right, 0);
         let mean: f64 = (0..n).map(|i| luck.unit(i)).sum::<f64>() / n as f64;
         let below = (0..n).filter(|&i| u64::from(luck.half(i)) < threshold(0.3)).count() as f64 / n as f64;
-        // Four standard errors of the mean of a uniform (0.289/sqrt n) and of a proportion.
+        // The mean of uniform numbers, and a share of them, may be off by four standard errors (0.289/sqrt n for the
+        // mean).
         assert!((mean - 0.5).abs() < 4.0 * 0.289 / (n as f64).sqrt(), "{mean}");
         assert!((below - 0.3).abs() < 4.0 * (0.21 / n as f64).sqrt(), "{below}");
         assert_eq!(threshold(1.0), 1 << 32);

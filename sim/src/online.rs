@@ -3,22 +3,27 @@
 
 use crate::engine::{Drafter, Engine, Load, RejectReason, Scheduler, SpecDecode, Watch};
 use crate::event_clock::EventClock;
-use crate::metrics::{RequestRecords, Totals};
+use crate::metrics::Totals;
 use crate::time::Time;
 use crate::workload::{Request, RequestId};
+use std::collections::HashMap;
 
-/// Tokens of a request that a step emitted.
+/// The tokens of one request that one step emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emitted {
     /// Id of the request.
     pub id: RequestId,
+    /// When the request was first scheduled, on the engine's clock.
+    pub scheduled: Time,
+    /// Prompt tokens found in the prefix cache at the request's first admission.
+    pub cached_tokens: u32,
     /// When the tokens are sent to the client, on the engine's clock.
     pub at: Time,
-    /// Number of tokens. Tokens beyond the request's end do not count.
+    /// Number of output tokens that the step emitted for the request. Tokens beyond the request's end do not count.
     pub tokens: u32,
     /// Draft tokens that the step verified for the request, padding included.
     pub drafted: u32,
-    /// Number of accepted draft tokens. Accepted drafts beyond the request's end count too.
+    /// Number of draft tokens accepted in the step. Accepted draft tokens beyond the request's end count too.
     pub accepted: u32,
     /// Whether these are the last tokens of the request.
     pub ended: bool,
@@ -35,26 +40,28 @@ pub struct StepLine {
     pub context_tokens: u64,
     /// Number of requests in the step that already have output.
     pub generation_requests: u32,
-    /// Number of tokens of the `generation_requests` in the step, drafts to verify included.
+    /// Number of tokens of the `generation_requests` in the step, draft tokens to verify included.
     pub generation_tokens: u64,
     /// How long the host waited for the step's output.
     pub elapsed: Time,
-    /// KV blocks that requests hold.
+    /// Number of KV blocks that requests hold when the line is written.
     pub used_blocks: u32,
 }
 
 /// What an engine has produced since the caller last emptied it: tokens, steps and rejected requests.
 #[derive(Clone, Debug, Default)]
 pub struct GivenOut {
-    /// Tokens, in order of time.
+    /// The tokens that requests emitted, in order of time; an entry for each request and step.
     pub emitted: Vec<Emitted>,
-    /// Steps, in order of time.
+    /// The steps that the engine ran, in order of time.
     pub steps: Vec<StepLine>,
     /// Requests that can never run to their end, each with the reason.
     pub rejected: Vec<(RequestId, RejectReason)>,
 }
 
-/// An engine that serves clients.
+/// An engine that serves clients. It forgets requests that have ended, so that its memory does not grow with their
+/// number, if the policy [allows](crate::SpecPolicy::ids_may_return) it. Ids are in the order in which requests are
+/// given, and no two of the last 2^32 requests have the same id.
 pub trait Online {
     /// Gives the engine a request, which is sent at its time of arrival. Returns the request's id. Requests must be
     /// given in ascending order of their arrival times.
@@ -71,22 +78,36 @@ pub trait Online {
     /// and rejected requests, to `out`.
     fn run_to(&mut self, now: Time, out: &mut GivenOut);
 
-    /// The load between two steps.
+    /// The engine's load between two steps: its running and waiting requests, and its KV blocks in use.
     fn load(&self) -> Load;
 
-    /// Sums over all steps.
+    /// Counters of the engine, summed over all its steps: times, passes, and drafted, verified and accepted tokens.
     fn totals(&self) -> &Totals;
+}
 
-    /// The records of all requests so far. Their counts of rounds and drafts are not filled in yet.
-    fn records(&self) -> &RequestRecords;
+/// What the log of an engine's output knows of a request that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// When the request was first scheduled; `Time::MAX` before.
+    scheduled: Time,
+    /// Number of the request's prompt tokens that were in the prefix cache when it was first scheduled.
+    cached_tokens: u32,
+    /// Number of tokens that the request has emitted.
+    given: u32,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress { scheduled: Time::MAX, cached_tokens: 0, given: 0 }
+    }
 }
 
 /// Watches the engine and collects the output of each step, until the caller takes it.
 #[derive(Debug, Default)]
 pub(crate) struct OutputLog {
     out: GivenOut,
-    /// Number of tokens that each request has emitted.
-    given: Vec<u32>,
+    /// What is known of each request that has not ended, by the engine's id of the request.
+    progress: Vec<Progress>,
     step: StepLine,
     /// When the host last ended its work. After this time it waits for a step's output.
     host: Time,
@@ -94,19 +115,28 @@ pub(crate) struct OutputLog {
 
 impl OutputLog {
     fn give(&mut self, scheduler: &Scheduler, at: Time, id: RequestId, (drafted, accepted): (u32, u32)) {
-        if self.given.len() <= id as usize {
-            self.given.resize(id as usize + 1, 0);
-        }
-        let given = &mut self.given[id as usize];
+        let Progress { scheduled, cached_tokens, given } = &mut self.progress[id as usize];
+        let (scheduled, cached_tokens) = (*scheduled, *cached_tokens);
         let max_tokens = scheduler.max_tokens(id);
         let tokens = (1 + accepted).min(max_tokens - *given);
         *given += tokens;
-        self.out.emitted.push(Emitted { id, at, tokens, drafted, accepted, ended: *given == max_tokens });
+        let (id, ended) = (scheduler.workload().number(id), *given == max_tokens);
+        self.out.emitted.push(Emitted { id, scheduled, cached_tokens, at, tokens, drafted, accepted, ended });
     }
 }
 
 impl Watch for OutputLog {
-    fn scheduled(&mut self, _: &Scheduler, _: Time, end: Time) {
+    fn scheduled(&mut self, scheduler: &Scheduler, start: Time, end: Time) {
+        for admission in &scheduler.output().admitted {
+            let i = admission.id as usize;
+            if self.progress.len() <= i {
+                self.progress.resize(i + 1, Progress::default());
+            }
+            if self.progress[i].scheduled == Time::MAX {
+                self.progress[i].scheduled = start;
+                self.progress[i].cached_tokens = admission.num_cached_tokens;
+            }
+        }
         self.host = end;
     }
 
@@ -123,7 +153,7 @@ impl Watch for OutputLog {
             self.give(scheduler, now, id, (limit[i], spec.of(i).2));
         }
         for chunk in &output.chunks {
-            let had_output = self.given.get(chunk.request as usize).is_some_and(|&given| given > 0);
+            let had_output = self.progress[chunk.request as usize].given > 0;
             let (requests, tokens) = match had_output {
                 true => (&mut step.generation_requests, &mut step.generation_tokens),
                 false => (&mut step.context_requests, &mut step.context_tokens),
@@ -149,25 +179,31 @@ impl Watch for OutputLog {
 /// An engine, together with the log of its output.
 pub(crate) struct OnlineEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D, OutputLog>,
-    /// Number of rejected requests that were already given to the caller.
-    rejected: usize,
+    /// The engine's id of each request that is not forgotten, by the request's number, which is its id for clients.
+    ids: HashMap<RequestId, RequestId>,
 }
 
 impl<'a, D: Drafter<EventClock<'a>>> OnlineEngine<'a, D> {
     /// Wraps `engine`, which must keep the records of its steps, so that it computes no steps in one go.
     pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D, OutputLog>) -> OnlineEngine<'a, D> {
         engine.be_fed();
-        OnlineEngine { engine, rejected: 0 }
+        engine.be_forgetful();
+        OnlineEngine { engine, ids: HashMap::new() }
     }
 }
 
 impl<'a, D: Drafter<EventClock<'a>>> Online for OnlineEngine<'a, D> {
     fn give_new(&mut self, request: Request) -> RequestId {
-        self.engine.give_new(request)
+        let id = self.engine.give_new(request);
+        let number = self.engine.number(id);
+        self.ids.insert(number, id);
+        number
     }
 
     fn abort(&mut self, id: RequestId) {
-        self.engine.abort(id);
+        if let Some(&id) = self.ids.get(&id) {
+            self.engine.abort(id);
+        }
     }
 
     fn next_step(&self) -> Time {
@@ -180,9 +216,14 @@ impl<'a, D: Drafter<EventClock<'a>>> Online for OnlineEngine<'a, D> {
         let (watch, collected) = self.engine.parts();
         out.emitted.append(&mut watch.out.emitted);
         out.steps.append(&mut watch.out.steps);
-        out.rejected.extend(&collected.rejected[self.rejected..]);
-        self.rejected = collected.rejected.len();
+        out.rejected.append(&mut collected.rejected);
         collected.steps.clear();
+        self.engine.forget_ended(|id, number, watch, _| {
+            if let Some(progress) = watch.progress.get_mut(id as usize) {
+                *progress = Progress::default();
+            }
+            self.ids.remove(&number);
+        });
     }
 
     fn load(&self) -> Load {
@@ -191,9 +232,5 @@ impl<'a, D: Drafter<EventClock<'a>>> Online for OnlineEngine<'a, D> {
 
     fn totals(&self) -> &Totals {
         self.engine.totals()
-    }
-
-    fn records(&self) -> &RequestRecords {
-        self.engine.records()
     }
 }

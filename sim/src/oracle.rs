@@ -28,42 +28,43 @@ use crate::policy::{BatchView, DraftPlan, StepOutcome};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The data that only an oracle sees: how many drafts would be accepted, and the true latency of passes.
+/// The data that only an oracle sees: how many draft tokens would be accepted, and the true latency of passes.
 pub struct Truth<'a> {
-    /// For each decode request: how many of the next drafts in a row would be accepted, at most the request's limit. At
-    /// each position the best of the oracle's [guesses](OraclePolicy::guesses) is drafted.
+    /// For each decode request: how many of the next draft tokens in a row would be accepted, at most the request's
+    /// limit. At each position the best of the oracle's [guesses](OraclePolicy::guesses) is drafted.
     pub run: &'a [u32],
-    /// The true cost of a draft pass.
+    /// The latency model that gives the true time of a draft pass.
     pub draft: &'a dyn LatencyModel,
-    /// The true cost of a target pass.
+    /// The latency model that gives the true time of a target pass.
     pub target: &'a dyn LatencyModel,
-    /// How the true verify pass reads context.
+    /// Whether a verify pass truly reads a request's context once, or once for each verified position.
     pub context_reads: ContextReads,
-    /// How the draft makes its tokens.
+    /// How the draft model makes a request's draft tokens of one step: one pass for each token, or one pass for all.
     pub drafting: Drafting,
-    /// The true host time of a step, with or without drafting.
+    /// The constant part of the true host time of a step, with or without drafting.
     pub overhead: Time,
-    /// The requests as their acceptance source knows them, for bounds that may see less than `run`. `None` in a state
-    /// that was written by hand.
+    /// The unfinished requests as their acceptance source knows them, for oracles that may see less than `run`. `None`
+    /// in a state that was written by hand.
     pub hidden: Option<Hidden<'a>>,
-    /// The true law of the host time that depends on the step.
+    /// The part of a step's true host time that depends on the step's requests and tokens.
     pub host: Host,
 }
 
-/// An oracle policy: a bound that chooses draft lengths with the hidden truth.
+/// An oracle policy: it chooses draft lengths with the hidden truth (which draft tokens are right, true pass times).
+/// Other policies are compared with it.
 pub trait OraclePolicy: Send {
     /// The most tokens that the oracle may draft for a request in the next step.
     fn limit(&self) -> u32;
 
-    /// How many of the draft's best guesses at each position the oracle may choose from, at least 1. With 1 it drafts
-    /// chains of first guesses. With more it drafts trees: the best tree has no wrong token, because a wrong token only
-    /// takes time. So it is a path of right guesses, whatever their ranks, and costs what a chain of the same length
-    /// costs. Asked once, before the run.
+    /// How many of the draft model's best guesses at each position the oracle may choose from, at least 1. With 1 it
+    /// drafts chains of first guesses. With more it drafts trees. The best tree is a path of right guesses, whatever
+    /// their ranks, because a wrong token only takes time. Such a path costs what a chain of the same length costs. The
+    /// engine calls this once, before the run.
     fn guesses(&self) -> u32 {
         1
     }
 
-    /// Chooses the draft length of each decode request. All drafts are verified.
+    /// Chooses the draft length of each decode request. All draft tokens are verified.
     fn propose(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan);
 
     /// Called after every step that ran a pass, as [`SpecPolicy::observe`](crate::SpecPolicy::observe).

@@ -6,24 +6,24 @@
 /// is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pair<T> {
-    /// The target's value.
+    /// The target model's value.
     pub target: T,
-    /// The draft's value.
+    /// The value of the same kind for the draft model.
     pub draft: T,
 }
 
 impl<T> Pair<T> {
-    /// Both values, borrowed.
+    /// The target's and the draft model's value, borrowed.
     pub fn as_ref(&self) -> Pair<&T> {
         Pair { target: &self.target, draft: &self.draft }
     }
 
-    /// Applies `f` to both values, the target's first.
+    /// Applies `f` to the target's value and then to the draft model's value.
     pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Pair<U> {
         Pair { target: f(self.target), draft: f(self.draft) }
     }
 
-    /// Applies `f` to both values, the target's first. Stops at the first error.
+    /// Applies `f` to the target's value and then to the draft model's value. Stops at the first error.
     ///
     /// # Errors
     /// `f` returns an error for a value.
@@ -31,12 +31,12 @@ impl<T> Pair<T> {
         Ok(Pair { target: f(self.target)?, draft: f(self.draft)? })
     }
 
-    /// The target's value, then the draft's.
+    /// The target's value, then the draft model's.
     pub fn into_array(self) -> [T; 2] {
         [self.target, self.draft]
     }
 
-    /// Pairs the target's value with the target's value of `other`, and the same for the draft.
+    /// Pairs the target's value with the target's value of `other`, and the draft model's value with that of `other`.
     pub fn zip<U>(self, other: Pair<U>) -> Pair<(T, U)> {
         Pair { target: (self.target, other.target), draft: (self.draft, other.draft) }
     }

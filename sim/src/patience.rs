@@ -5,7 +5,8 @@ use crate::metrics::{Outcome, RequestRecords, Slo};
 use crate::workload::RequestId;
 use std::ops::Range;
 
-/// The question whether enough requests meet their latency bounds, and the counts so far.
+/// Whether enough requests meet their latency bounds: the bounds, the requests that count, and how many have met or
+/// missed their bounds so far.
 #[derive(Clone, Debug)]
 pub struct Patience {
     counted: Range<RequestId>,
@@ -19,21 +20,21 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Asks whether at most `may_miss` of the requests in `counted` miss their bounds `slo`. A request's own TPOT bound
-    /// takes precedence over the bound in `slo`.
+    /// The question whether at most `may_miss` of the requests with ids in `counted` miss their latency bounds `slo`. A
+    /// request's own TPOT bound takes precedence over the bound in `slo`.
     pub fn new(counted: Range<RequestId>, slo: Slo, own_tpot_s: &[f64], may_miss: u32) -> Patience {
         let own_tpot_s = own_tpot_s.to_vec();
         Patience { counted, slo, own_tpot_s, may_miss, to_the_end: false, kept: 0, missed: 0 }
     }
 
-    /// Makes the verdict certain only when all counted requests have ended, even if too many have missed their bounds
-    /// before.
+    /// Makes the verdict (whether enough requests meet their latency bounds) certain only when all requests that count
+    /// have ended, even if too many have missed their bounds before.
     pub fn to_the_end(self) -> Patience {
         Patience { to_the_end: true, ..self }
     }
 
-    /// Counts a request that has ended (finished or rejected), if it is among the counted requests. A rejected request
-    /// has missed its bounds.
+    /// Counts the ended (finished or rejected) request `id` as one that has met or missed its latency bounds, if it is
+    /// among the requests that count. A rejected request has missed its bounds.
     pub fn ended(&mut self, records: &RequestRecords, id: RequestId) {
         if !self.counted.contains(&id) {
             return;
@@ -46,25 +47,25 @@ impl Patience {
         }
     }
 
-    /// Whether later requests can no longer change the verdict. If enough requests have met their bounds, the verdict
-    /// is certain only when all counted requests have ended, because only then it is known whether the queue grew
-    /// meanwhile.
+    /// Whether it is certain that enough requests meet their latency bounds, or that too few do. Enough is certain only
+    /// when all requests that count have ended, because only then it is known whether the queue grew meanwhile.
     pub fn certain(&self) -> bool {
         self.complete() || (self.missed > self.may_miss && !self.to_the_end)
     }
 
-    /// Whether all counted requests have ended.
+    /// Whether all requests that count for the verdict on the latency bounds have ended.
     pub fn complete(&self) -> bool {
         self.kept + self.missed == self.counted.len() as u32
     }
 
-    /// Whether enough requests have met their bounds so far: at most `may_miss` of all counted requests have not.
+    /// Whether enough requests have met their latency bounds so far: at most `may_miss` of all requests that count have
+    /// not.
     pub fn carried(&self) -> bool {
         self.kept + self.may_miss >= self.counted.len() as u32
     }
 
-    /// Number of counted requests that have met their bounds, and number that have missed them, among those that have
-    /// ended.
+    /// Of the requests that count for the verdict and have ended: number that have met their latency bounds, and number
+    /// that have missed them.
     pub fn seen(&self) -> (u32, u32) {
         (self.kept, self.missed)
     }

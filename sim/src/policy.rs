@@ -1,4 +1,4 @@
-//! The policy interface: what a policy decides about requests and drafts, and what it learns from. A policy sees
+//! The policy interface: what a policy decides about requests and draft tokens, and what it learns from. A policy sees
 //! nothing that a real server would not know.
 
 use crate::categories::Categories;
@@ -11,13 +11,14 @@ use crate::workload::RequestId;
 /// The prefill work of a pass: sums over its prefill chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkTotals {
-    /// Number of chunks.
+    /// Number of prefill chunks (pieces of prompts).
     pub chunks: u32,
-    /// New prompt tokens, summed over the chunks (docs/model.md 12, sum of n_p).
+    /// Sum over the chunks of their new prompt tokens, n_p for chunk p (docs/model.md 12).
     pub tokens: u64,
-    /// Tokens of the chunks' requests that are already in KV (sum of m_p).
+    /// Sum over the chunks of their requests' tokens that are already in KV, m_p for chunk p (docs/model.md 12).
     pub context: u64,
-    /// Query-key pairs: sum of n_p·m_p + n_p(n_p+1)/2.
+    /// Query-key pairs of attention over all chunks: sum of n_p·m_p + n_p(n_p+1)/2, for n_p new tokens and m_p tokens
+    /// in KV of chunk p.
     pub pairs: u64,
 }
 
@@ -36,33 +37,34 @@ impl ChunkTotals {
 /// and the load.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchView<'a> {
-    /// The clock at the start of the step.
+    /// The engine's time at the start of the step.
     pub now: Time,
     /// Index of the step.
     pub step: u64,
-    /// Ids of the decode requests scheduled in this step.
+    /// Ids of the decode requests in this step. All columns have the entries of these requests in the same order.
     pub ids: &'a [RequestId],
-    /// Tokens of each request in the target's KV: `num_computed_tokens` = prompt + output − 1.
+    /// Tokens of each decode request in the target's KV: `num_computed_tokens` = prompt + output − 1.
     pub context: &'a [u32],
-    /// Output tokens of each request so far.
+    /// Number of output tokens that each decode request has emitted so far.
     pub emitted: &'a [u32],
-    /// The most tokens that each request may draft now. The limits of token budget, KV and length are applied.
+    /// The most tokens that may be drafted now for each decode request. The limits of token budget, KV and length are
+    /// applied.
     pub limit: &'a [u32],
-    /// Number of tokens of each request that the draft has missed before this step and must catch up on (docs/model.md
-    /// 12 `g_i`).
+    /// Number of tokens of each request in the target's KV that the draft model has skipped before this step and must
+    /// run over (docs/model.md 12 `g_i`).
     pub draft_gap: &'a [u32],
-    /// Each request's own TPOT limit, seconds; infinity for none.
+    /// The TPOT limit of each decode request, seconds; infinity for none.
     pub slo_tpot_s: &'a [f64],
-    /// The requests' categories; read them with [`category`](BatchView::category).
+    /// The categories (chat, code, documents) of the requests; read them with [`category`](BatchView::category).
     pub categories: Categories<'a>,
-    /// Sum of `context`.
+    /// Sum over the decode requests of their tokens in the target's KV.
     pub context_sum: u64,
-    /// Sums over the prefill chunks in the target pass.
+    /// Sums over the prefill chunks in the step's target pass: number of chunks, new tokens, and tokens in KV.
     pub prefill: ChunkTotals,
-    /// Sums over the prefill chunks in the first draft pass.
+    /// Sums over the prefill chunks in the step's first draft pass: number of chunks, new tokens, and tokens in KV.
     pub draft_prefill: ChunkTotals,
-    /// Whether the draft catches up on all missed tokens in every step, also for requests that do not draft (`DraftGap
-    /// = always-extend`).
+    /// Whether the draft model runs in every step over all tokens that it has skipped, also for requests that do not
+    /// draft (`DraftGap = always-extend`).
     pub always_extend: bool,
     /// Number of requests in the running list, including requests in prefill.
     pub num_running: u32,
@@ -88,7 +90,7 @@ impl BatchView<'_> {
     }
 }
 
-/// The shape of the drafts.
+/// Whether a policy drafts chains or trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DraftShape {
     /// A chain: one draft token at each depth.
@@ -98,7 +100,7 @@ pub enum DraftShape {
     Tree(Growth),
 }
 
-/// A policy's plan before drafting.
+/// What a policy plans before drafting: chains or trees, and the draft length of each decode request.
 #[derive(Clone, Debug, Default)]
 pub struct DraftPlan {
     /// Chain or tree. A policy that drafts trees must set this in every step.
@@ -108,7 +110,7 @@ pub struct DraftPlan {
 }
 
 impl DraftPlan {
-    /// Sets the same length for all requests.
+    /// Sets the same planned draft length for all decode requests.
     pub fn fill(&mut self, len: u32) {
         self.draft_len.fill(len);
     }
@@ -125,15 +127,16 @@ impl DraftPlan {
 /// The most that a policy may draft for any request, now and in the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DraftLimits<'a> {
-    /// The longest draft in the next step (for a tree, its depth). It is charged to the token budget and reserved as
-    /// lookahead slots.
+    /// The most draft tokens of a request in the next step (for trees, the greatest depth). It is charged to the token
+    /// budget and reserved as lookahead slots.
     pub depth: u32,
     /// The most tokens of a tree that are verified in the next step. They are charged instead of the depth; 0 for
     /// chains.
     pub tree_tokens: u32,
-    /// The largest `depth` in the whole run. Lookahead slots are reserved for this depth.
+    /// The largest number of draft tokens (for trees, the greatest depth) of a request in any step of the run.
+    /// Lookahead slots are reserved for this depth.
     pub max_depth: u32,
-    /// The largest `tree_tokens` in the whole run.
+    /// The most tokens of a tree that are verified in any step of the run.
     pub max_tree_tokens: u32,
     /// Set if vLLM's settings can express the policy: the table `num_speculative_tokens_per_batch_size`, or an empty
     /// table if the policy has one length for all batch sizes. vLLM's drafter may then make all its draft passes even
@@ -142,17 +145,18 @@ pub struct DraftLimits<'a> {
 }
 
 impl<'a> DraftLimits<'a> {
-    /// Chains of at most `depth` tokens.
+    /// The limits of a policy that drafts chains of at most `depth` tokens.
     pub const fn chain(depth: u32) -> Self {
         DraftLimits::tree(depth, 0)
     }
 
-    /// Trees with at most `depth` levels, of which at most `tokens` tokens are verified.
+    /// The limits of a policy that drafts trees with at most `depth` levels, of which at most `tokens` tokens are
+    /// verified.
     pub const fn tree(depth: u32, tokens: u32) -> Self {
         DraftLimits { depth, tree_tokens: tokens, max_depth: depth, max_tree_tokens: tokens, vllm: None }
     }
 
-    /// Sets `max_depth`: the largest depth in any step of the run.
+    /// Sets `max_depth`: the most draft tokens (for trees, the greatest depth) of a request in any step of the run.
     pub const fn up_to(self, max_depth: u32) -> Self {
         DraftLimits { max_depth, ..self }
     }
@@ -169,7 +173,7 @@ impl<'a> DraftLimits<'a> {
     }
 }
 
-/// Whether the draft loop goes on.
+/// Whether the step runs another draft pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
     /// Run the next pass over the requests that still draft.
@@ -178,12 +182,12 @@ pub enum Continue {
     Stop,
 }
 
-/// An alternative that a policy considered for its decision.
+/// An alternative that a policy considered for its decision, such as another draft length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// What the policy would do in this alternative.
     pub what: String,
-    /// The policy's own estimate for this alternative.
+    /// The value of the policy's own objective that the policy estimates for this alternative.
     pub estimate: f64,
 }
 
@@ -205,9 +209,11 @@ pub struct StepOutcome<'a> {
     pub drafted: &'a [u32],
     /// Number of verified tokens of each request (for a tree, the depth of its deepest verified node).
     pub verified: &'a [u32],
-    /// Number of accepted draft tokens of each request. Drafts beyond the output's end count; the bonus token does not.
+    /// Number of accepted draft tokens of each request. Draft tokens beyond the output's end count; the bonus token
+    /// does not.
     pub accepted: &'a [u32],
-    /// The drafts, with the wanted values and the number of passes.
+    /// The draft tokens of the step, with the values that the policy wants (such as confidences) and the number of
+    /// draft passes.
     pub drafts: &'a Drafts,
     /// Time in draft passes and in the policy's decisions.
     pub draft_time: Time,
@@ -221,7 +227,7 @@ pub trait SpecPolicy: Send {
     /// scheduled.
     fn limits(&self) -> DraftLimits<'_>;
 
-    /// The values of drafts that the policy reads.
+    /// The values of draft tokens that the policy reads.
     fn wants(&self) -> Wants {
         Wants::default()
     }
@@ -250,7 +256,7 @@ pub trait SpecPolicy: Send {
         Continue::Yes
     }
 
-    /// Called before verification: lowers `drafts.verify_len` to the number of drafts that are worth verifying.
+    /// Called before verification: lowers `drafts.verify_len` to the number of draft tokens that are worth verifying.
     fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
         drafts.nothing_to_decide();
     }
@@ -265,13 +271,20 @@ pub trait SpecPolicy: Send {
     /// requests that are rejected on arrival. No later call names the request.
     fn request_finished(&mut self, _id: RequestId) {}
 
+    /// Whether a request may get the id of a request whose end was reported. False if the policy's decisions depend on
+    /// the ids themselves, or if it uses an id after [`request_finished`](SpecPolicy::request_finished). Then an engine
+    /// forgets no requests.
+    fn ids_may_return(&self) -> bool {
+        true
+    }
+
     /// Warnings for the user at the end of a run ("chose 0 for the last 20,000 steps").
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The reasons for the decision of the last step. A policy records its alternatives only after the first call. So
-    /// call this once before the step and again after it.
+    /// The reasons for the policy's decision of the last step. A policy records its alternatives only after the first
+    /// call. So call this once before the step and again after it.
     fn explain(&mut self) -> Explanation {
         Explanation::default()
     }

@@ -17,8 +17,8 @@ pub trait Replica {
     /// blocks were allocated since the last call.
     fn take_reserved(&mut self, into: &mut Vec<Reserved>);
 
-    /// Tells the replica that all KV of a request's prompt arrived from another replica at `at`, including the draft's
-    /// KV if `draft_kv` is true.
+    /// Tells the replica that all KV of a request's prompt arrived from another replica at `at`, including the draft
+    /// model's KV if `draft_kv` is true.
     fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool);
 
     /// Tells the replica at `at` that the KV of a request's prompt will not come. The replica must compute the prompt.
@@ -41,11 +41,13 @@ pub trait Replica {
     /// Appends to `into` each request that has ended since the last call, with the time of its end.
     fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>);
 
-    /// The records of all requests of the workload so far. Counts of rounds and drafts are not filled in. Records of
-    /// requests on other replicas are empty. Times may be later than the time up to which the replica was asked to run.
+    /// The records of all requests of the workload so far. The numbers of draft tokens, and of steps with draft tokens
+    /// (rounds), are not filled in. Records of requests on other replicas are empty. Times may be later than the time
+    /// up to which the replica was asked to run.
     fn records(&self) -> &RequestRecords;
 
-    /// The load at [`now`](Replica::now).
+    /// The replica's load at the time [`now`](Replica::now): its running and waiting requests, and its KV blocks in
+    /// use.
     fn load(&self) -> Load;
 
     /// Ends the run and returns its results. `ending` says how the run of the whole fleet ended.
@@ -55,7 +57,7 @@ pub trait Replica {
 /// An engine to which a router gives requests.
 pub(crate) struct RoutedEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D>,
-    /// Warnings to the user that follow from the settings.
+    /// Warnings for the user that follow from the engine's settings.
     notes: Vec<String>,
 }
 

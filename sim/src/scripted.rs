@@ -15,13 +15,13 @@ use std::convert::Infallible;
 /// The confidences and the acceptance of one step, written by hand.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
-    /// `[i][j]`: the draft's confidence in the (j+1)-th draft token of request i. Deeper drafts have the last
-    /// confidence of the list. In a tree it is the confidence of the first guess below every node of that depth.
+    /// `[i][j]`: the draft model's confidence in the (j+1)-th draft token of request i. Deeper draft tokens have the
+    /// last confidence of the list. In a tree it is the confidence of the first guess below every node of that depth.
     pub confidence: Vec<Vec<f64>>,
-    /// For each request: how many drafts in a row would be accepted. In a tree the accepted nodes are all first
+    /// For each request: how many draft tokens in a row would be accepted. In a tree the accepted nodes are all first
     /// guesses.
     pub run: Vec<u32>,
-    /// The probabilities of the ranks of the draft's second and later guesses.
+    /// The probabilities of the ranks of the draft model's second and later guesses.
     pub ranks: RankLaw,
 }
 
@@ -31,9 +31,9 @@ impl Scripted {
         row[(depth as usize).min(row.len() - 1)]
     }
 
-    /// Lets `policy` decide on one step of `batch`: it proposes, drafts and selects; then the drafts are verified.
-    /// `max_draft_len` is the engine's. Returns the drafts, and writes the number of accepted drafts of each request to
-    /// `accepted`.
+    /// Lets `policy` decide on one step of `batch`: it proposes, drafts and selects; then the draft tokens are
+    /// verified. `max_draft_len` is the most draft tokens of a request in a step. Returns the draft tokens, and writes
+    /// the number of accepted draft tokens of each request to `accepted`.
     pub fn decide(
         &mut self,
         policy: &mut Box<dyn SpecPolicy>,

@@ -30,21 +30,21 @@ pub struct Serving<'a> {
 /// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// One record for each request.
+    /// One record for each request of the run.
     pub records: RequestRecords,
-    /// Sums over all steps.
+    /// Counters of the run, summed over all its steps: times, passes, and drafted, verified and accepted tokens.
     pub totals: Totals,
-    /// Load and draft length over time.
+    /// Load and draft length of the run over time.
     pub series: Series,
-    /// One record for each step, if wanted.
+    /// One record for each step, if wanted. The steps of a fleet are in the order of its replicas.
     pub steps: Vec<StepRecord>,
     /// Requests that could never run to their end, with the reason.
     pub rejected: Vec<(RequestId, RejectReason)>,
-    /// Warnings for the user.
+    /// Warnings for the user about the run, from the drafter or from the settings.
     pub warnings: Vec<String>,
     /// How the run ended. Unless it is [`Ending::Done`], the numbers cover only a part of the run.
     pub ending: Ending,
-    /// Blocks of the target's pool that requests can use.
+    /// Number of KV blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
     /// What each replica of a fleet did; `None` for a run of a single engine.
     pub replicas: Option<Replicas>,
@@ -58,13 +58,13 @@ pub struct Served<E: Executor> {
     pub executor: E,
     /// The error of the pass that failed, if the run ended with [`Ending::Failed`].
     pub error: Option<E::Error>,
-    /// The verdict about the latency bounds, if the run had a [`Patience`].
+    /// Whether enough requests meet their latency bounds, if the run was to find this out.
     pub patience: Option<Patience>,
 }
 
 impl Serving<'_> {
     /// Serves the whole workload. Without a policy there is no drafter (invariant 7). Oracles cannot run here, because
-    /// only the event clock has the truth. Panics on a configuration that
+    /// only the event clock knows which draft tokens are right and the true pass times. Panics on a configuration that
     /// [`Speculation::check`](crate::Speculation::check) refuses.
     pub fn run<E: Executor>(&self, executor: E, policy: Option<Box<dyn SpecPolicy>>) -> Served<E> {
         match policy {
@@ -73,7 +73,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Derives the rules from settings, drafter and executor, and runs.
+    /// Derives the scheduler's rules from settings, drafter and executor, and serves the workload.
     fn derive<E: Executor, D: Drafter<E>>(&self, executor: E, drafter: D) -> Served<E> {
         let speculation = drafter.speculative_config(self.config.max_draft_len, executor.drafts_in_parallel());
         let rules = Rules::of(self.config, &speculation).expect("the configuration was checked before");
@@ -81,7 +81,7 @@ impl Serving<'_> {
     }
 
     /// As [`run`](Serving::run), with any drafter and with the rules that follow from this drafter. With a `patience`
-    /// the run ends as soon as the verdict is certain.
+    /// the run ends as soon as it is certain whether enough requests meet their latency bounds.
     pub(crate) fn with<E: Executor, D: Drafter<E>>(
         &self,
         rules: Rules,
@@ -112,7 +112,8 @@ impl Serving<'_> {
 }
 
 impl Run {
-    /// The results of an engine whose run ended with `ending`, the verdict about the latency bounds, and the executor.
+    /// The results of an engine whose run ended with `ending`, the counts of requests that met or missed their latency
+    /// bounds, and the executor.
     pub(crate) fn of<E>(finished: Finished<E, ()>, ending: Ending) -> (Run, Option<Patience>, E) {
         let Finished { mut out, warnings, usable_blocks, executor, watch: () } = finished;
         let patience = out.patience();

@@ -1,15 +1,16 @@
 //! The arithmetic of docs/model.md 12: how many tokens a pass processes and how much KV it reads.
 //!
 //! The event clock passes these shapes to the true latency model, and oracles and the estimates of policies use them
-//! too. They are written only here, so that truth and estimate cannot differ by accident.
+//! too. They are written only here, so that true times and estimates cannot differ by accident.
 
 use crate::common_len::common;
 use crate::latency::{ContextReads, PassShape};
 use crate::policy::BatchView;
 use crate::tree::DraftTree;
 
-/// The shape of draft pass number `pass` (from 1), if request i drafts `draft_len[i]` tokens. Pass 1 also has the
-/// draft's prefill chunks, and missed tokens of the requests that draft (with `always-extend`, of all requests).
+/// The numbers of tokens that draft pass number `pass` (from 1) processes and reads, if request i drafts `draft_len[i]`
+/// tokens. Pass 1 also has the draft model's prefill chunks, and the context tokens that the draft model has skipped
+/// (missed) of the requests that draft (with `always-extend`, of all requests).
 pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
     let (mut n, mut context) = (0, 0);
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -26,15 +27,17 @@ pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape 
     )
 }
 
-/// [`draft_pass`] if every decode request drafts at least `pass` tokens. It does not read the lengths, so it is faster.
+/// As [`draft_pass`], for a batch in which every decode request drafts at least `pass` tokens. It does not read the
+/// lengths, so it is faster.
 #[inline]
 pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
     with_prefill_and_catch_up(batch, batch.len() as u64, batch.context_sum, pass, |_| true, |_| true)
 }
 
-/// The shape of the only draft pass of a step with [`Drafting::Parallel`](crate::Drafting). Request i gets its
-/// `draft_len[i]` tokens at once. All count as batched tokens, and each attends to the context and to the tokens before
-/// it. Prefill chunks and missed tokens are added as in pass 1 of [`draft_pass`].
+/// The numbers of tokens processed and read in the only draft pass of a step with
+/// [`Drafting::Parallel`](crate::Drafting). Request i gets its `draft_len[i]` tokens at once. All count as batched
+/// tokens, and each attends to the context and to the tokens before it. Prefill chunks, and context tokens that the
+/// draft model has skipped, are added as in pass 1 of [`draft_pass`].
 pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     let mut shape = PassShape::default();
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -53,7 +56,8 @@ pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
 
 /// The shape of draft pass number `pass` (from 1) over trees. For each request i with `draft_len[i] ≥ pass` the pass
 /// has the root or the frontier of `trees[i]`. It reads once the KV of the request and of the tree tokens that earlier
-/// passes have processed. Pass 1 also has prefill chunks and missed tokens, as in [`draft_pass`].
+/// passes have processed. Pass 1 also has prefill chunks, and context tokens that the draft model has skipped, as in
+/// [`draft_pass`].
 pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &[DraftTree]) -> PassShape {
     let mut shape = PassShape::default();
     for ((&d, &c), tree) in draft_len.iter().zip(batch.context).zip(trees) {
@@ -87,8 +91,8 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
 }
 
 /// The shape of draft pass `pass`, in which `n` requests draft one token each. Together they have `context` tokens in
-/// KV. Pass 1 also has prefill chunks, and the missed tokens of the requests for which `catches_up` is true. `drafts`
-/// says whether a request is one of the `n` requests.
+/// KV. Pass 1 also has prefill chunks, and the context tokens that the draft model has skipped of the requests for
+/// which `catches_up` is true. `drafts` says whether a request is one of the `n` requests.
 #[inline]
 fn with_prefill_and_catch_up(
     batch: &BatchView,
@@ -107,8 +111,8 @@ fn with_prefill_and_catch_up(
     shape
 }
 
-/// The shape of the draft pass in a step in which nothing is drafted. It has prefill chunks and, with `always-extend`,
-/// all missed tokens. `None` if there are none.
+/// The numbers of tokens processed and read in the draft pass of a step in which nothing is drafted. It has prefill
+/// chunks and, with `always-extend`, all context tokens that the draft model has skipped. `None` if there are none.
 pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     let mut shape = PassShape::default();
     add_draft_prefill(batch, &mut shape);
@@ -116,7 +120,8 @@ pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     (shape.batched > 0).then_some(shape)
 }
 
-/// The shape of the target pass of a step without a drafter: one token for each decode request, and the prefill chunks.
+/// The numbers of tokens processed and read in the target pass of a step without a drafter: one token for each decode
+/// request, and the prefill chunks.
 pub fn plain_pass(batch: &BatchView) -> PassShape {
     let n = batch.len() as u64;
     PassShape {
@@ -127,7 +132,8 @@ pub fn plain_pass(batch: &BatchView) -> PassShape {
     }
 }
 
-/// The shape of the target pass: `verify_len[i] + 1` positions of decode request i, and the prefill chunks.
+/// The numbers of tokens processed and read in the target pass: `verify_len[i] + 1` positions of decode request i, and
+/// the prefill chunks.
 pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -> PassShape {
     if let Some(v) = common(verify_len) {
         return verify_pass_all(batch, v, reads);
@@ -143,7 +149,7 @@ pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -
     target_pass(batch, drafts, positions, reads)
 }
 
-/// [`verify_pass`] if every decode request verifies `verify_len` tokens.
+/// As [`verify_pass`], for a batch in which every decode request verifies `verify_len` tokens.
 #[inline]
 pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) -> PassShape {
     let (n, v) = (batch.len() as u64, u64::from(verify_len));
@@ -174,9 +180,10 @@ fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
     shape.pairs += batch.draft_prefill.pairs;
 }
 
-/// Adds to `shape` the missed tokens of the requests for which `runs` is true. They count as batched tokens but not as
-/// context (docs/model.md 12), because the request's own context is already read once. `counted` says for each request
-/// whether `shape` counts it already; other requests are added to the number of requests.
+/// Adds to the draft pass `shape` the context tokens that the draft model has skipped, of the requests for which `runs`
+/// is true. They count as batched tokens but not as context (docs/model.md 12), because the request's own context is
+/// already read once. `counted` says for each request whether `shape` counts it already; other requests are added to
+/// the number of requests.
 fn add_catch_up(
     batch: &BatchView,
     runs: impl Fn(usize) -> bool,
@@ -191,7 +198,8 @@ fn add_catch_up(
             let (g, c) = (u64::from(gap), u64::from(c));
             shape.requests += u64::from(!counted(i));
             shape.batched += g;
-            // The missed tokens are at positions c−g to c−1. Each attends to itself and to all tokens before it.
+            // The g tokens that the draft model has skipped are at positions c−g to c−1 of the request. Each attends to
+            // itself and to all tokens before it.
             shape.pairs += g * (c - g) + g * (g + 1) / 2;
         }
     }
@@ -228,8 +236,8 @@ mod tests {
     fn shapes_equal_a_count_by_hand() {
         let b = batch(&[100, 200, 300], &[0, 1, 7]);
         let d = [3, 1, 0];
-        // Pass 1 has one token of requests 0 and 1 each, the prefill chunk, and the missed token of request 1. Request
-        // 2 does not draft.
+        // Pass 1 has one token of requests 0 and 1 each, the prefill chunk, and the one token of request 1 that the
+        // draft model has skipped. Request 2 does not draft.
         let first = draft_pass(&b, &d, 1);
         assert_eq!((first.batched, first.context), (2 + 90 + 1, 300 + 60));
         let second = draft_pass(&b, &d, 2);
@@ -266,7 +274,8 @@ mod tests {
         assert_eq!(draft_idle_pass(&b), None);
         b.always_extend = true;
         assert_eq!(draft_idle_pass(&b).unwrap().batched, 4);
-        // One request drafts. With always-extend, the same pass also has the missed tokens of the other request.
+        // One request drafts. With always-extend, the same pass also has the tokens of the other request that the draft
+        // model has skipped.
         assert_eq!(draft_pass(&b, &[1, 0], 1).batched, 1 + 4);
     }
 }

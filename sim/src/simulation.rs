@@ -1,13 +1,14 @@
-//! Simulated runs of a workload with engine settings, a truth and a policy. Three forms: a whole run in one call, a
-//! replica of a fleet, or a server.
+//! Simulated runs of a workload with engine settings, true pass times and acceptance, and a policy. Three forms: a
+//! whole run in one call, a replica of a fleet, or a server.
 
 use crate::acceptance::AcceptanceSource;
 use crate::config::{BadConfig, EngineConfig};
-use crate::engine::{ByOracle, ByPolicy, Drafter, Engine, NoDraft, Order, Rules, SpeculativeConfig};
+use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, Engine, NoDraft, Order, Rules, Source, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::host::Host;
 use crate::latency::{ContextReads, DraftDevice, Drafting, LatencyModel};
+use crate::metrics::{InOrder, RequestRecords};
 use crate::online::{Online, OnlineEngine, OutputLog};
 use crate::oracle::OraclePolicy;
 use crate::patience::Patience;
@@ -15,7 +16,7 @@ use crate::policy::SpecPolicy;
 use crate::replica::{Replica, RoutedEngine};
 use crate::serving::{Run, Serving};
 use crate::time::Time;
-use crate::workload::{Arrivals, Workload};
+use crate::workload::{Arrivals, Request, Workload};
 use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 
@@ -25,16 +26,25 @@ pub enum Speculation {
     Off,
     /// A policy, which sees only what a server sees.
     Policy(Box<dyn SpecPolicy>),
-    /// An oracle: a bound that sees the hidden truth.
+    /// An oracle: it sees the hidden truth (which draft tokens are right, true pass times), as no server can.
     Oracle(Box<dyn OraclePolicy>),
 }
 
 impl Speculation {
+    /// Whether an engine may give the id of an ended request to a later one
+    /// ([`SpecPolicy::ids_may_return`]).
+    pub fn ids_may_return(&self) -> bool {
+        match self {
+            Speculation::Policy(policy) => policy.ids_may_return(),
+            Speculation::Off | Speculation::Oracle(_) => true,
+        }
+    }
+
     /// Checks that the engine can run with these settings.
     ///
     /// # Errors
-    /// vLLM would not start with these settings, the scheduler could never make a step, or an oracle has a draft on its
-    /// own device.
+    /// vLLM would not start with these settings, the scheduler could never make a step, or an oracle has a draft model
+    /// on its own device.
     pub fn check(&self, config: &EngineConfig, drafting: Drafting) -> Result<(), BadConfig> {
         if matches!(self, Speculation::Oracle(_)) && config.draft_device == DraftDevice::Own {
             let why =
@@ -60,20 +70,21 @@ pub struct Simulation<'a> {
     pub arrivals: Arrivals,
     /// The engine's settings.
     pub config: &'a EngineConfig,
-    /// True time of a draft pass.
+    /// The latency model that gives the true time of a draft pass.
     pub draft: &'a dyn LatencyModel,
-    /// True time of a target pass.
+    /// The latency model that gives the true time of a target pass.
     pub target: &'a dyn LatencyModel,
-    /// How the true verify pass reads context.
+    /// Whether a verify pass truly reads a request's context once, or once for each verified position.
     pub context_reads: ContextReads,
-    /// How the draft makes its tokens.
+    /// Whether the draft model makes a request's draft tokens of a step in one pass for each token, or in one pass for
+    /// all.
     pub drafting: Drafting,
     /// Coefficient of variation of the random noise on each pass time (log-normal, mean 1); 0 for no noise.
     pub noise_cv: f64,
-    /// The source that decides which drafts are right.
+    /// The source that decides which draft tokens are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// Seed of the noise, and of the guesses of a draft that has its own device. The acceptance source has its own
-    /// seed.
+    /// Seed of the noise, and of the guesses of a draft model that has its own device. The acceptance source has its
+    /// own seed.
     pub seed: u64,
     /// The run's TPOT limit that policies see, seconds; infinity for none. A request's own limit takes precedence.
     pub slo_tpot_s: f64,
@@ -109,6 +120,59 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// As [`run`](Simulation::run), with the requests of `requests`, which are taken one at a time as they arrive. Of
+    /// [`workload`](Simulation::workload) only the categories and the size of prefix blocks are used. The records do
+    /// not stay in memory: `give` gets them in pieces, and the run's own records are empty. The run ends early if
+    /// `give` returns false. Panics also if requests come in sessions, or if `speculation` does not allow that
+    /// [ids return](Speculation::ids_may_return).
+    pub fn stream(
+        &self,
+        speculation: Speculation,
+        requests: &mut dyn Iterator<Item = Request>,
+        give: &mut dyn FnMut(RequestRecords) -> bool,
+    ) -> Run {
+        let (most, records) = (self.config.max_draft_len, InOrder::new(give));
+        match speculation {
+            Speculation::Off => self.streams(NoDraft, 0, requests, records),
+            Speculation::Policy(policy) => self.streams(ByPolicy(policy), most, requests, records),
+            Speculation::Oracle(oracle) => self.streams(ByOracle(oracle), most, requests, records),
+        }
+    }
+
+    fn streams<D: Drafter<EventClock<'a>>>(
+        &self,
+        drafter: D,
+        max_draft_len: u32,
+        requests: &mut dyn Iterator<Item = Request>,
+        mut records: InOrder,
+    ) -> Run {
+        let workload = self.without_requests();
+        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len, 0);
+        let notes = self.notes(rules.drafter);
+        let Simulation { config, arrivals, slo_tpot_s, keep_steps, .. } = *self;
+        let workload = Cow::Owned(workload);
+        let mut engine = Engine::new(config, workload, arrivals, slo_tpot_s, rules, clock, drafter, keep_steps, ());
+        let mut source = Source { requests, arrivals };
+        let Ok(ending) = engine.run_streamed(&mut source, &mut records, self.interrupt);
+        if ending == Ending::Done {
+            records.finish();
+        }
+        let mut finished = engine.finish();
+        finished.out.records = RequestRecords::default();
+        let (mut run, _, _) = Run::of(finished, ending);
+        run.warnings.extend(notes);
+        run
+    }
+
+    /// The workload without its requests.
+    fn without_requests(&self) -> Workload {
+        Workload {
+            categories: self.workload.categories.clone(),
+            prefix_block: self.workload.prefix_block,
+            ..Workload::default()
+        }
+    }
+
     /// An engine to which a router gives requests while the engine runs. [`arrivals`](Simulation::arrivals) and
     /// [`interrupt`](Simulation::interrupt) are not used, because the router decides both. Panics on the same
     /// configurations as [`run`](Simulation::run).
@@ -136,14 +200,9 @@ impl<'a> Simulation<'a> {
     }
 
     fn serves<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Online + 'a> {
-        // A ledger needs the number of requests, which a server does not know.
-        let (rules, clock) = Simulation { keep_lives: false, ..*self }.rules_and_clock(&drafter, max_draft_len);
-        let workload = Workload {
-            categories: self.workload.categories.clone(),
-            prefix_block: self.workload.prefix_block,
-            ..Workload::default()
-        };
-        let (workload, watch) = (Cow::Owned(workload), OutputLog::default());
+        // A server does not show the parts of latencies.
+        let (rules, clock) = Simulation { keep_lives: false, ..*self }.rules_and_clock(&drafter, max_draft_len, 0);
+        let (workload, watch) = (Cow::Owned(self.without_requests()), OutputLog::default());
         // A server reports every step, so no steps may be computed in one go.
         let keep_steps = true;
         let Simulation { config, slo_tpot_s, .. } = *self;
@@ -153,7 +212,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn fed<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Replica + 'a> {
-        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len);
+        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len, self.workload.len());
         let notes = self.notes(rules.drafter);
         let Simulation { workload, config, slo_tpot_s, .. } = *self;
         let engine = Engine::new(
@@ -176,7 +235,7 @@ impl<'a> Simulation<'a> {
         max_draft_len: u32,
         patience: Option<Patience>,
     ) -> (Run, Option<Patience>) {
-        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len);
+        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len, self.workload.len());
         let serving = Serving {
             workload: self.workload,
             arrivals: self.arrivals,
@@ -191,8 +250,14 @@ impl<'a> Simulation<'a> {
         (served.run, served.patience)
     }
 
-    /// The rules that follow from the settings and the drafter, and a clock at zero.
-    fn rules_and_clock<D: Drafter<EventClock<'a>>>(&self, drafter: &D, max_draft_len: u32) -> (Rules, EventClock<'a>) {
+    /// The scheduler's rules that follow from the settings and the drafter, and a clock at zero with room for
+    /// `requests` requests.
+    fn rules_and_clock<D: Drafter<EventClock<'a>>>(
+        &self,
+        drafter: &D,
+        max_draft_len: u32,
+        requests: usize,
+    ) -> (Rules, EventClock<'a>) {
         let parallel = self.drafting == Drafting::Parallel;
         let speculation = drafter.speculative_config(self.config.max_draft_len, parallel);
         let rules = Rules::of(self.config, &speculation).expect("the configuration was checked before");
@@ -216,7 +281,7 @@ impl<'a> Simulation<'a> {
             max_draft_len,
             queues: rules.order != Order::StepStart,
         };
-        let mut clock = EventClock::new(world, self.workload.len());
+        let mut clock = EventClock::new(world, requests);
         clock.count_guesses(drafter.guesses());
         if self.config.draft_device == DraftDevice::Own && rules.drafter {
             clock.draft_on_own_device(self.config.outcomes_guessed);
@@ -225,7 +290,7 @@ impl<'a> Simulation<'a> {
             clock.leave_full_graphs(Time::from_s(self.config.piecewise_graph_s));
         }
         if self.keep_lives {
-            clock.keep_ledger(self.workload.len());
+            clock.keep_ledger(requests);
         }
         (rules, clock)
     }

@@ -26,7 +26,11 @@ impl Time {
     /// Rounds seconds to the nearest picosecond. Negative values and NaN become zero, so callers must check user input
     /// before.
     pub fn from_s(seconds: f64) -> Time {
-        Time((seconds * PS_PER_S).round() as u64)
+        let ps = seconds * PS_PER_S;
+        // The next two lines round as `f64::round` does. `round` is a function call on processors without an
+        // instruction for it.
+        let whole = ps as u64;
+        Time(if ps - whole as f64 >= 0.5 { whole.saturating_add(1) } else { whole })
     }
 
     /// The time in seconds.
@@ -56,6 +60,8 @@ impl AddAssign for Time {
 impl Sub for Time {
     type Output = Time;
 
+    /// The time from `other` to `self`.
+    ///
     /// # Panics
     /// If `other` is later, in every build profile.
     #[inline]
@@ -68,7 +74,8 @@ impl Sub for Time {
     }
 }
 
-/// A separate function, so that a subtraction costs only one branch.
+/// Panics, because `other` is later than `time`. This is a separate function, so that a subtraction of times costs only
+/// one branch.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -120,6 +127,13 @@ mod tests {
         assert_eq!(Time::from_s(0.3e-6), Time(300_000));
         assert_eq!(Time::from_s(0.6e-12), Time(1));
         assert_eq!(Time::from_s(-1.0), Time::ZERO);
+        for bits in (0..10_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+            // `from_bits` gives numbers of all signs and magnitudes, infinities and NaN. The other number is a multiple
+            // of half a picosecond.
+            for seconds in [f64::from_bits(bits), (bits >> 40) as f64 * 0.5e-12] {
+                assert_eq!(Time::from_s(seconds), Time((seconds * PS_PER_S).round() as u64), "{seconds:?}");
+            }
+        }
         assert_eq!(Time(2_500_000_000_000).as_s(), 2.5);
     }
 }

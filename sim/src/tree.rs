@@ -2,9 +2,9 @@
 //!
 //! A tree hangs below the newest emitted token (the root, which is not a node here). Each draft pass grows the tree by
 //! one level: pass 1 processes the root and gives the nodes of depth 1; pass ℓ processes the *frontier*, the nodes of
-//! depth ℓ−1 that are expanded, and gives their children. A chain is a tree with one node on each level. The draft's
-//! guesses below a node have ranks; the first guess has rank 1. Verification walks down the kept nodes as long as one
-//! of them is the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv
+//! depth ℓ−1 that are expanded, and gives their children. A chain is a tree with one node on each level. The draft
+//! model's guesses below a node have ranks; the first guess has rank 1. Verification walks down the kept nodes as long
+//! as one of them is the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv
 //! 2406.16858).
 
 use crate::luck::mix;
@@ -16,9 +16,9 @@ pub const MAX_TREE_TOKENS: u32 = 256;
 /// How the draft trees grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, which are the draft's best guesses (SpecInfer's expansion
-    /// vector ⟨k₁ … k_m⟩; Medusa's heads). Deeper levels use the last entry. An `Arc`, because a policy passes it in
-    /// every step.
+    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, which are the draft model's best guesses (SpecInfer's
+    /// expansion vector ⟨k₁ … k_m⟩; Medusa's heads). Deeper levels use the last entry. An `Arc`, because a policy
+    /// passes it in every step.
     Expansion(Arc<[u32]>),
     /// The `topk` best nodes of a level, by path probability, are expanded into `topk` children each (EAGLE-2).
     Beam {
@@ -27,7 +27,7 @@ pub enum Growth {
     },
 }
 
-/// Parent of the nodes of depth 1.
+/// The value of [`Node::parent`] at depth 1. The root of a tree is not a node, so it has no index.
 pub const ROOT: u32 = u32::MAX;
 
 /// The key of the path that continues the path with key `path` by a guess of rank `rank` at `depth` (from 0). 0 if all
@@ -43,9 +43,9 @@ pub struct Node {
     pub parent: u32,
     /// Depth of the node, from 1.
     pub depth: u32,
-    /// The node's rank among the draft's guesses below the same parent, from 1.
+    /// The node's rank among the draft model's guesses below the same parent, from 1.
     pub rank: u32,
-    /// The draft's probability of the node's token, given its parent.
+    /// The draft model's probability of the node's token, given its parent.
     pub confidence: f64,
     /// Product of the confidences along the path from the root to the node.
     pub score: f64,
@@ -82,12 +82,12 @@ impl DraftTree {
         self.fed = 0;
     }
 
-    /// All nodes, level by level.
+    /// All nodes of the tree, level by level.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Number of levels drafted.
+    /// Number of levels of the tree that were drafted.
     pub fn depth(&self) -> u32 {
         self.depth
     }
@@ -107,8 +107,8 @@ impl DraftTree {
         self.ran
     }
 
-    /// Grows the tree by one level. `guess(parent, rank)` returns two values: the draft's probability of its `rank`-th
-    /// guess below the node `parent` (`None` for the root), and the key of the path to this guess.
+    /// Grows the tree by one level. `guess(parent, rank)` returns two values: the draft model's probability of its
+    /// `rank`-th guess below the node `parent` (`None` for the root), and the key of the path to this guess.
     pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f64, u64)) {
         let children = match growth {
             Growth::Expansion(children) => children[(self.depth as usize).min(children.len() - 1)],
@@ -133,7 +133,7 @@ impl DraftTree {
         self.frontier.extend(first..self.nodes.len() as u32);
         if let Growth::Beam { topk } = growth {
             let nodes = &self.nodes;
-            // Among equal scores the earlier node wins.
+            // Of two nodes with the same score, the one that was drafted earlier comes first.
             let by_score =
                 |&a: &u32, &b: &u32| nodes[b as usize].score.total_cmp(&nodes[a as usize].score).then(a.cmp(&b));
             self.frontier.sort_unstable_by(by_score);
@@ -191,8 +191,8 @@ impl DraftTree {
     }
 
     /// Verifies the tree: walks down the kept nodes as long as one is the target's token, stores the path of accepted
-    /// nodes, and returns its length. At depth d (from 1) the target's token is the draft's `rank(d)`-th guess. `rank`
-    /// is called for each accepted depth, and for the next depth if the last accepted node has a kept child.
+    /// nodes, and returns its length. At depth d (from 1) the target's token is the draft model's `rank(d)`-th guess.
+    /// `rank` is called for each accepted depth, and for the next depth if the last accepted node has a kept child.
     pub fn accepted(&mut self, mut rank: impl FnMut(u32) -> u32) -> u32 {
         let mut at = ROOT;
         let mut depth = 0;

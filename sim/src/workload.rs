@@ -2,7 +2,8 @@
 
 use crate::time::Time;
 
-/// The id of a request: its index in its [`Workload`]. Ids are dense and in order of arrival.
+/// The id of a request: its index in its [`Workload`]. Ids are dense and in order of arrival. Only an engine that
+/// forgets requests gives the id of an ended request to a later one ([`Workload::number`]).
 pub type RequestId = u32;
 
 /// One request, as a reader or generator makes it.
@@ -44,45 +45,51 @@ impl Request {
     }
 }
 
-/// The draft's recorded acceptance on one request, with one entry for each output position.
+/// The draft model's recorded acceptance on one request, with one entry for each output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// For each output position: whether the draft was right. `None` if this is not known, for example because nothing
-    /// was drafted at the position.
+    /// For each output position: whether the draft model's first guess was right. `None` if this is not known, for
+    /// example because nothing was drafted at the position.
     pub bits: Vec<Option<bool>>,
-    /// For each unknown position: how many drafts were accepted just before it in the same recorded step. 0 at known
-    /// positions. This number selects the hazard with which the bit is drawn.
+    /// For each unknown position: how many draft tokens were accepted just before it in the same recorded step. 0 at
+    /// known positions. This number selects the probability with which it is drawn whether the draft token is right.
     pub accepted_before: Vec<u8>,
-    /// Rank of the target's token among the draft's guesses, from 1, for each output position. 255 stands for all ranks
-    /// from 255 on. Empty if ranks were not recorded.
+    /// Rank of the target's token among the draft model's guesses, from 1, for each output position. 255 stands for all
+    /// ranks from 255 on. Empty if ranks were not recorded.
     pub ranks: Vec<u8>,
-    /// The draft's probability of its first guess, (0, 1], for each output position. Empty if probabilities were not
-    /// recorded.
+    /// The draft model's probability of its first guess, (0, 1], for each output position. Empty if probabilities were
+    /// not recorded.
     pub confidences: Vec<f32>,
 }
 
 /// All requests of a run, sorted by arrival time.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
-    /// Arrival times, non-decreasing.
+    /// Arrival time of each request, non-decreasing.
     pub arrival: Vec<Time>,
-    /// Prompt lengths, tokens.
+    /// Prompt length of each request, tokens.
     pub prompt_len: Vec<u32>,
-    /// Output lengths, tokens.
+    /// Output length of each request, tokens.
     pub output_len: Vec<u32>,
-    /// Category index of each request.
+    /// Category of each request: an index into `categories`.
     pub category: Vec<u16>,
     /// TPOT limit of each request, seconds, infinity for none. Empty if no request has one.
     pub slo_tpot_s: Vec<f64>,
-    /// Priority of each request. Empty if all are 0.
+    /// Priority of each request; the lowest number is served first. Empty if all are 0.
     pub priority: Vec<i32>,
-    /// Recording of each request, `u32::MAX` for none. Empty if no request has one.
+    /// Recorded acceptance that each request replays: an index into `recordings`, `u32::MAX` for none. Empty if no
+    /// request has one.
     pub recording: Vec<u32>,
     /// Prefix block ids of all requests, one after another. Empty if no request shares a prefix.
     pub prefix_ids: Vec<u64>,
     /// For each request the index in `prefix_ids` of its first id, and as a last entry the end of the last request's
     /// ids. Empty if no request shares a prefix.
     pub prefix_start: Vec<u32>,
+    /// If later requests get the ids of ended ones: for each request its prefix block ids. Otherwise empty.
+    pub own_prefix: Vec<Vec<u64>>,
+    /// If later requests get the ids of ended ones: the number of each request (how many requests came before it).
+    /// Otherwise empty.
+    pub numbers: Vec<RequestId>,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
     /// For each request the next turn of its session; `u32::MAX` if there is none. Empty if the workload has no
@@ -91,17 +98,17 @@ pub struct Workload {
     /// For each request the time from its end until the next turn of its session is sent. Empty if the workload has no
     /// sessions.
     pub gap: Vec<Time>,
-    /// Names of the categories.
+    /// Names of the request categories, such as chat, code and documents.
     pub categories: Vec<String>,
-    /// The recorded acceptance to which `recording` refers.
+    /// Which draft tokens of real requests were right, as recorded. `recording` has the index of each request's entry.
     pub recordings: Vec<Recording>,
-    /// For unknown bits of the recordings: P(right | i − 1 drafts of the round were accepted), i = 1, 2, …. Empty if
-    /// the recordings have none.
+    /// For positions where the recordings do not say whether the draft token is right: P(right | i − 1 draft tokens of
+    /// the round were accepted), i = 1, 2, …. Empty if the recordings have no such probabilities.
     pub hazards: Vec<f64>,
 }
 
 impl Workload {
-    /// Number of requests.
+    /// Number of requests in the workload.
     pub fn len(&self) -> usize {
         self.arrival.len()
     }
@@ -150,6 +157,32 @@ impl Workload {
         self.category.push(r.category);
     }
 
+    /// Gives a request the id `id`: the next one, or that of an ended request. `number` says how many requests came
+    /// before it ([`number`](Workload::number)).
+    pub(crate) fn put(&mut self, id: RequestId, number: RequestId, r: Request) {
+        let i = id as usize;
+        set(&mut self.arrival, i, r.arrival, Time::ZERO);
+        set(&mut self.prompt_len, i, r.prompt_len, 0);
+        set(&mut self.output_len, i, r.output_len, 0);
+        set(&mut self.category, i, r.category, 0);
+        set(&mut self.numbers, i, number, 0);
+        set_unless(&mut self.slo_tpot_s, i, r.slo_tpot_s.unwrap_or(f64::INFINITY), f64::INFINITY);
+        set_unless(&mut self.priority, i, r.priority, 0);
+        set_unless(&mut self.recording, i, r.recording.unwrap_or(u32::MAX), u32::MAX);
+        set_unless(&mut self.own_prefix, i, r.prefix, Vec::new());
+    }
+
+    /// The number of a request: how many requests came before it. Random draws are keyed by it. It is the id, unless
+    /// the request has the id of an ended request.
+    pub fn number(&self, id: RequestId) -> RequestId {
+        self.numbers.get(id as usize).copied().unwrap_or(id)
+    }
+
+    /// Whether any request's prompt begins with a prefix that other requests may share.
+    pub fn shares_prefixes(&self) -> bool {
+        !self.prefix_ids.is_empty() || !self.own_prefix.is_empty()
+    }
+
     /// A copy of the request `id`, prefix ids included.
     pub fn get(&self, id: RequestId) -> Request {
         let i = id as usize;
@@ -182,10 +215,27 @@ impl Workload {
 
     /// The ids of the request's shared prefix blocks; empty if the request shares no prefix.
     pub fn prefix(&self, id: RequestId) -> &[u64] {
-        match self.prefix_start.get(id as usize..id as usize + 2) {
-            Some(&[start, end]) => &self.prefix_ids[start as usize..end as usize],
+        match (self.own_prefix.get(id as usize), self.prefix_start.get(id as usize..id as usize + 2)) {
+            (Some(own), _) => own,
+            (None, Some(&[start, end])) => &self.prefix_ids[start as usize..end as usize],
             _ => &[],
         }
+    }
+}
+
+/// Sets entry `i` of a column of the workload, which has one entry for each request. Entries between the column's end
+/// and `i` become `fill`.
+fn set<T: Clone>(column: &mut Vec<T>, i: usize, value: T, fill: T) {
+    if column.len() <= i {
+        column.resize(i + 1, fill);
+    }
+    column[i] = value;
+}
+
+/// As [`set`], which sets an entry of a column, but leaves out entries behind the column's end whose value is `fill`.
+fn set_unless<T: Clone + PartialEq>(column: &mut Vec<T>, i: usize, value: T, fill: T) {
+    if i < column.len() || value != fill {
+        set(column, i, value, fill);
     }
 }
 

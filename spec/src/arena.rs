@@ -1,43 +1,45 @@
 //! The `[arena]` table of an experiment file: the experiment is a scenario of the arena, in which all policies are
 //! compared.
 //!
-//! Policies are tuned on some scenarios and judged on others. So the table says which of the two the scenario is for,
-//! or that it judged an earlier version of a policy. If the experiment does not list `policies`, every policy that can
-//! run in it takes part.
+//! Policies are tuned on some scenarios and judged on others. The table says for which of the two the scenario may be
+//! used, or that it judged an earlier version of a policy. If the experiment does not list `policies`, every policy
+//! that can run in it takes part.
 
 use serde::{Deserialize, Serialize};
 
-/// The `[arena]` table of an experiment.
+/// The `[arena]` table of an experiment that is a scenario of the arena, in which all policies are compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arena {
-    /// May policies be tuned on the scenario, or is it held out to judge them?
+    /// Whether policies may be tuned on the scenario (`tuning`), or whether it judges them (`held-out`, `seen`).
     pub set: ArenaSet,
-    /// What sets the scenario apart, in one sentence.
+    /// How this scenario (experiment of the arena) differs from the other scenarios, in one sentence.
     pub about: String,
-    /// Does the scenario run with `foretoken run FOLDER --quick`, too?
+    /// Whether the scenario also runs with `foretoken run FOLDER --quick`, which runs only some scenarios and few
+    /// seeds. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quick: bool,
 }
 
-/// What a scenario may be used for.
+/// What a scenario (an experiment of the arena, in which all policies are compared) may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArenaSet {
-    /// Policies may be tuned on the scenario.
+    /// Policies may be tuned on the scenario (experiment of the arena).
     Tuning,
     /// The scenario judged an earlier version of a policy. Its results are known since then, so that it cannot judge a
     /// later version.
     Seen,
-    /// The scenario judges policies. Their constants do not change after the scenario was run.
+    /// The scenario (experiment of the arena) judges policies. Their constants do not change after the scenario was
+    /// run.
     HeldOut,
 }
 
 impl ArenaSet {
-    /// All sets, in the order of tables.
+    /// All sets of scenarios (tuning, seen, held out), in the order in which tables list them.
     pub const ALL: [ArenaSet; 3] = [ArenaSet::Tuning, ArenaSet::Seen, ArenaSet::HeldOut];
 
-    /// The set's name in files and tables.
+    /// The name of the set of scenarios in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             ArenaSet::Tuning => "tuning",

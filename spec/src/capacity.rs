@@ -1,5 +1,5 @@
-//! The `[capacity]` table of an experiment: how `foretoken capacity` searches for the highest request rate within
-//! `[slo]`.
+//! The `[capacity]` table of an experiment: how `foretoken capacity` searches for the highest request rate at which the
+//! latency bounds of `[slo]` are kept.
 
 use crate::document::{Document, Path};
 use crate::problem::Result;
@@ -10,28 +10,35 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CapacitySpec {
-    /// Share of the counted requests that must keep every bound of `[slo]`. Rejected and unfinished requests keep none.
+    /// Share of the counted requests that must keep every bound of `[slo]`, (0, 1]. Requests that only fill the server
+    /// before the counted ones, or keep it full after them, are not counted. Rejected and unfinished requests count as
+    /// breaking a bound.
     pub share: f64,
-    /// Two request rates to begin with, requests a second, the lower first; absent: half and twice the experiment's own
-    /// rate. The search goes beyond them if it must.
+    /// Two rates at which the search begins, requests a second, the lower one first; absent: half and twice the
+    /// experiment's own rate. The search goes beyond them if it must.
     #[serde(deserialize_with = "pair", skip_serializing_if = "Option::is_none")]
     pub bracket: Option<[f64; 2]>,
-    /// The search ends when the lowest rate that is not carried is at most this share above the highest that is.
+    /// How exact the search is, 0.0001 to 0.5. The search ends when the lowest tried rate at which too few requests
+    /// keep the bounds is at most this share above the highest rate at which enough keep them.
     pub tolerance: f64,
-    /// Number of requests that count in a probe (a run at one rate).
+    /// Number of requests of a run at one rate that count for `share`, at least 1.
     pub requests: u32,
-    /// Number of requests before the counted ones, which fill the server. Equally many after the counted ones keep it
-    /// full. Neither count. A probe of a log uses the log's first requests.
+    /// Number of requests before the counted ones, which fill the server. The same number of requests after the counted
+    /// ones keep the server full. Both groups do not count. If arrivals come from a trace, a run serves the first
+    /// requests of the trace.
     pub warm_up_requests: u32,
-    /// For a load that changes in time: the requests that count arrive between these two seconds of the workload.
+    /// For a load that changes in time: `[from, to]`, seconds of the workload. The requests that arrive between these
+    /// two times are the ones that count, and `requests` is not used. Absent: the counted requests are given by their
+    /// number (`requests`).
     #[serde(deserialize_with = "pair", skip_serializing_if = "Option::is_none")]
     pub window_s: Option<[f64; 2]>,
 }
 
-/// The allowed range of `tolerance`. With a smaller value, neighbouring rates would give equal results.
+/// The allowed range of `tolerance` (how exact a capacity search is). With a smaller value, neighbouring rates would
+/// give equal results.
 const TOLERANCES: [f64; 2] = [1e-4, 0.5];
 
-/// Reads exactly two numbers; serde alone would ignore further ones.
+/// Reads a list of exactly two numbers. serde alone would ignore further numbers.
 fn pair<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<[f64; 2]>, D::Error> {
     let all = Vec::<f64>::deserialize(from)?;
     match <[f64; 2]>::try_from(all) {
@@ -54,12 +61,14 @@ impl Default for CapacitySpec {
 }
 
 impl CapacitySpec {
-    /// Number of requests of a probe: requests that fill the server, counted requests, and requests that keep it full.
+    /// Number of requests of a probe (a run at one rate). It is the sum of three groups: the requests before the
+    /// counted ones, which fill the server; the counted requests; and the requests after them, which keep the server
+    /// full.
     pub fn probe_requests(&self) -> u32 {
         self.requests.saturating_add(self.warm_up_requests.saturating_mul(2))
     }
 
-    /// Checks every value that serde cannot check.
+    /// Checks every value of the `[capacity]` table that serde cannot check.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
         let refuse = |key: &str, message: String, help: &str| {
             Err(doc.problem_at(&Path::of(&format!("capacity.{key}")), message).help(help))
@@ -116,8 +125,8 @@ impl CapacitySpec {
 
 const ARRIVALS: &str = "workload.arrivals";
 
-/// Do the arrivals come from a log (a trace)? If arrivals are swept, true means that every swept value is a log, and
-/// false that every value is generated.
+/// True if the arrivals come from a log (a trace), false if they are generated. If arrivals are swept, this holds for
+/// every swept value.
 ///
 /// # Errors
 /// Some swept values have a log, and others have generated arrivals.

@@ -22,38 +22,41 @@ use std::path::PathBuf;
 pub const UNSWEPT: [&str; 9] =
     ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper", "question", "arena"];
 
-/// One experiment without sweeps.
+/// One experiment without sweeps: one combination of swept values.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Name of the experiment; the results folder is named after it.
+    /// Name of the experiment: letters, digits, `-`, `_` and `.`. The results folder has this name.
     pub name: String,
-    /// Seeds of all random draws and of generated load; each seed is one replication.
+    /// Seeds of the random draws, at least one. Every policy runs once with each seed. Absent: one run with seed 1.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
-    /// Paths of swept values, the one that varies slowest first. Sweeps that are not listed follow in the order of
-    /// the file.
+    /// Paths of swept settings. The first one varies slowest. Swept settings that are not listed vary faster, in the
+    /// order of the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweep_order: Vec<String>,
-    /// The policies to compare, in the order of the table. A scenario of the arena that names none takes all.
+    /// The policies to compare; results list them in this order. If a scenario of the arena (an experiment in which all
+    /// policies are compared) lists none, it runs all policies.
     #[serde(default)]
     pub policies: Vec<PolicySpec>,
-    /// The true cost of forward passes.
+    /// The true times of forward passes.
     pub hardware: Hardware,
-    /// The engine's settings.
+    /// The settings of the serving engine: scheduler, KV cache, drafter and host times.
     #[serde(default)]
     pub engine: EngineConfig,
-    /// Several replicas behind a router; absent: one engine.
+    /// Several replicas (engines) behind a router; absent: one engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetSpec>,
     /// The requests: when they arrive, and their lengths.
     pub workload: WorkloadSpec,
-    /// Which drafts are right.
+    /// What decides which draft tokens the target accepts in a simulated run, such as stated acceptance rates or a
+    /// recording.
     pub acceptance: AcceptanceSpec,
-    /// The policies' belief about the cost of passes.
+    /// What policies believe about the times of passes (the linear cost model that they get), and how late they learn
+    /// the outcome of a step.
     #[serde(default)]
     pub belief: BeliefSpec,
-    /// Latency bounds of requests.
+    /// Latency bounds of requests; absent: no bounds.
     #[serde(default)]
     pub slo: SloSpec,
     /// The device that runs the experiment, for `foretoken live` and `validate`.
@@ -65,80 +68,91 @@ pub struct Experiment {
     /// How `foretoken observe` sends requests to a real server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe: Option<ObserveSpec>,
-    /// How `foretoken capacity` searches for the highest rate within `slo`.
+    /// How `foretoken capacity` searches for the highest rate of requests at which a stated share of them keeps the
+    /// bounds of `slo`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacitySpec>,
-    /// Which optional files are written.
+    /// Which optional files a run writes.
     #[serde(default)]
     pub output: Output,
-    /// Claims of a paper that the run is compared with.
+    /// Claims of a paper with which the results of the run are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<Paper>,
-    /// A question that was asked in public; the run answers it.
+    /// A question that was asked in public. The run answers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Question>,
-    /// A scenario of the arena, in which all policies meet.
+    /// Makes the experiment a scenario of the arena (a set of experiments in which all policies are compared).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arena: Option<Arena>,
 }
 
-/// The true cost of forward passes.
+/// The true times of forward passes. They come from a profile, or `target` and `draft` say how they are computed.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// A measured profile: it gives `target`, `draft`, `context_reads`, and the belief with its own `context_reads`.
+    /// Path of a profile: measured or calibrated pass times. It gives `target` and `draft`, which must then be left
+    /// out, and `context_reads`. It also gives the linear cost model that policies get (their belief), unless
+    /// `[belief]` gives another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<PathBuf>,
-    /// Which of the profile's latency models gives the true costs; absent: its table.
+    /// Which of the profile's latency models gives the true pass times; absent: `table`. Needs `profile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truth: Option<Truth>,
-    /// Is `noise_cv` taken from the profile?
+    /// Whether the profile gives `noise_cv` (the noise on pass times), which must then be left out. Needs `profile`.
+    /// Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub profile_noise: bool,
-    /// Time of a target pass.
+    /// How the time of a target pass is computed. Left out if there is a `profile`.
     pub target: LatencySpec,
-    /// Time of a draft pass.
+    /// How the time of a draft pass is computed. Left out if there is a `profile`.
     pub draft: LatencySpec,
-    /// Does a verify pass read a request's context once, or once a position?
+    /// How often a verify pass reads a request's context: once, or once for each position that it verifies. Absent: as
+    /// the profile says, or else once.
     #[serde(default)]
     pub context_reads: ContextReads,
-    /// Does the draft run one pass a token, or one for all (prompt lookup, Medusa heads)?
+    /// Whether the drafter runs one pass for each draft token of a request in a step, or one pass for all of them
+    /// (prompt lookup, Medusa heads).
     #[serde(default)]
     pub drafting: Drafting,
-    /// Coefficient of variation of the log-normal noise of a pass; 0 is none.
+    /// Coefficient of variation (standard deviation / mean) of the log-normal noise on the time of each pass, 0 to
+    /// 1000; 0 for no noise.
     #[serde(default)]
     pub noise_cv: f64,
 }
 
 impl Hardware {
-    /// The true costs of passes.
+    /// Returns the true costs of the target model's and the draft model's passes.
     pub fn costs(&self) -> Pair<&LatencySpec> {
         Pair { target: &self.target, draft: &self.draft }
     }
 }
 
-/// The policies' belief about the cost of passes, and errors in it. An absent value is the least-squares fit to the
-/// true cost.
+/// What policies believe about the times of passes (the costs with which they decide), how wrong this belief is, and
+/// how late policies learn outcomes. Coefficients that are given nowhere are fitted to the true times by least squares.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BeliefSpec {
-    /// α, γ, δ of a target pass.
+    /// Believed coefficients of the time of a target pass: α (seconds per context token), γ (per new token), δ (per
+    /// pass). Absent: the profile's, or else a least-squares fit to the true times.
     pub target: Option<Coefficients>,
-    /// α, γ, δ of a draft pass.
+    /// Believed coefficients of the time of a draft pass: α (seconds per context token), γ (per new token), δ (per
+    /// pass). Absent: the profile's, or else a least-squares fit to the true times.
     pub draft: Option<Coefficients>,
-    /// A stale belief: the models that it was fitted to, of another machine or an earlier state of this one.
+    /// A stale belief: the latency models, of another machine or an earlier state of this one, to which the
+    /// coefficients are fitted. Absent: the belief is about this machine.
     pub fitted_to: Option<FittedTo>,
-    /// How policies think a verify pass reads context; absent: as the profile's linear fit counts it, or else as the
-    /// true pass does.
+    /// How often a verify pass reads a request's context, as policies believe. Absent: as the profile's linear fit
+    /// counts it, or else as in `hardware.context_reads`.
     pub context_reads: Option<ContextReads>,
-    /// Factors on the believed times.
+    /// Factors on the believed pass times, above 0. With 1 the belief is not changed.
     pub scale: Scale,
-    /// Coefficient of variation of the log-normal error of each believed coefficient and table entry, drawn once a
-    /// seed.
+    /// Coefficient of variation of the log-normal error of each believed coefficient and of each entry of a cost table,
+    /// 0 to 1000; 0 for no error. The errors are drawn once for each seed.
     pub noise_cv: f64,
-    /// Where policies with a cost table get its entries.
+    /// Where policies that use a cost table (pass times by number of tokens) get its entries.
     pub tables: Tables,
-    /// Number of steps by which a policy learns the outcome of a step late; 0: at the step's end.
+    /// Number of steps after the end of a step until a policy learns the step's outcome; 0: the policy learns it at the
+    /// end of the step.
     pub staleness_steps: u32,
 }
 
@@ -157,31 +171,31 @@ impl Default for BeliefSpec {
     }
 }
 
-/// The latency models to which a stale belief was fitted. They describe another machine, or an earlier state of this
-/// one.
+/// The latency models to which a stale belief (the pass costs that policies assume) was fitted. They describe another
+/// machine, or an earlier state of this one.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedTo {
-    /// Time of a target pass.
+    /// How the time of a target pass is computed on the machine to which a stale belief was fitted.
     pub target: LatencySpec,
-    /// Time of a draft pass.
+    /// How the time of a draft pass is computed on the machine to which a stale belief was fitted.
     pub draft: LatencySpec,
 }
 
 impl FittedTo {
-    /// The costs of passes to which the belief was fitted.
+    /// Returns the costs of the target model's and the draft model's passes to which the belief was fitted.
     pub fn costs(&self) -> Pair<&LatencySpec> {
         Pair { target: &self.target, draft: &self.draft }
     }
 }
 
-/// Factors on the believed times; 1 is none.
+/// Factors on the pass times that policies assume. A factor of 1 changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scale {
-    /// Factor on the target's times.
+    /// Factor on the times of target passes that policies assume, above 0.
     pub target: f64,
-    /// Factor on the draft's times.
+    /// Factor on the times of draft passes that policies assume, above 0.
     pub draft: f64,
 }
 
@@ -195,53 +209,57 @@ impl Default for Scale {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tables {
-    /// Passes timed on the machine, as engines do when they start.
+    /// Passes timed on the simulated machine (or on the machine of `belief.fitted_to`), as engines time passes when
+    /// they start.
     #[default]
     Profiled,
-    /// Times computed from the linear belief.
+    /// Times computed from the linear belief: the α, γ and δ with which policies estimate a pass.
     Linear,
 }
 
-/// Latency bounds of requests. An absent bound is not checked.
+/// Latency bounds of requests. A bound that is absent is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SloSpec {
-    /// TPOT bound as a multiple of the autoregressive run's P90 TPOT on the same draws (AdaSpec, section 6.1).
-    /// `reference` names the load of that run.
+    /// The TPOT bound as a multiple of the 90th percentile of TPOT in the autoregressive run on the same requests
+    /// (AdaSpec, section 6.1), above 0. `reference` chooses the load of that run. It cannot be combined with `tpot_s`.
     #[serde(rename = "adaspec-scale")]
     pub adaspec_scale: Option<f64>,
-    /// The load whose autoregressive run gives the bound, where loads are swept; absent: `"lowest-load"`.
+    /// If loads are swept: the load whose autoregressive run gives the TPOT bound of `adaspec-scale`. Absent:
+    /// `"lowest-load"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
-    /// Bound on the time to first token, seconds.
+    /// Longest time to first token that a request may have, seconds; absent: no bound.
     pub ttft_s: Option<f64>,
-    /// Bound on the time per output token after the first, seconds.
+    /// Longest time per output token after the first that a request may have, seconds; absent: no bound.
     pub tpot_s: Option<f64>,
-    /// Bound on the end-to-end latency, seconds.
+    /// Longest end-to-end latency that a request may have, seconds; absent: no bound.
     pub e2e_s: Option<f64>,
 }
 
-/// The autoregressive run that a bound is scaled from. Swept numbers below `workload.arrivals`, `rate-scale` and
-/// `thin` are loads. Each value of other swept settings has its own bound, unless `at` says otherwise.
+/// The autoregressive run from which the TPOT bound of `adaspec-scale` is scaled. A load is a swept number below
+/// `workload.arrivals`, or of a `rate-scale` or `thin`. For other swept settings, each value has its own bound, unless
+/// `at` names one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reference {
-    /// The run at the lowest swept load: all loads are held to one bound.
+    /// The autoregressive run at the lowest swept load. All loads then have the same bound.
     LowestLoad,
-    /// Each load's own run, as in the paper. The bound moves with the load, and at scale 1 autoregressive attains 90
-    /// % at every load by definition.
+    /// Each load's own run, as in the AdaSpec paper. The bound then changes with the load. At scale 1, autoregressive
+    /// decoding keeps the bound for 90 % of the requests at every load, by definition.
     EachLoad,
-    /// The run at these values of swept settings, by path. A table is picked by its place in the sweep, from 0.
+    /// The run at the values that `at` gives for swept settings, by path. A swept table is named by its index in the
+    /// sweep, from 0.
     At(#[schemars(with = "BTreeMap<String, serde_json::Value>")] At),
 }
 
-/// Which optional files are written.
+/// Which optional files a run writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Output {
-    /// `steps.parquet`: one row per step.
+    /// Whether `steps.parquet` is written: a table with one row for each step. Default: false.
     pub steps: bool,
-    /// The figures, one SVG file each.
+    /// Whether the figures are written, one SVG file each. Default: true.
     pub figures: bool,
 }
 

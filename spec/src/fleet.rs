@@ -13,29 +13,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FleetSpec {
-    /// The number of replicas, or a list of kinds of replicas. `foretoken fleet` searches for the number.
+    /// The number of replicas, 1 to 1000, or a list of kinds of replicas with different settings. `foretoken fleet`
+    /// searches for the number.
     #[serde(default = "one")]
     pub replicas: Replicas,
-    /// The router: it chooses the replica of each request. Where prefill replicas compute prompts for others, it is the
-    /// others' router.
+    /// The router: the rule that chooses the replica of each request. In a fleet with prefill replicas it chooses among
+    /// all other replicas, and `split.router` among the prefill replicas.
     #[serde(default = "round_robin")]
     pub router: RouterSpec,
-    /// How old the loads are that the router sees; absent: as the router's own program has them.
+    /// How often replicas report their loads to the router, and how late the reports arrive; absent: as in the program
+    /// from which the router comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signals: Option<Signals>,
-    /// Which prompts prefill replicas compute for others, and who gets them first.
+    /// Which prompts are computed on prefill replicas, and which replica gets such a request first; absent: all
+    /// prompts, and the prefill replica. Without prefill replicas it has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<SplitSpec>,
-    /// The link over which KV goes from prefill replicas to others; must be there if there are prefill replicas.
+    /// The link over which KV goes from prefill replicas to other replicas. It is required if there are prefill
+    /// replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// How the number of replicas follows the load; absent: it does not.
+    /// How the number of replicas follows the load; absent: the number does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<Scaling>,
-    /// Price of a GPU for an hour, in any currency; `foretoken fleet` needs it.
+    /// Price of one GPU for an hour, in any currency, above 0; `foretoken fleet` needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_gpu_hour: Option<f64>,
-    /// The most replicas that `foretoken fleet` tries.
+    /// The most replicas that `foretoken fleet` tries, 1 to 1000. Default: 64.
     #[serde(default = "most", skip_serializing_if = "is_most")]
     pub most_replicas: u32,
 }
@@ -56,18 +60,19 @@ pub enum Replicas {
 pub struct Kind {
     /// Number of replicas of this kind.
     pub count: u32,
-    /// What these replicas do: all of a request, the prompts of others, or the output behind such prompts.
+    /// What these replicas do: serve whole requests (`both`), compute prompts for other replicas (`prefill`), or decode
+    /// requests whose prompts others computed (`decode`). Default: `both`.
     #[serde(default, skip_serializing_if = "is_both")]
     pub role: Role,
-    /// The policy of these replicas; absent: the policy of the table's row. In the autoregressive row no replica
-    /// drafts.
+    /// The policy of these replicas, in place of the policies of the experiment; absent: each policy of the experiment
+    /// in turn. In the autoregressive run no replica drafts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
-    /// Engine settings that differ from `[engine]`.
+    /// Engine settings of these replicas that differ from `[engine]`. Empty: none differ.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub engine: toml::Table,
-    /// Costs that differ from `[hardware]`.
+    /// Hardware settings of these replicas that differ from `[hardware]`. Empty: none differ.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub hardware: toml::Table,
@@ -76,7 +81,7 @@ pub struct Kind {
 /// Largest number of replicas that an experiment may state.
 pub const MOST_REPLICAS: u32 = 1000;
 
-/// The default of `most_replicas`.
+/// The default of `most_replicas`: the most replicas that `foretoken fleet` tries.
 const MOST_TRIED: u32 = 64;
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -101,14 +106,14 @@ fn round_robin() -> RouterSpec {
 }
 
 impl Kind {
-    /// Do these replicas have engine or hardware settings that differ from the experiment's?
+    /// True if these replicas have engine or hardware settings that differ from the experiment's.
     pub fn differs(&self) -> bool {
         !self.engine.is_empty() || !self.hardware.is_empty()
     }
 }
 
 impl Replicas {
-    /// The kinds of replicas. A plain number is one kind with the experiment's settings.
+    /// The kinds of replicas. If `replicas` is a plain number, there is one kind with the experiment's settings.
     pub fn kinds(&self) -> Vec<Kind> {
         match self {
             Replicas::Number(count) => {
@@ -126,23 +131,25 @@ impl Replicas {
 }
 
 impl FleetSpec {
-    /// How old the loads are that the router sees: `signals`, or as the router's own program has them.
+    /// How old the loads are that the router sees. It is the setting `signals`, or else the age that the router's own
+    /// program has.
     pub fn signals(&self) -> Signals {
         self.signals.unwrap_or_else(|| self.router.usual_signals())
     }
 
-    /// The most replicas that may serve or boot at a time.
+    /// The most replicas that may serve or boot at a time: the number of replicas, or `scaling.max_replicas` if that is
+    /// larger.
     pub fn most_at_a_time(&self) -> u32 {
         let number = self.replicas.number();
         self.scaling.as_ref().map_or(number, |scaling| scaling.max_replicas.max(number))
     }
 
-    /// Does a rule change the number of replicas?
+    /// True if a rule changes the number of replicas.
     pub fn is_scaled(&self) -> bool {
         self.scaling.as_ref().is_some_and(|scaling| !matches!(scaling.rule, ScalingRule::Fixed(_)))
     }
 
-    /// True if prefill replicas compute prompts for others.
+    /// True if prefill replicas compute prompts for other replicas.
     pub fn is_split(&self) -> bool {
         self.replicas.kinds().iter().any(|kind| kind.role == Role::Prefill)
     }
@@ -152,7 +159,7 @@ impl FleetSpec {
         self.split.clone().unwrap_or_default()
     }
 
-    /// The router of the prefill replicas.
+    /// The router that chooses among the prefill replicas.
     pub fn prefill_router(&self) -> &RouterSpec {
         self.split.as_ref().and_then(|split| split.router.as_ref()).unwrap_or(&self.router)
     }
@@ -164,7 +171,7 @@ impl FleetSpec {
         split.and_then(|split| split.signals).or(own).unwrap_or_else(|| self.signals())
     }
 
-    /// Checks every value that serde cannot check.
+    /// Checks every value of the `[fleet]` table that serde cannot check.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
         let problem_at = |key: &str, message: String| doc.problem_at(&Path::of(&format!("fleet.{key}")), message);
         let kinds = self.replicas.kinds();

@@ -10,19 +10,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LiveSpec {
-    /// `cpu` or `cuda:N`. The option `--device` overrides it.
+    /// The device that runs the models: `cpu`, or `cuda:N` for the GPU with number N, from 0. The option `--device`
+    /// overrides it.
     #[serde(default = "cpu")]
     pub device: String,
-    /// Threads of the CPU device; absent: one for each core.
+    /// Number of threads of the CPU device, at least 1; absent: one for each core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
     /// Vector instructions of the CPU's kernels; absent: the best level that the CPU has. The level changes times,
     /// not results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
-    /// The target: a preset's name, or a Hugging Face folder.
+    /// The target model: the name of a preset or of a shipped model (`tiny-target`), or the path of a Hugging Face
+    /// folder.
     pub target: String,
-    /// The draft: a preset's name, or a Hugging Face folder.
+    /// The draft model: the name of a preset or of a shipped model (`tiny-draft`), or the path of a Hugging Face
+    /// folder.
     pub draft: String,
     /// Where the models' weights come from.
     #[serde(default)]
@@ -36,11 +39,12 @@ pub struct LiveSpec {
     /// What the server's thread does while it waits for requests.
     #[serde(default)]
     pub waiting: Waiting,
-    /// Trace seconds in a second: 10 plays a trace ten times as fast, live and in the simulator.
+    /// Factor on the speed of arrivals, above 0: with 10, requests arrive ten times as fast as in the workload, both
+    /// live and in the simulator.
     #[serde(default = "one")]
     pub time_scale: f64,
-    /// Requests served in a closed loop before each policy's clock starts, so that caches, clock rates and buffers
-    /// settle.
+    /// Number of requests that are served in a closed loop before each policy's clock starts, so that caches, clock
+    /// rates and buffers settle. They do not count.
     #[serde(default = "warm_up")]
     pub warm_up_requests: u32,
 }
@@ -57,7 +61,7 @@ pub enum Waiting {
     Sleep,
 }
 
-/// Vector instructions of a CPU. Each level includes the levels before it.
+/// Vector instructions of a CPU. Each level includes the instructions of the levels before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Instructions {
     /// No vector instructions beyond the compiler's default.
@@ -72,10 +76,10 @@ pub enum Instructions {
 }
 
 impl Instructions {
-    /// All levels, from the oldest to the newest.
+    /// All levels of vector instructions, from the oldest to the newest.
     pub const ALL: [Instructions; 3] = [Instructions::Plain, Instructions::Avx2, Instructions::Avx512];
 
-    /// The name of the level in settings and flags.
+    /// The name of the level of vector instructions in settings and flags.
     pub fn key(self) -> &'static str {
         match self {
             Instructions::Plain => "plain",
@@ -100,10 +104,11 @@ impl std::str::FromStr for Instructions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WeightSource {
-    /// The checkpoint's weights, or the weights that ship with the pair.
+    /// The weights of the checkpoint in the model's folder, or the weights that ship with the pair of tiny models.
     #[default]
     Checkpoint,
-    /// Random weights drawn from the run's seed. Times are real; acceptance must be `declared` to mean anything.
+    /// Random weights drawn from the run's seed. Pass times are real. Acceptance means something only with `acceptance
+    /// = "declared"`.
     Random,
 }
 
@@ -111,7 +116,7 @@ pub enum WeightSource {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LiveAcceptance {
-    /// The models decide: the target takes its likeliest token, and a draft is right when it is that token.
+    /// The models decide: the target takes its likeliest token, and a draft token is right when it is that token.
     #[default]
     Greedy,
     /// The models decide by exact rejection sampling.
@@ -119,8 +124,8 @@ pub enum LiveAcceptance {
         /// Softmax temperature of both models, above 0.
         temperature: f64,
     },
-    /// The experiment's `[acceptance]` decides. It is forced onto the real passes: times are real, acceptance is
-    /// known.
+    /// The experiment's `[acceptance]` table decides. Its outcomes are forced onto the real passes: times are real,
+    /// acceptance is known.
     Declared,
 }
 
@@ -137,19 +142,19 @@ fn warm_up() -> u32 {
 }
 
 impl LiveSpec {
-    /// The names of the target and of the draft, to be changed, but only names of folders. Presets and shipped models
-    /// are left out.
+    /// The names `target` and `draft`, if they name folders, for the caller to change. The names of
+    /// presets and of the shipped models are left out.
     pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut String> {
         [&mut self.target, &mut self.draft]
             .into_iter()
             .filter(|name| !SHIPPED.contains(&name.as_str()) && entry(name).is_none())
     }
 
-    /// Checks every value that serde cannot.
+    /// Checks every value of the `[live]` table that serde cannot check.
     ///
     /// # Errors
-    /// The time scale or the temperature is not a finite number above 0, the number of threads is 0, or the device has
-    /// no known name.
+    /// The time scale or the temperature is not a finite number above 0, the number of threads is 0, or no device has
+    /// the name.
     pub fn check(&self, doc: &Document) -> Result<()> {
         let problem_at =
             |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));
@@ -171,7 +176,7 @@ impl LiveSpec {
     }
 }
 
-/// A device that runs the models, by its name.
+/// A device that runs the models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The CPU of this machine.
@@ -195,7 +200,8 @@ impl Device {
     }
 }
 
-/// A copy of the table with the device and the instructions of the command line, if they are given.
+/// A copy of the `[live]` table `live` in which `device` and `instructions` from the command line replace the table's
+/// values if they are given.
 pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<Instructions>) -> LiveSpec {
     let mut live = live.clone();
     live.instructions = instructions.or(live.instructions);
@@ -205,10 +211,10 @@ pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<I
     live
 }
 
-/// The `[live]` table, which an experiment must have here.
+/// The `[live]` table of the experiment `name`, for a command that needs it.
 ///
 /// # Errors
-/// The experiment called `name` has no `[live]` table; the message says what to add.
+/// The experiment has no `[live]` table. The message says what to add.
 pub fn required<'a>(live: Option<&'a LiveSpec>, name: &str) -> Result<&'a LiveSpec> {
     live.ok_or_else(|| {
         Problem::bad_input(format!("`{name}` has no [live] table, which names the device and the models"))

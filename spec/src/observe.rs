@@ -10,48 +10,54 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObserveSpec {
-    /// The model's name on the server; absent: the only one that it serves.
+    /// Name of the model on the server; absent: the only model that the server serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The prompts of the requests. A server with another tokenizer may see other prompt lengths than the workload
     /// has; the recording keeps the lengths that the server reports.
     pub prompts: Prompts,
-    /// How prompts are sent.
+    /// Whether prompts are sent as token ids or as text.
     pub send: Send,
-    /// Size of the model's vocabulary: `prompts = "random"` draws token ids below it.
+    /// Number of tokens in the model's vocabulary. With `prompts = "random"`, token ids below this number are drawn.
     pub vocab: u32,
-    /// Softmax temperature; 0 is greedy.
+    /// Softmax temperature with which the server samples, ≥ 0; 0 is greedy decoding.
     pub temperature: f64,
-    /// Must answers have the workload's lengths, even if the model would end them earlier? Not every server can do
-    /// this.
+    /// Whether answers must have the workload's output lengths, even if the model would end them earlier (the field
+    /// `ignore_eos` of a request). Not every server can do this.
     pub ignore_eos: bool,
-    /// Requests sent one after the other before the clock starts.
+    /// Number of requests that are sent one after the other before the clock starts. They are not recorded.
     pub warm_up_requests: u32,
-    /// Seconds after which no more requests are sent; absent: all are sent.
+    /// Time after the start of the run at which no more requests are sent, seconds, 0.001 to 2592000; absent: all
+    /// requests are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_s: Option<f64>,
-    /// Most requests in flight at a time; further requests wait. Absent: any number.
+    /// Most requests in flight at a time, at least 1; further requests wait in the client. Absent: any number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
-    /// Seconds that an answer may take as a whole.
+    /// Longest time that an answer may take from the sending of its request to its end, seconds, 0.001 to 2592000. An
+    /// answer that takes longer has failed.
     pub timeout_s: f64,
-    /// How often a request is sent again if the server refused it for now (429, 503) or there was no connection.
+    /// Most times that a request is sent again after the server refused it for the moment (HTTP 429 or 503) or the
+    /// connection failed.
     pub retries: u32,
-    /// Trace seconds in a second: 10 plays a trace ten times as fast.
+    /// Factor on the speed of arrivals, 0.000001 to 1000000: with 10, requests arrive ten times as fast as in the
+    /// workload.
     pub time_scale: f64,
-    /// Further fields of each request, such as `{ top_k = 1 }`; they may replace the usual ones.
+    /// Further fields of the JSON of each request, such as `{ top_k = 1 }`. A field of the same name as a usual field
+    /// replaces it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub extra: BTreeMap<String, toml::Value>,
 }
 
-/// The range of `run_s` and `timeout_s`, seconds: a millisecond to thirty days.
+/// The least value of `run_s` (when an observation stops sending) and of `timeout_s` (how long an answer may take): a
+/// millisecond, in seconds. The most is `LONGEST_S`, thirty days.
 const LEAST_S: f64 = 1e-3;
 const LONGEST_S: f64 = 30.0 * 86_400.0;
-/// A trace is played this many times as fast, or as slow, at most.
+/// Largest `time_scale`: a trace is played at most this number of times as fast, or as slow.
 const MOST_SCALE: f64 = 1e6;
 
-/// How prompts are sent.
+/// The form in which prompts are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Send {
@@ -83,7 +89,7 @@ impl Default for ObserveSpec {
 }
 
 impl ObserveSpec {
-    /// Checks every value that serde cannot.
+    /// Checks every value of the `[observe]` table that serde cannot check.
     ///
     /// # Errors
     /// A time or the time scale is out of range, the temperature is negative or not finite, the bound on requests in

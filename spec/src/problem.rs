@@ -19,11 +19,11 @@ pub enum Exit {
     Failed = 1,
     /// The command line, the experiment or a trace is wrong.
     BadInput = 2,
-    /// The work finished, and its verdict is negative.
+    /// The work finished, and the command's own verdict is negative, such as a broken bound on an error.
     Negative = 3,
-    /// The hardware that was asked for is not there.
+    /// The hardware (GPU) that the user asked for is missing.
     NoHardware = 4,
-    /// Ended by Ctrl-C or SIGTERM; what was done is kept.
+    /// The program was ended by Ctrl-C or SIGTERM. The results so far are kept.
     Interrupted = 130,
 }
 
@@ -53,12 +53,12 @@ impl Problem {
         })
     }
 
-    /// The user's input is wrong (exit code 2).
+    /// Makes a problem for wrong input of the user (exit code 2).
     pub fn bad_input(message: impl Into<String>) -> Box<Problem> {
         Problem::new(Exit::BadInput, message)
     }
 
-    /// The work failed (exit code 1).
+    /// Makes a problem for work that failed (exit code 1).
     pub fn failed(message: impl Into<String>) -> Box<Problem> {
         Problem::new(Exit::Failed, message)
     }
@@ -69,40 +69,40 @@ impl Problem {
         self
     }
 
-    /// Marks the problem as caused by a missing file, so that a caller with other files may go on.
+    /// Marks the problem as caused by a missing file. A caller that has other files may then go on.
     pub fn for_a_missing_file(mut self: Box<Self>) -> Box<Problem> {
         self.missing_file = true;
         self
     }
 
-    /// Is the problem caused by a missing file?
+    /// True if the problem was caused by a missing file.
     pub fn is_a_missing_file(&self) -> bool {
         self.missing_file
     }
 
-    /// Adds a place: bytes `span` of `text`, which messages call `name`. A span over several lines is cut at the end of
-    /// its first line.
+    /// Adds a place: the bytes `span` of `text`. `name` is the text's name in messages. A span over several lines is
+    /// cut at the end of its first line.
     pub fn at(mut self: Box<Self>, name: &str, text: &str, span: std::ops::Range<usize>) -> Box<Problem> {
         self.place = Some(Place::of(name, text, span));
         self
     }
 
-    /// The message without place and help.
+    /// The problem's message, without its place and its help text.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The help text; empty without one.
+    /// The help text; empty if the problem has none.
     pub fn help_text(&self) -> &str {
         self.help.as_deref().unwrap_or_default()
     }
 
-    /// The place as `file:line:column`; `None` without a place.
+    /// The place as `file:line:column`; `None` if the problem has no place.
     pub fn place(&self) -> Option<String> {
         self.place.as_ref().map(Place::in_words)
     }
 
-    /// Message, place and help as plain text, for output that is no terminal.
+    /// Message, place and help as plain text, for output that is not a terminal.
     pub fn in_words(&self) -> String {
         let mut words = String::new();
         let plain = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none());
@@ -112,7 +112,7 @@ impl Problem {
         }
     }
 
-    /// The text at the problem's place; `None` without a place.
+    /// The text at the problem's place; `None` if the problem has no place.
     pub fn pointed_at(&self) -> Option<&str> {
         self.place.as_ref().map(Place::pointed_at)
     }
@@ -140,14 +140,15 @@ impl Diagnostic for Problem {
     }
 }
 
-/// Most bytes of a text that is compared with names.
+/// Longest text, in bytes, for which [`nearest`] looks for a similar name.
 const LONGEST_NAME: usize = 200;
 
 /// The candidate nearest to `given`, for a hint "did you mean"; `None` if no candidate is near. Case is ignored. Order
 /// of preference: a name that begins with `given` (`a100`), a name within two typing errors, a name with which `given`
 /// begins (`h100-sxm`), a name of similar spelling.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // No name is longer than this limit, and the time and memory of the comparison grow with the length.
+    // No name is longer than this limit. Longer texts are not compared, because the time and memory of the comparison
+    // grow with the length.
     if given.len() > LONGEST_NAME {
         return None;
     }
@@ -174,9 +175,9 @@ pub fn tell(problem: Problem) {
     let fancy = std::io::stderr().is_terminal();
     let options =
         miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
-    // Setting the hook fails if a problem was printed before. The hook is already set then.
+    // Setting the hook fails if a problem was printed before. The hook is then already set.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
-    // The text was escaped when the problem was made; the colours are miette's.
+    // The text was escaped when the problem was made. The escape codes that remain are miette's colours.
     std::eprintln!("{:?}", miette::Report::new(problem));
 }
 

@@ -7,21 +7,22 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Prompts {
-    /// Text of the shipped generator, family by family, in the workload's lengths. One byte is one token.
+    /// Text from the shipped generator, in the workload's prompt lengths. Requests take turns between the kinds of text
+    /// (families), such as dialogue and arithmetic. One byte is one token.
     #[default]
     Families,
-    /// Random token ids of the workload's lengths.
+    /// Random token ids, in the workload's prompt lengths.
     Random,
     /// A file with one JSON object a line, each with a `prompt`. Requests take the prompts in turn. The file decides
     /// the prompt lengths, not the workload.
     Jsonl {
-        /// Path of the file.
+        /// Path of the file with the prompts.
         path: PathBuf,
     },
 }
 
 impl Prompts {
-    /// The file that prompts are read from, if there is one.
+    /// The path of the file from which prompts are read; `None` if they are not read from a file.
     pub fn path_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Prompts::Jsonl { path } => Some(path),

@@ -15,7 +15,7 @@ impl Experiment {
     /// Reads and checks a document without sweeps.
     ///
     /// # Errors
-    /// A key is unknown or missing, or a value is outside its range; the error points at it.
+    /// A key is unknown or missing, or a value is outside its range. The error points at the key or the value.
     pub fn read(document: &Document) -> Result<Experiment> {
         check_costs(document)?;
         let experiment: Experiment = document.read_knowing(schema::settings_of)?;
@@ -62,8 +62,8 @@ impl Experiment {
         Ok(())
     }
 
-    /// Checks `[fleet]`. Refuses a fleet beside `[live]` or `[observe]`, and a fleet of several replicas with
-    /// `output.steps`, because these are about a single engine.
+    /// Checks the `[fleet]` table. Refuses a fleet in an experiment with `[live]` or `[observe]`, because these
+    /// tables are about a single engine.
     fn check_fleet(&self, doc: &Document) -> Result<()> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         fleet.check(doc)?;
@@ -71,10 +71,6 @@ impl Experiment {
         if self.live.is_some() || self.observe.is_some() {
             let problem = problem_at("fleet", "[fleet] has several engines, and [live] and [observe] are about one");
             return Err(problem.help("leave [fleet] out, or simulate without the other"));
-        }
-        if self.output.steps && fleet.most_at_a_time() > 1 {
-            let problem = problem_at("output.steps", "output.steps: a table of steps is about one engine");
-            return Err(problem.help("leave it out, or set fleet.replicas = 1"));
         }
         Ok(())
     }
@@ -131,8 +127,8 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// Refuses a policy whose settings ask for a longer draft than the engine's limit. A policy with a shortened draft
-    /// would be another policy.
+    /// Refuses a policy whose settings ask for more draft tokens than the engine's limit. A policy with fewer draft
+    /// tokens would be another policy.
     fn check_draft_len(&self, doc: &Document, policy: &PolicySpec, path: &str) -> Result<()> {
         let Some((key, longest)) = policy.definition().asks_for() else { return Ok(()) };
         let key = format!("{}.{key}", policy.name());
@@ -267,7 +263,7 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
 }
 
 /// Refuses settings about KV memory in a roofline other than the target's, because only the target's settings decide
-/// how much memory KV gets. Values that equal the default or the target's own value are allowed.
+/// how much memory KV gets. A value is allowed if it equals the default or the target's value.
 fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &LatencySpec) -> Result<()> {
     let LatencySpec::Roofline(own) = spec else { return Ok(()) };
     let default = RooflineSpec { gpu: own.gpu.clone(), model: own.model.clone(), ..RooflineSpec::new("", "") };
@@ -301,7 +297,7 @@ fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
         _ => return key.starts_with("gpu.").then(|| ABOVE_0.to_owned()),
     };
     if known {
-        // The name exists, so the error is about values that do not fit together.
+        // The preset's name exists, so the error is about values that do not fit together.
         return Some("choose another GPU or model, or change the settings that the error names".into());
     }
     let near = match key {
@@ -345,8 +341,8 @@ fn variation(doc: &Document, path: &str, value: f64) -> Result<()> {
     Err(problem.help("expected a number from 0 to 1000: 0.05 is a noise of 5 %"))
 }
 
-/// A workload or trace error as a [`Problem`]. It has a place in the experiment if a setting of the experiment caused
-/// it.
+/// Converts an error of a workload or a trace to a [`Problem`]. The problem points at a place in the experiment if a
+/// setting of the experiment caused the error.
 pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Box<Problem> {
     use foretoken_traces::TraceError;
     let problem = match error {

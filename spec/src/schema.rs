@@ -1,21 +1,22 @@
-//! The JSON schema of an experiment. It is the schema of the Rust types, with what a file may have besides: sweeps in
-//! place of values, and a profile in place of costs.
+//! The JSON schema of an experiment. It is the schema of the Rust types, with two additions that a file may have:
+//! sweeps in place of values, and a profile in place of costs.
 //!
-//! Editors use it to complete keys and to point at mistakes. `Experiment::read` decides what is valid.
+//! Editors use the schema to complete keys and to point at mistakes. `Experiment::read` decides what is valid.
 
 use crate::experiment::{Experiment, UNSWEPT};
 use serde_json::{Map, Value, json};
 
-/// Name of the schema's definition in which `target` and `draft` may be absent, because a profile may give them.
+/// Name of the definition of `[hardware]` in the JSON schema, in which `target` and `draft` may be absent, because a
+/// profile may give them.
 const HARDWARE: &str = "Hardware";
 
-/// Tables that may be left out when a real server is observed.
+/// Tables of an experiment that may be left out when `foretoken observe` sends the experiment to a real server.
 const UNKNOWN_OF_A_SERVER: [&str; 2] = ["hardware", "acceptance"];
 
-/// Most characters of a line of the schema's text. A longer value is written over several lines.
+/// Most characters of a line of the JSON schema's text. A longer value is written over several lines.
 const WIDTH: usize = 260;
 
-/// The schema, JSON Schema 2020-12.
+/// Makes the schema of an experiment (JSON Schema 2020-12).
 pub fn experiment() -> Value {
     let mut schema = schemars::schema_for!(Experiment).to_value();
     let policies = settings_of_policies(&schema);
@@ -46,7 +47,8 @@ pub fn experiment() -> Value {
     schema
 }
 
-/// The schema as text, sorted by name, with one setting a line where it fits, so that changes can be read and merged.
+/// The schema as text, sorted by name. Each setting is on one line if it fits, so that changes can be read and
+/// merged.
 pub fn text() -> String {
     let mut text = String::new();
     write(&experiment(), 0, 0, &mut text);
@@ -88,7 +90,8 @@ fn in_a_line(value: &Value) -> String {
     }
 }
 
-/// The required keys of the table called `name`; all its keys if none is required. Empty if no table has that name.
+/// The required keys of the experiment's table called `name`; all its keys if none is required. Empty if no table has
+/// that name.
 pub fn settings_of(name: &str) -> Vec<String> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let keys = |table: &Value| -> Vec<String> {
@@ -105,7 +108,7 @@ pub fn settings_of(name: &str) -> Vec<String> {
     choices.map(|d| keys(&d["properties"][name])).find(|keys| !keys.is_empty()).unwrap_or_default()
 }
 
-/// The definition to which a schema refers (`$ref`), or the schema itself if it refers to none.
+/// If a part of the JSON schema refers to a definition (`$ref`), returns the definition, else the part itself.
 fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
         Some(name) => &root["$defs"][name],
@@ -113,7 +116,7 @@ fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// Names of the definitions of policies' settings.
+/// Names of the JSON schema's definitions that hold the settings of policies.
 fn settings_of_policies(schema: &Value) -> Vec<String> {
     let each = schema["$defs"]["Policy"]["oneOf"].as_array().into_iter().flatten();
     let settings = each.filter_map(|policy| policy["properties"].as_object()?.values().next()?["$ref"].as_str());
@@ -126,15 +129,16 @@ fn strip(schema: &mut Value, key: &str) {
     }
 }
 
-/// Definitions that the schema adds to the definitions of the Rust types, each written once: the sweep of every kind
-/// of value, and kinds of values that have no type.
+/// Definitions of the JSON schema that are added to the definitions of the Rust types: the sweep of every kind of
+/// value, and kinds of values that have no Rust type. Each definition is written once.
 #[derive(Default)]
 struct Shared {
     definitions: Map<String, Value>,
 }
 
 impl Shared {
-    /// Changes `schema` so that every property in it may be a sweep. `at` is the path of names down to `schema`.
+    /// Changes `schema` so that the value of every property in it may be a sweep. `at` is the path of names from the
+    /// root down to `schema`.
     fn sweep_below(&mut self, schema: &mut Value, at: &str) {
         let Some(object) = schema.as_object_mut() else { return };
         for (key, value) in object.iter_mut() {
@@ -153,8 +157,8 @@ impl Shared {
         }
     }
 
-    /// The schema of a value that may be `{ sweep = [values] }`. The description stays on top, where editors look for
-    /// it.
+    /// The schema of a value that may be `{ sweep = [values] }` in place of the value that `schema` describes. The
+    /// description stays at the top, where editors look for it.
     fn swept(&mut self, schema: &Value, at: &str) -> Value {
         let mut value = schema.clone();
         let mut outer = Map::new();
@@ -187,8 +191,8 @@ impl Shared {
         Value::Object(outer)
     }
 
-    /// Adds a definition, unless an equal one exists. Returns its name, with a number if another definition has the
-    /// name.
+    /// Adds a definition to the JSON schema, unless an equal definition exists. Returns its name. If another definition
+    /// has the name `name`, a number is added to the name.
     fn define(&mut self, name: &str, definition: Value) -> String {
         let numbered = |n: u32| if n == 1 { name.to_owned() } else { format!("{name}-{n}") };
         let free = |name: &String| self.definitions.get(name).is_none_or(|there| *there == definition);
@@ -202,8 +206,8 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// The name of a value that needs no definition of its own: a type, or a plain number, text or boolean. `None` for all
-/// other values.
+/// The name of a kind of value that needs no definition of its own: a type, or a plain number, text or boolean.
+/// `None` for all other values.
 fn name_of(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     if let (Some(name), 1) = (value["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")), object.len()) {
@@ -251,7 +255,8 @@ mod tests {
         let first = refs(&shared.swept(&list("string"), "Table.key"));
         assert_eq!(first, ["#/$defs/Table.key", "#/$defs/sweep-Table.key"]);
         assert_eq!(refs(&shared.swept(&list("string"), "Table.key")), first);
-        // The list, the sweep over it, and the label that every sweep may have.
+        // There are three definitions in the schema: the list, the sweep over it, and the label that every sweep may
+        // have.
         assert_eq!(shared.definitions.len(), 3);
         let other = refs(&shared.swept(&list("integer"), "Table.key"));
         assert_eq!(other, ["#/$defs/Table.key-2", "#/$defs/sweep-Table.key-2"]);
@@ -264,7 +269,7 @@ mod tests {
     fn the_text_is_the_schema_in_lines_that_end() {
         let text = text();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), experiment());
-        // Only descriptions may be longer than a line.
+        // Only descriptions may be longer than a line of the schema.
         let long = |line: &&str| line.chars().count() > WIDTH && !line.trim_start().starts_with("\"description\": ");
         assert_eq!(text.lines().filter(long).count(), 0);
         assert!(

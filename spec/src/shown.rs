@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// Most characters of a message.
+/// Most characters of an error message.
 const MESSAGE: usize = 2000;
 /// A number with this number of digits or more, before or after its point, is shown as a power of ten.
 const DIGITS: usize = 25;
@@ -33,7 +33,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
 
 /// The text, with its middle left out when it has more than `most` characters.
 pub fn clip(text: &str, most: usize) -> Cow<'_, str> {
-    // No character is shorter than a byte, so most texts need not be counted.
+    // No character is shorter than a byte. If the text has at most `most` bytes, its characters need not be counted.
     if text.len() <= most || text.chars().count() <= most {
         return Cow::Borrowed(text);
     }
@@ -44,7 +44,7 @@ pub fn clip(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{} [{left_out} characters left out] {}", &text[..start], &text[end..]))
 }
 
-/// A message: escaped and clipped, with very long numbers as powers of ten.
+/// The text of an error message: escaped and clipped, with very long numbers as powers of ten.
 pub fn message(text: &str) -> String {
     clip(&escape(&round_numbers(text)), MESSAGE).into_owned()
 }

@@ -1,29 +1,32 @@
-//! The roles of a fleet's replicas, and its `[fleet.split]` table: when prompts are computed elsewhere, and how.
+//! The roles of a fleet's replicas (prefill, decode or both), and the `[fleet.split]` table: which prompts are computed
+//! on prefill replicas.
 
 use crate::document::{Document, Path};
 use crate::problem::Result;
 use foretoken_fleet::{HandOff, Link, Role, RouterSpec, Signals, SplitRule};
 use serde::{Deserialize, Serialize};
 
-/// The `[fleet.split]` table: prompts that prefill replicas compute for others.
+/// The `[fleet.split]` table: which prompts prefill replicas compute for other replicas, and how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SplitSpec {
-    /// Which prompts are computed on prefill replicas.
+    /// The rule that decides which prompts are computed on prefill replicas. Default: all prompts.
     pub when: SplitRule,
-    /// Which replica gets such a request first.
+    /// Which replica gets a request first if a prefill replica computes its prompt. Default: the prefill replica.
     pub hand_off: HandOff,
-    /// The router of the prefill replicas; absent: as `fleet.router`, which is the router of all others.
+    /// The router that chooses among the prefill replicas; absent: the router of `fleet.router`, which also chooses
+    /// among all other replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterSpec>,
-    /// How old the loads are that this router sees; absent: as the router's own program has them.
+    /// How often the prefill replicas report their loads to their router, and how late the reports arrive; absent: as
+    /// in the program from which `router` comes, or as `fleet.signals` if `router` is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signals: Option<Signals>,
 }
 
-/// What a fleet's replicas share, for checks.
+/// Facts about a whole fleet that the checks of its split (prefill and decode on different replicas) need.
 pub(crate) struct Sharing<'s> {
-    /// The role of each kind of replica.
+    /// The role of each kind of replica: serve whole requests, compute prompts, or decode.
     pub roles: Vec<Role>,
     /// The number of replicas of all kinds.
     pub replicas: u32,
@@ -32,7 +35,8 @@ pub(crate) struct Sharing<'s> {
 }
 
 impl Sharing<'_> {
-    /// Checks that every role has its partner, that there is a link where KV is transferred, and every number.
+    /// Checks that the fleet has a replica for each half of a split request (prompt and output), that there is a link
+    /// if KV is transferred, and that every number is in its range.
     pub fn check(&self, doc: &Document) -> Result<()> {
         let wrong = |key: &str, message: &str| {
             doc.problem_at(&Path::of(&format!("fleet.{key}")), format!("fleet.{key}: {message}"))

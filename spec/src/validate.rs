@@ -8,43 +8,51 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ValidateSpec {
-    /// Arrival rates of the runs, as shares of the policy's own service rate.
+    /// Arrival rates of the runs, as shares of the policy's own service rate (the rate of requests that closed loops of
+    /// the policy sustain), each above 0. 0.5 is half of this rate.
     pub loads: Vec<f64>,
-    /// Arrival rate at which policies are compared with each other, as a share of the baseline's service rate; 0:
-    /// none.
+    /// Arrival rate at which all policies run to be compared with each other, as a share of the baseline's service rate
+    /// (the rate of requests that its closed loops sustain); 0: there are no such runs.
     pub common_load: f64,
-    /// Clients of the closed loop that measures service rates; absent: `engine.max_num_seqs`.
+    /// Number of clients of the closed loops that measure service rates, at least 1; absent: `engine.max_num_seqs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Pieces of each cell (a policy at a load). All cells have their first piece before any has its second. A piece
-    /// serves the same requests twice, with a probe of the machine before, between and after.
+    /// Number of pieces (a live run and its repeat on the same requests) for each policy at each load, at least 1.
+    /// Every policy and load has its first piece before any has its second. A probe times a few fixed passes of the
+    /// machine before, between and after the two runs of a piece.
     pub pieces: u32,
-    /// How long a closed loop runs in each of a piece's two parts, seconds.
+    /// Wanted length of each closed-loop run, seconds, above 0. A run has at least four requests for each client, so it
+    /// may take longer.
     pub service_s: f64,
-    /// How long requests arrive in each of a piece's two parts, seconds.
+    /// How long requests arrive in each run with a set arrival rate, seconds, above 0.
     pub run_s: f64,
-    /// Time for profiling, seconds. A first slice before the runs gives what policies believe; the rest is measured
-    /// between pieces. Only used where `hardware` gives no profile.
+    /// Time for measuring the profile, seconds, above 0. A first part is measured before the runs, and its costs are
+    /// the ones with which policies decide. The rest is measured between the runs. Not used if `hardware` gives a
+    /// profile.
     pub profile_s: f64,
-    /// How large errors may be.
+    /// The largest accepted errors of predictions against live runs, and how far repeated live runs may differ.
     pub tolerance: Tolerance,
 }
 
-/// Which errors are accepted, as shares: 0.1 is 10 %.
+/// The largest accepted errors of predictions against live runs, and how far repeated live runs may differ. All values
+/// are shares above 0: 0.1 is 10 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
-    /// Error of mean TPOT, at every load.
+    /// Largest accepted error of the predicted mean TPOT, at every load.
     pub tpot: f64,
-    /// Error of mean E2E, up to 0.8 of the policy's own service rate. Above, it is reported with its sensitivity only.
+    /// Largest accepted error of the predicted mean end-to-end latency, at loads up to 0.8 of the policy's own service
+    /// rate. At higher loads and in overload the latency has no bound, because queues amplify small errors.
     pub e2e: f64,
-    /// Error of completed requests a second, above 0.8 of the service rate.
+    /// Largest accepted error of the predicted number of completed requests a second, at loads above 0.8 of the
+    /// policy's own service rate and in overload.
     pub completed: f64,
-    /// When a piece counts. Each of its three probes times a few fixed passes of both models several times. For each
-    /// pass, the longest of the three means may be at most this share above the shortest. Otherwise the machine changed
-    /// its speed, and the piece is left out of all numbers and of the verdict. Only probes decide.
+    /// How steady the machine must be for a piece (a live run and its repeat) to count. Each of a piece's three probes
+    /// gives the mean time of each of a few fixed passes. For every such pass, the longest of its three means may be at
+    /// most this share above the shortest. Otherwise the machine changed its speed, and the piece is left out of all
+    /// numbers and of the verdict.
     pub steady: f64,
-    /// Distance up to which repeated runs agree in a number. A bound on a number whose repeats do not agree is
+    /// Largest distance at which two repeated runs agree in a number. If repeats do not agree in a number, its bound is
     /// undecided: neither kept nor broken.
     pub repeats: f64,
 }
@@ -74,7 +82,7 @@ impl Default for Tolerance {
 }
 
 impl ValidateSpec {
-    /// Checks every value that serde cannot.
+    /// Checks every value of the `[validate]` table that serde cannot.
     ///
     /// # Errors
     /// There are no loads, no pieces or no clients; or a load, a time or a tolerance is not a finite number above 0. A

@@ -1,6 +1,6 @@
 //! Names and units of settings in words, for axes and titles. `words.txt` has the list.
 
-/// A setting in words.
+/// A setting's name and unit in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
     /// The setting's name, such as `request rate`.
@@ -11,7 +11,8 @@ pub struct Words {
 
 const LIST: &str = include_str!("words.txt");
 
-/// The words for the setting at a path; `None` if the list has none. A setting of a policy is named by its key.
+/// The words for the setting at a path of an experiment; `None` if `words.txt` has no line for it. The name of a
+/// policy's setting is made of its key.
 pub fn of(path: &str) -> Option<Words> {
     let keys: Vec<&str> = path.split('.').map(|key| key.split('[').next().unwrap_or_default()).collect();
     if let Some(at) = keys.iter().position(|key| *key == "policies" || *key == "policy") {
@@ -31,7 +32,7 @@ pub fn of(path: &str) -> Option<Words> {
         Some((parts.next()?, parts.next()?, parts.next().unwrap_or_default()))
     });
     let (_, name, unit) = lines.filter(|line| fits(line.0)).max_by_key(|line| line.0.split('.').count())?;
-    // A key of costs belongs to the target or the draft.
+    // If the setting is a cost, the name also says whether it belongs to the target model or the draft model.
     let model = ["draft", "target"].into_iter().find(|model| keys[..keys.len() - 1].contains(model));
     let name = model.map_or_else(|| name.to_owned(), |model| format!("{name}, {model}"));
     Some(Words { name, unit: unit.to_owned() })
@@ -43,7 +44,7 @@ mod tests {
     use crate::experiment::UNSWEPT;
     use serde_json::Value;
 
-    /// Adds to `found` the paths of all numbers below a node of the schema, with `*` for a key of a map.
+    /// Adds to `found` the paths of all numbers below a node of the schema. A key of a map is written as `*`.
     fn numbers(all: &Value, node: &Value, path: &str, open: &[&str], found: &mut Vec<String>) {
         if let Some(name) = node["$ref"].as_str().and_then(|r| r.rsplit('/').next()) {
             if !name.starts_with("sweep-") && !open.contains(&name) {
@@ -81,7 +82,7 @@ mod tests {
         let schema = crate::schema::experiment();
         let mut found = Vec::new();
         numbers(&schema, &schema, "", &[], &mut found);
-        // Tables of commands other than `run`, which have no sweeps.
+        // The tables of commands other than `run` have no sweeps, so their numbers need no words.
         let elsewhere = ["live", "validate", "observe"];
         let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
         found.retain(|path| !UNSWEPT.contains(&first(path).as_str()) && !elsewhere.contains(&first(path).as_str()));

@@ -6,7 +6,7 @@
 //!         --set 'workload.lengths={ fixed = { prompt = 64, output = 80 } }' --set workload.requests=1000 \
 //!         --set observe.run_s=40.0
 //!
-//! 25 requests per second with 80 tokens each, a quarter of a second apart, are 500 streams and 2,000 events per
+//! 25 requests per second with 80 tokens each, one token every 250 ms, are 500 open streams and 2,000 events per
 //! second. `observed.json` says how late requests were sent.
 
 use foretoken_tests::stub::{Completion, Stub, aside};

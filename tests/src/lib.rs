@@ -1,5 +1,5 @@
-//! What some tests need from a machine in addition to Rust (traces, a GPU, a browser), and how tests are skipped on a
-//! machine that lacks it.
+//! Some tests need more of a machine than Rust: traces, a GPU, a browser. This crate says how such tests are skipped on
+//! a machine without these parts.
 //!
 //! A skipped test prints a line to the process's own standard error, because the test harness swallows `eprintln!`.
 //! `FORETOKEN_SKIPS` names a file that gets one line per skip, so that a run of all tests can list the skipped ones.
@@ -29,25 +29,29 @@ pub enum Part {
     Gpu,
     /// A Chromium: the one that `FORETOKEN_CHROMIUM` names, else one in the `PATH`.
     Chromium,
+    /// The script of axe-core, which checks pages for readers with a screen reader: `FORETOKEN_AXE` names it.
+    Axe,
     /// util-linux's `script`, which makes a pseudo-terminal.
     Terminal,
 }
 
 impl Part {
-    const ALL: [Part; 5] = [Part::Traces, Part::Cxx, Part::Gpu, Part::Chromium, Part::Terminal];
+    const ALL: [Part; 6] = [Part::Traces, Part::Cxx, Part::Gpu, Part::Chromium, Part::Axe, Part::Terminal];
 
-    /// The part's name in `FORETOKEN_REQUIRE`.
+    /// The name, in `FORETOKEN_REQUIRE`, of this part of a machine (such as a GPU) that some tests need.
     fn name(self) -> &'static str {
         match self {
             Part::Traces => "traces",
             Part::Cxx => "cxx",
             Part::Gpu => "gpu",
             Part::Chromium => "chromium",
+            Part::Axe => "axe",
             Part::Terminal => "terminal",
         }
     }
 
-    /// True if `list`, which is separated by commas, has the part. A name in the list that is no part is an error.
+    /// True if `list`, names of parts of a machine separated by commas, has this part. A name in the list that is no
+    /// part is an error.
     fn is_in(self, list: &str) -> Result<bool, String> {
         let mut names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
         match names.clone().find(|name| Part::ALL.iter().all(|part| part.name() != *name)) {
@@ -126,7 +130,7 @@ mod tests {
         for (required, why) in [
             ("traces,cxx", "FORETOKEN_REQUIRE has cxx, but this test pretends"),
             ("cxx", "FORETOKEN_REQUIRE has cxx"),
-            ("compiler", "FORETOKEN_REQUIRE: `compiler` is none of traces, cxx, gpu, chromium, terminal"),
+            ("compiler", "FORETOKEN_REQUIRE: `compiler` is none of traces, cxx, gpu, chromium, axe, terminal"),
         ] {
             let (passed, output) = run(required, &list);
             let said = String::from_utf8(output.stdout).unwrap();

@@ -14,11 +14,11 @@ use std::time::Duration;
 /// A request that the stub received.
 #[derive(Debug)]
 pub struct Request {
-    /// The path with its leading slash.
+    /// The path of the request's URL, with its leading slash.
     pub path: String,
-    /// The header lines as received.
+    /// The header lines of the request as received.
     pub headers: Vec<String>,
-    /// The body as JSON; null without a body.
+    /// The body of the request as JSON; null without a body.
     pub body: Value,
     /// Number of completion requests that came before this one; 0 if this is no completion request.
     pub nth: usize,
@@ -29,40 +29,40 @@ pub struct Request {
 pub enum Reply {
     /// A whole answer: status, additional header lines, body.
     Text(u16, Vec<String>, String),
-    /// A stream of events. Each event is sent after its wait. If the last one is not `[DONE]`, the connection breaks
+    /// A stream of events, as (wait before the event, text). If the last event is not `[DONE]`, the connection breaks
     /// off.
     Events(Vec<(Duration, String)>),
     /// A body that never ends: its content type, and the text that the stub repeats.
     Endless(&'static str, String),
-    /// No answer; the connection stays open.
+    /// No answer is sent, and the connection stays open.
     Silent,
-    /// No answer; the connection is closed.
+    /// No answer is sent, and the connection is closed.
     Close,
 }
 
 /// A streamed completion in vLLM's format.
 #[derive(Clone, Debug)]
 pub struct Completion {
-    /// Number of tokens in each chunk; the last chunk ends the answer.
+    /// Number of tokens in each chunk of the answer; the last chunk ends the answer.
     pub chunks: Vec<usize>,
-    /// Wait before the first chunk.
+    /// Wait before the first chunk of the answer is sent.
     pub first: Duration,
-    /// Wait between chunks.
+    /// Wait between two chunks of the answer.
     pub gap: Duration,
-    /// True if chunks have token ids.
+    /// True if the chunks of the answer have token ids.
     pub ids: bool,
     /// True if the answer ends with the usage (numbers of prompt and output tokens).
     pub usage: bool,
     /// The `finish_reason` of the answer.
     pub reason: &'static str,
-    /// The server's metrics for the answer, sent with the usage; `None` for none.
+    /// The server's metrics of the answer, sent with the usage; `None` for no metrics.
     pub metrics: Option<Value>,
-    /// Number of chunks after which the connection breaks off; `None` for an answer with its end.
+    /// Number of chunks after which the connection breaks off; `None` if the answer is sent to its end.
     pub cut_after: Option<usize>,
 }
 
 impl Completion {
-    /// The usual completion: the `max_tokens` of the request, one token per chunk, without waits.
+    /// The usual completion: one token per chunk, up to the request's `max_tokens`, without waits.
     pub fn of(request: &Request) -> Completion {
         let tokens = request.body["max_tokens"].as_u64().unwrap_or(1) as usize;
         Completion {
@@ -115,22 +115,23 @@ impl Completion {
 
 type Say = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A running stub. It ends when the value is dropped, or when the flag of [`switch`](Stub::switch) is set.
+/// A running stub server. It ends when the value is dropped, or when the flag of [`switch`](Stub::switch) is set.
 pub struct Stub {
     address: SocketAddr,
     scheme: &'static str,
     closed: Arc<AtomicBool>,
-    /// The certificate (PEM), if the stub uses TLS.
+    /// The stub server's certificate (PEM), if it uses TLS.
     pub certificate: Option<String>,
 }
 
 impl Stub {
-    /// Starts a stub. `say` answers requests for models, version, metrics and completions. Other requests get a 404.
+    /// Starts a stub server. `say` answers requests for models, version, metrics and completions. Other requests get a
+    /// 404.
     pub fn start(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
         Stub::listen(Arc::new(say), None)
     }
 
-    /// As [`Stub::start`], but with TLS. The stub makes a certificate for the host `name`.
+    /// Starts a stub like [`Stub::start`], but with TLS. The stub makes a certificate for the host `name`.
     ///
     /// # Panics
     /// If no certificate can be made.
@@ -175,12 +176,12 @@ impl Stub {
         Stub { address, scheme: "http", closed, certificate: None }
     }
 
-    /// Returns the stub's URL with the given host name.
+    /// Returns the stub server's URL with the given host name.
     pub fn url(&self, host: &str) -> String {
         format!("{}://{host}:{}", self.scheme, self.address.port())
     }
 
-    /// Returns the flag that ends the stub when it is set: connections break, and new ones get no answer.
+    /// Returns the flag that ends the stub server when it is set: connections break, and new ones get no answer.
     pub fn switch(&self) -> Arc<AtomicBool> {
         self.closed.clone()
     }
@@ -189,7 +190,7 @@ impl Stub {
 impl Drop for Stub {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        // The thread waits for a connection. This one wakes it, so that it sees the flag.
+        // The stub's thread waits for a connection. This connection wakes it, so that it sees the flag.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -236,7 +237,7 @@ fn read(stream: &mut impl BufRead, asked: &AtomicUsize) -> Option<Request> {
     Some(Request { path, headers, body, nth })
 }
 
-/// Writes a reply. `None` if the connection must be closed.
+/// Writes a reply to the connection. Returns `None` if the connection must be closed.
 fn write(stream: &mut impl Write, reply: &Reply, over: &AtomicBool) -> Option<()> {
     match reply {
         Reply::Close => None,

@@ -2,8 +2,8 @@
 //! its heading states, and the program that is built from the copy must have what was added.
 //!
 //! All recipes are applied to one copy, and one build tests them. The build uses the target folder of the ordinary
-//! build, where the common dependencies are built already; our crates are built without optimisation. The copy stays
-//! there, so that nothing is built again until a source changes. The program of the copy has another name, because the
+//! build, so that common dependencies are not built again. Our crates are built without optimisation. The copy stays in
+//! this folder, so that it is built again only when a source changes. The copy's program has another name, because the
 //! ordinary program is in the same folder.
 
 use foretoken_policies::template::new_policy;
@@ -20,7 +20,7 @@ type Tree = BTreeMap<PathBuf, Vec<u8>>;
 /// Name of the program that is built from the copy.
 const PROGRAM: &str = "foretoken-with-recipes";
 
-/// One edit of a recipe, in a file of the tree.
+/// One edit of a recipe of CONTRIBUTING.md, in a file of the source tree.
 enum Edit {
     /// A new file with this text.
     New(&'static str),
@@ -60,7 +60,7 @@ const RECIPES: [Recipe; 4] = [
             (
                 "sim/src/config.rs",
                 Before(
-                    "    /// Whether the simulator computes consecutive steps without a decision in one go",
+                    "    /// Whether the simulator computes consecutive steps at once",
                     "/// More host time of a step, seconds.\nrecipe_s: f64 = 0.0, time;\n",
                 ),
             ),
@@ -133,8 +133,8 @@ pub fn run(args: &RecipeArgs) -> Result<()> {
 }
 "#;
 
-/// The files that git tracks below `root`, with their contents. In an unpacked archive, all files outside of build
-/// folders.
+/// The files that git tracks below `root`, with their contents. If `root` is an unpacked archive, all files outside of
+/// build folders.
 fn tree(root: &Path) -> Tree {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
     let paths: Vec<PathBuf> = match listed {
@@ -207,7 +207,7 @@ fn states(contributing: &str, heading: &str, edits: usize) {
     assert!(found.is_some_and(|line| line.starts_with(&heading)), "expected `{heading}`, found {found:?}");
 }
 
-/// Builds the copy's program and returns its path.
+/// Builds the program of the copy and returns its path.
 fn build(copy: &Path) -> PathBuf {
     // target/<profile>/deps/<this test>
     let exe = env::current_exe().unwrap();
@@ -244,7 +244,7 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
         format!("{text}\n[[bin]]\nname = \"{PROGRAM}\"\npath = \"src/main.rs\"\n")
     });
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recipes");
-    // The program's own code writes the policy, into a tree that does not have this policy yet.
+    // The program's own code writes the policy, into a source tree that does not have this policy yet.
     let fresh = tempfile::tempdir().unwrap();
     let sources = after.iter().filter(|(path, _)| path.starts_with("policies/src"));
     lay_out(fresh.path(), &sources.map(|(path, content)| (path.clone(), content.clone())).collect());
@@ -278,7 +278,7 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
     let stats: serde_json::Value =
         serde_json::from_str(&says(&["traces", "inspect", "trace.csv", "--format", "json"])).unwrap();
     assert_eq!((&stats["format"], &stats["rows"]), (&"recipe".into(), &2.into()), "{stats}");
-    // The generated files have what was added, and nothing is missing from them.
+    // The generated files must contain everything that the recipes added.
     let schema = says(&["schema"]);
     for added in ["recipe-policy", "\"recipe\"", "recipe_s", "recipe-gpu"] {
         assert!(schema.contains(added), "the schema has no {added}");

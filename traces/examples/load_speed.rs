@@ -13,7 +13,7 @@ use std::time::Instant;
 const ROWS: u32 = 1_429_737;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // With a FILE argument the program only reads, so its peak memory is caused by reading.
+    // If the program is started with a FILE, it only reads this file, so its peak memory is caused by reading alone.
     if let Some(path) = std::env::args().nth(1) {
         return Ok(time_read(Path::new(&path))?);
     }

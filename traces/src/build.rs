@@ -20,16 +20,16 @@ use std::path::PathBuf;
 /// own traces last 600 s.
 const SHAPE_S: f64 = 600.0;
 
-/// A workload that is ready to run.
+/// A workload that is ready to run: its requests, and how they arrive.
 #[derive(Clone, Debug)]
 pub struct Built {
-    /// The requests, with arrival times and lengths.
+    /// The requests of the workload, with arrival times and lengths.
     pub workload: Workload,
     /// How requests arrive: at their own times, from the clients of a closed loop, or as turns of sessions.
     pub arrivals: Arrivals,
-    /// Paths of all files that were read, so that callers can compute digests.
+    /// Paths of all trace files that were read, so that callers can compute their digests.
     pub files: Vec<PathBuf>,
-    /// Messages about rows and requests of these files that were left out or changed.
+    /// Messages about rows and requests of the trace files that were left out or changed.
     pub notes: Vec<String>,
 }
 
@@ -63,16 +63,11 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
         }
         generated => {
             for at in arrivals(generated, spec, seed) {
-                let at = at.map_err(|Stalled| stalled(built.workload.len()))?;
+                let at = at.map_err(|stalled| stalled.after(built.workload.len()))?;
                 fits(built.workload.len() as u64 + 1)?;
                 built.workload.push(Request::new(at, 1, 1));
             }
-            if let (Some(asked), None) = (spec.requests, spec.duration_s)
-                && built.workload.len() < asked as usize
-            {
-                let what = format!("{} of {asked} requests arrive in the clock's 213 days", built.workload.len());
-                return Err(TraceError::spec("arrivals", what, "raise the rate, or ask for fewer requests"));
-            }
+            all_arrive(spec, built.workload.len())?;
             false
         }
     };
@@ -88,16 +83,39 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
         }
     }
     set_priorities(&mut built.workload, &spec.priorities)?;
-    if built.workload.is_empty() {
-        let hint = "check duration_s and the rate, and what the transforms leave out";
-        return Err(TraceError::spec("arrivals", "not one request is left", hint));
-    }
+    not_empty(built.workload.len())?;
     Ok(built)
+}
+
+/// Refuses a workload whose arrival process reaches the end of the clock (213 days) before all requests that the
+/// setting `requests` asks for have arrived.
+fn all_arrive(spec: &WorkloadSpec, requests: usize) -> Result<(), TraceError> {
+    match (spec.requests, spec.duration_s) {
+        (Some(asked), None) if requests < asked as usize => {
+            let what = format!("{requests} of {asked} requests arrive in the clock's 213 days");
+            Err(TraceError::spec("arrivals", what, "raise the rate, or ask for fewer requests"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_empty(requests: usize) -> Result<(), TraceError> {
+    if requests > 0 {
+        return Ok(());
+    }
+    let hint = "check duration_s and the rate, and what the transforms leave out";
+    Err(TraceError::spec("arrivals", "not one request is left", hint))
+}
+
+/// Refuses a workload for which fewer requests were drawn than the setting `requests` asks for, or none.
+pub(crate) fn too_few(spec: &WorkloadSpec, requests: usize) -> Result<(), TraceError> {
+    all_arrive(spec, requests)?;
+    not_empty(requests)
 }
 
 /// Gives each request the priority of its category; 0 if `priorities` does not name the category. Fails if `priorities`
 /// names an unknown category, or if the requests already have priorities from a column of the trace.
-fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -> Result<(), TraceError> {
+pub(crate) fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -> Result<(), TraceError> {
     if let Some(unknown) = priorities.keys().find(|name| !workload.categories.contains(name)) {
         let what = format!("no request is of the category {unknown}");
         let hint = match workload.categories.as_slice() {
@@ -121,7 +139,7 @@ fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -
 }
 
 /// Refuses more requests than fit into memory.
-fn fits(requests: u64) -> Result<(), TraceError> {
+pub(crate) fn fits(requests: u64) -> Result<(), TraceError> {
     if requests <= limits::requests() {
         return Ok(());
     }
@@ -133,18 +151,21 @@ fn fits(requests: u64) -> Result<(), TraceError> {
     Err(TraceError::spec("requests", what, format!("ask for fewer, or for less time; {}", limits::raise())))
 }
 
-/// The error of an arrival process that made `found` requests and then found no further arrival within its limit of
-/// steps.
-fn stalled(found: usize) -> TraceError {
-    let million = Effort::FIRST / 1_000_000;
-    let what =
-        format!("the arrival process made no request in {million} million steps after its first {found} requests");
-    let hint = "raise its rate, or the time in which it changes (tau_s, fine_tau_s, flicker_tau_s, tick_s, bin_s)";
-    TraceError::spec("arrivals", what, hint)
+impl Stalled {
+    /// The error of an arrival process that made `found` requests and then found no further request within the number
+    /// of steps that its search may take.
+    pub(crate) fn after(self, found: usize) -> TraceError {
+        let million = Effort::FIRST / 1_000_000;
+        let what =
+            format!("the arrival process made no request in {million} million steps after its first {found} requests");
+        let hint = "raise its rate, or the time in which it changes (tau_s, fine_tau_s, flicker_tau_s, tick_s, bin_s)";
+        TraceError::spec("arrivals", what, hint)
+    }
 }
 
 impl Built {
-    /// Gives each arrival its lengths. With `sessions`, first replaces each arrival by the turns of a session.
+    /// Gives each arrival its prompt length and output length. With the setting `sessions`, each arrival is first
+    /// replaced by the turns of a session (a conversation of several requests).
     fn take_turns(
         &mut self,
         sessions: Option<&Sessions>,
@@ -164,8 +185,8 @@ impl Built {
         Ok(())
     }
 
-    /// Reads the arrival trace as the workload. Returns whether the trace also has lengths. Fails if it has no arrival
-    /// times.
+    /// Reads the trace file that gives the arrivals, and takes its requests as the workload. Returns whether the file
+    /// also has lengths. Fails if it has no arrival times.
     fn take_arrivals(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<bool, TraceError> {
         let trace = self.note(spec, read(spec, baseline_tpot_s)?);
         self.workload = trace.workload;
@@ -193,21 +214,31 @@ impl Built {
     }
 }
 
-/// Arrival times in ascending order. The error [`Stalled`] means that the process found no further arrival within its
-/// limit of steps ([`Effort`]).
-type Process = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
+/// Arrival times in ascending order. The error [`Stalled`] means that the arrival process found no further request
+/// within the number of steps that its search may take ([`Effort`]).
+pub(crate) type DrawnTimes = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
 
-/// The arrival times of a generator. They end at `duration_s`, after `requests` arrivals, or at the end of the clock.
-/// T1, T2 and T3 end at [`SHAPE_S`] if neither setting is given.
-fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process {
+/// The arrival times of a description whose arrivals are drawn. All are 0 in a closed loop and in a batch.
+pub(crate) fn drawn_times(spec: &WorkloadSpec, seed: u64) -> DrawnTimes {
+    match &spec.arrivals {
+        ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_) => {
+            Box::new((0..spec.requests.unwrap_or(0)).map(|_| Ok(Time::ZERO)))
+        }
+        generator => arrivals(generator, spec, seed),
+    }
+}
+
+/// The arrival times that `generator` draws. They end at `duration_s`, after `requests` arrivals, or at the end of the
+/// clock. AdaSpec's load shapes T1, T2 and T3 end at [`SHAPE_S`] if neither setting is given.
+fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> DrawnTimes {
     let draws = Draws::new(seed, Stream::Arrivals, 0);
     let is_shape = matches!(generator, ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_));
     let default_s = if is_shape && spec.requests.is_none() { SHAPE_S } else { f64::INFINITY };
     let end_s = spec.duration_s.unwrap_or(default_s);
-    // Generators with long gaps search for arrivals only up to `end_s`, or up to the end of the clock if there is no
-    // `end_s`.
+    // Generators with long gaps search for further arrivals only up to `end_s`, or up to the end of the clock (213
+    // days) if there is no `end_s`.
     let search_s = end_s.min(Time::MAX.as_s());
-    let process: Process = match generator {
+    let process: DrawnTimes = match generator {
         ArrivalSpec::Poisson(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),
         ArrivalSpec::MooncakePoisson(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),
         ArrivalSpec::T3(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),
@@ -221,7 +252,7 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
         ArrivalSpec::AdaspecMooncake(p) => Box::new(AdaSpecBinArrivals::new(p, draws, search_s)),
         ArrivalSpec::Trace(_) | ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_) => Box::new(std::iter::empty()),
     };
-    // The clock saturates at `Time::MAX`, so an arrival at that time lies beyond the clock.
+    // The simulated clock saturates at `Time::MAX`, so an arrival at that time lies beyond the clock.
     let end = if end_s.is_finite() { Time::from_s(end_s) } else { Time::MAX };
     Box::new(
         process
@@ -230,56 +261,50 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
     )
 }
 
-/// Makes requests with the given arrival times. Their lengths come from the length source. If the source has
-/// categories, recordings, prefixes or SLOs, these are taken too.
+/// Makes requests with the given arrival times. Their lengths come from the setting `lengths`: drawn, or from the rows
+/// of the trace `source`. If this trace has categories, recordings (which draft tokens were right), prefixes or SLOs,
+/// these are taken too.
 fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Workload>, seed: u64) -> Workload {
-    let each = |request: u64| Draws::new(seed, Stream::Lengths, request);
-    let numbered = arrivals.iter().zip(0u64..);
+    if let LengthSpec::Trace(t) = lengths {
+        let source = source.expect("a length trace is read before its lengths are used");
+        let order = sample_order(source.len(), arrivals.len(), t.sample.unwrap_or_default(), seed);
+        return pick(source, arrivals.iter().copied().zip(order));
+    }
+    let mut workload: Workload = arrivals.iter().zip(0..).map(|(&at, i)| draw_request(lengths, seed, i, at)).collect();
+    workload.categories = named_categories(lengths);
+    workload
+}
+
+/// The names of the categories that drawn requests can have; empty if the lengths have no categories.
+pub(crate) fn named_categories(lengths: &LengthSpec) -> Vec<String> {
     match lengths {
-        LengthSpec::Fixed(f) => arrivals.iter().map(|&at| Request::new(at, f.prompt, f.output)).collect(),
-        LengthSpec::LogNormal(law) => {
-            let request = |(&at, i)| {
-                let (prompt, output) = law.draw(&mut each(i));
-                Request::new(at, prompt, output)
-            };
-            numbered.map(request).collect()
-        }
-        LengthSpec::Table(name) => {
-            let table = name.table();
-            let request = |(&at, i)| {
-                let (prompt, output) = table.draw(&mut each(i));
-                Request::new(at, prompt, output)
-            };
-            numbered.map(request).collect()
-        }
-        LengthSpec::Categories(of) => {
-            let request = |(&at, i)| {
-                let (category, prompt, output) = categories::draw(of, &mut each(i));
-                Request { category, ..Request::new(at, prompt, output) }
-            };
-            let mut workload: Workload = numbered.map(request).collect();
-            workload.categories = of.keys().cloned().collect();
-            workload
-        }
-        LengthSpec::SpecBench(caps) => {
-            let request = |(&at, i)| {
-                let (category, prompt, output) = caps.draw(&mut each(i));
-                Request { category, ..Request::new(at, prompt, output) }
-            };
-            let mut workload: Workload = numbered.map(request).collect();
-            workload.categories = SPEC_BENCH_CATEGORIES.map(str::to_owned).to_vec();
-            workload
-        }
-        LengthSpec::Trace(t) => {
-            let source = source.expect("a length trace is read before its lengths are used");
-            let order = sample_order(source.len(), arrivals.len(), t.sample.unwrap_or_default(), seed);
-            pick(source, arrivals.iter().copied().zip(order))
-        }
+        LengthSpec::Categories(of) => of.keys().cloned().collect(),
+        LengthSpec::SpecBench(_) => SPEC_BENCH_CATEGORIES.map(str::to_owned).to_vec(),
+        LengthSpec::Fixed(_) | LengthSpec::LogNormal(_) | LengthSpec::Table(_) | LengthSpec::Trace(_) => Vec::new(),
     }
 }
 
-/// For each of `requests` requests: the row (0 to `rows` − 1) of the length source from which the request takes its
-/// lengths.
+/// Request number `i`, which arrives at `at`, with drawn lengths. Panics if the lengths come from a trace.
+pub(crate) fn draw_request(lengths: &LengthSpec, seed: u64, i: u64, at: Time) -> Request {
+    let draws = &mut Draws::new(seed, Stream::Lengths, i);
+    let (category, prompt, output) = match lengths {
+        LengthSpec::Fixed(f) => (0, f.prompt, f.output),
+        LengthSpec::LogNormal(law) => {
+            let (prompt, output) = law.draw(draws);
+            (0, prompt, output)
+        }
+        LengthSpec::Table(name) => {
+            let (prompt, output) = name.table().draw(draws);
+            (0, prompt, output)
+        }
+        LengthSpec::Categories(of) => categories::draw(of, draws),
+        LengthSpec::SpecBench(caps) => caps.draw(draws),
+        LengthSpec::Trace(_) => unreachable!("lengths of a trace are not drawn"),
+    };
+    Request { category, ..Request::new(at, prompt, output) }
+}
+
+/// For each of `requests` requests: the row (0 to `rows` − 1) of the trace from which the request takes its lengths.
 fn sample_order(rows: usize, requests: usize, sample: Sample, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..requests).map(|i| i % rows).collect();
     if sample == Sample::Shuffle {

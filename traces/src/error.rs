@@ -11,35 +11,35 @@ pub enum TraceError {
     /// A whole file is wrong: missing, unreadable, of another format, or without a usable request.
     #[error("{}: {what}", path.display())]
     File {
-        /// Path of the file.
+        /// Path of the file that is wrong.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the file.
         what: String,
-        /// What the user can do.
+        /// What the user can do about the file.
         hint: String,
     },
-    /// One row of a file is wrong.
+    /// One row of a trace file is wrong.
     #[error("{}:{line}: {}{what}", path.display(), column_prefix(column))]
     Row {
-        /// Path of the file.
+        /// Path of the file with the wrong row.
         path: PathBuf,
-        /// Line in the (decompressed) file, from 1.
+        /// Line of the wrong row in the (decompressed) file, from 1.
         line: u64,
-        /// Column (CSV) or key (JSON) with the error, if one is known.
+        /// Column (CSV) or key (JSON) of the wrong row that has the error, if one is known.
         column: Option<String>,
-        /// What is wrong.
+        /// What is wrong with the row.
         what: String,
-        /// What the user can do.
+        /// What the user can do about the row.
         hint: String,
     },
     /// A setting of the workload is wrong.
     #[error("workload.{key}: {what}")]
     Spec {
-        /// The setting, as a path below `workload`.
+        /// Path of the wrong setting in an experiment's file, below `workload`.
         key: String,
-        /// What is wrong.
+        /// What is wrong with the setting.
         what: String,
-        /// What the user can do.
+        /// What the user can do about the setting.
         hint: String,
     },
 }
@@ -71,7 +71,8 @@ impl TraceError {
         TraceError::Spec { key: key.into(), what: what.into(), hint: hint.into() }
     }
 
-    /// The error of opening or reading `path`, from an I/O error. Damaged compressed data is reported in this way too.
+    /// The error of opening or reading the file `path`, from the system's error. Damaged compressed data is reported in
+    /// this way too.
     pub(crate) fn io(path: &Path, error: &std::io::Error) -> TraceError {
         use std::io::ErrorKind::{
             InvalidData, InvalidInput, IsADirectory, NotFound, PermissionDenied, QuotaExceeded, UnexpectedEof,
@@ -100,7 +101,7 @@ fn column_prefix(column: &Option<String>) -> String {
     column.as_ref().map(|c| format!("column \"{c}\": ")).unwrap_or_default()
 }
 
-/// Longest name, in bytes, for which similar names are searched.
+/// Longest unknown name, in bytes, for which similar names are searched.
 const LONGEST_NAME: usize = 200;
 
 /// Up to three names of `known` that are most similar to `name`, the most similar first, for "did you mean". Empty if

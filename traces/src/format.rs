@@ -8,9 +8,9 @@ use crate::truth::is_truth_table;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The table of formats. It calls the macro `$use` with one row for each format. A row has the documentation, the
-/// variant, the name in TOML, the reading function in [`readers`](crate::readers), and the signs. A sign is a set of
-/// columns that identifies a file as of this format.
+/// The table of trace formats. It calls the macro `$use` with one row for each format. A row has the format's
+/// documentation, the enum variant, the name in TOML, the reading function in [`readers`](crate::readers), and the
+/// signs. A sign is a set of columns that identifies a file as of this format.
 macro_rules! formats {
     ($use:ident) => {
         $use! {
@@ -23,7 +23,7 @@ macro_rules! formats {
             /// AdaSpec arrival CSV (Huang et al., SoCC 2025): times only. Its header is one column, `Timestamp`.
             AdaSpec, "adaspec", adaspec::read, [];
             /// Spec-Bench requests (Xia et al., Findings of ACL 2024): CSV of lengths and categories, or JSON lines
-            /// with recorded acceptance; no times.
+            /// that also say which draft tokens were right; no times.
             SpecBench, "spec-bench", specbench::read, [["question_id", "bits"], ["question_id", "input_tokens", "output_tokens"]];
             /// CSV of `num_prefill_tokens, num_decode_tokens` (Vidur, Etalon): lengths only.
             Lengths, "lengths", plain::read_lengths, [["num_prefill_tokens"]];
@@ -31,28 +31,29 @@ macro_rules! formats {
             Windows, "windows", plain::read_windows, [["t_s", "input_tokens"]];
             /// CSV of `t_s, input_tokens, output_tokens, slo_ratio` (AdaServe artifact).
             AdaServe, "adaserve", plain::read_adaserve, [["t_s", "input_tokens", "slo_ratio"]];
-            /// The output of `foretoken profile-acceptance`: lengths, families and recorded acceptance; no times. Its
-            /// first bytes identify it.
+            /// The output of `foretoken profile-acceptance`: lengths, families (kinds of tasks) and which draft tokens
+            /// were right; no times. Its first bytes identify it.
             TruthTable, "truth-table", truth_table::read, [];
-            /// CSV of any log whose columns `columns` names: times, lengths, categories. It is not detected.
+            /// CSV log of any tool, with times, lengths, categories; the option `columns` names its columns. The format
+            /// is never detected, so the workload must name it.
             Columns, "columns", columns::read, [];
         }
     };
 }
 
-/// Makes the type [`TraceFormat`] from the table of formats.
+/// Makes the enum [`TraceFormat`] of trace formats from the table of formats.
 macro_rules! types {
     ($($(#[doc = $says:literal])+ $format:ident, $name:literal, $file:ident::$read:ident, [$([$($column:literal),+]),*];)+) => {
-        /// The request-trace formats that can be read.
+        /// The formats of request traces that can be read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
         pub enum TraceFormat {
             $($(#[doc = $says])+ #[serde(rename = $name)] $format,)+
         }
 
-        /// Every format with its name in TOML.
+        /// Every trace format with its name in TOML.
         const FORMATS: &[(&str, TraceFormat)] = &[$(($name, TraceFormat::$format)),+];
 
-        /// Every sign (a set of columns that identifies a format), with the format that it identifies.
+        /// Every sign (a set of columns that identifies a trace format), with the format that it identifies.
         const SIGNS: &[(&[&str], TraceFormat)] = &[$($((&[$($column),+], TraceFormat::$format),)*)+];
     };
 }
@@ -60,8 +61,8 @@ macro_rules! types {
 formats!(types);
 pub(crate) use formats;
 
-/// Columns that show that a file is a table of results or rates and not a trace of requests. Each comes with the name
-/// of what such a table holds.
+/// Columns that show that a file is a table of results or rates and not a trace of requests. Each column comes with a
+/// name for the contents of such a table.
 const NOT_TRACES: &[(&str, &str)] = &[
     ("tokens_per_step", "tokens per verification step (tree drafting)"),
     ("accept_length", "published acceptance lengths"),
@@ -69,17 +70,17 @@ const NOT_TRACES: &[(&str, &str)] = &[
 ];
 
 impl TraceFormat {
-    /// The name of every format, as written in TOML.
+    /// The name of every trace format, as written in TOML.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FORMATS.iter().map(|(name, _)| *name)
     }
 
-    /// The format's name, as written in TOML.
+    /// The name of this trace format, as written in TOML.
     pub fn name(self) -> &'static str {
         FORMATS.iter().find(|(_, format)| *format == self).expect("every format has a row").0
     }
 
-    /// The format with this name in TOML; `None` if no format has it.
+    /// The trace format with this name in TOML; `None` if no format has it.
     pub fn from_name(name: &str) -> Option<TraceFormat> {
         FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }

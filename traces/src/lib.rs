@@ -7,6 +7,7 @@
 
 mod build;
 mod checks;
+mod drawn;
 mod error;
 mod format;
 pub mod generate;
@@ -22,6 +23,7 @@ mod transform;
 pub mod truth;
 
 pub use build::{Built, build};
+pub use drawn::Drawn;
 pub use error::TraceError;
 pub use format::TraceFormat;
 pub use open::raw;

@@ -55,8 +55,8 @@ pub fn bytes(n: u64) -> String {
     if amount < 10.0 && unit > 1 { format!("{amount:.1} {name}") } else { format!("{amount:.0} {name}") }
 }
 
-/// The smallest of the memory limits that Linux reports for the machine, the container and this process, bytes. `None`
-/// on other systems, where reading it needs further libraries.
+/// The memory of this machine as the program may use it: the smallest of the memory limits that Linux reports for the
+/// machine, the container and this process, bytes. `None` on other systems, where reading it needs further libraries.
 fn machine() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let line = |path: &str, name: &str| {

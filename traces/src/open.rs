@@ -7,7 +7,7 @@ use crate::pipe;
 use std::io::{BufRead, BufReader, Cursor, Error, ErrorKind, Read};
 use std::path::Path;
 
-/// A decompressed stream of a trace file.
+/// The decompressed bytes of a trace file, as a stream.
 pub(crate) type Source = BufReader<Bounded>;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -34,12 +34,13 @@ pub fn raw(path: &Path) -> std::io::Result<Box<dyn Read>> {
     Ok(Box::new(std::fs::File::open(path)?))
 }
 
-/// Opens `path` and decompresses it. An empty file is an error. Damaged compressed data gives an error only while it is
-/// read.
+/// Opens the trace file `path`, plain or compressed, and decompresses it. An empty file is an error. Damaged compressed
+/// data gives an error only while it is read.
 pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     let io = |e: Error| TraceError::io(path, &e);
     let mut raw = BufReader::with_capacity(BUFFER, raw(path).map_err(io)?);
-    // One read may give fewer than four bytes, for example from a pipe. So this reads until there are four.
+    // The first four bytes of the file say how it is compressed. One read may give fewer, for example from a pipe, so
+    // this reads until there are four.
     let mut head = Vec::new();
     raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut head).map_err(io)?;
     if head.is_empty() {
@@ -58,18 +59,19 @@ pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     Ok(BufReader::with_capacity(BUFFER, Bounded { stream, total: 0, row: 0 }))
 }
 
-/// A stream with limits. Reading fails with `FileTooLarge` if one row is longer than [`limits::text`], and with
-/// `QuotaExceeded` if the whole stream is longer than the memory limit.
+/// A stream of a file's bytes with limits. Reading fails with `FileTooLarge` if one row is longer than
+/// [`limits::text`], and with `QuotaExceeded` if the whole stream is longer than the memory limit.
 pub(crate) struct Bounded {
     stream: Box<dyn Read>,
-    /// Bytes read so far.
+    /// Bytes read from the stream so far.
     total: u64,
-    /// Bytes read since the last row ended. Bytes that the reader's buffer held at that time are not counted.
+    /// Bytes read from the stream since the last row ended. Bytes that the reader's buffer held at that time are not
+    /// counted.
     row: u64,
 }
 
 impl Bounded {
-    /// Called when the reader has read a whole row.
+    /// Call this when a whole row of the file was read: the limit on the length of a row counts anew.
     pub(crate) fn row_ended(&mut self) {
         self.row = 0;
     }
@@ -92,7 +94,7 @@ impl Read for Bounded {
     }
 }
 
-/// The error about line `line` of a file, from the I/O error of its stream.
+/// The error about line `line` of a file, made from the error that its stream gave.
 pub(crate) fn broken(path: &Path, line: u64, error: &Error) -> TraceError {
     match error.kind() {
         ErrorKind::FileTooLarge => TraceError::row(path, line, None, error.to_string(), limits::raise()),
@@ -135,7 +137,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The error about a line that is not UTF-8.
+/// The error about a line of a trace that is not UTF-8. `column` is the column of the bad bytes, if it is known.
 pub(crate) fn not_utf8(path: &Path, line: u64, column: Option<&str>) -> TraceError {
     let hint = "save the file as UTF-8, or check that it is not a binary format";
     TraceError::row(path, line, column, "is not valid UTF-8", hint)

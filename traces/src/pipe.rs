@@ -9,7 +9,7 @@ use std::io::{Error, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A pipe, and the bytes that were read from it so far.
+/// A pipe, and all bytes that were read from it so far.
 struct Pipe {
     file: File,
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ impl Pipe {
     }
 }
 
-/// A reader of a pipe. It starts at the pipe's first byte.
+/// A reader of a pipe's bytes. It starts at the pipe's first byte, also if the pipe was read before.
 pub(crate) struct Reader {
     pipe: Arc<Mutex<Pipe>>,
     at: usize,

@@ -16,16 +16,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The requests of a run: when they arrive and how long their prompts and outputs are.
+/// The requests of a run: when they arrive, and how long their prompts and outputs are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
-    /// When requests arrive.
+    /// When requests arrive: times from a trace, from a generator, from the clients of a closed loop, or all at 0.
     pub arrivals: ArrivalSpec,
     /// Prompt and output lengths. May be left out if the arrivals are a trace that also has lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lengths: Option<LengthSpec>,
-    /// Changes to the arrivals, applied in this order. They come before `lengths` replaces the lengths of a trace.
+    /// Changes to the arrivals, applied in the order of this list. They come before `lengths` replaces the lengths of a
+    /// trace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transform: Vec<Transform>,
     /// Time at which generated arrivals stop, seconds. Default for `t1`, `t2` and `t3`: 600, if `requests` is left out,
@@ -39,8 +40,8 @@ pub struct WorkloadSpec {
     /// request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
-    /// Seed for drawing arrivals and lengths. With it all seeds of the run have the same workload. Default: the seed of
-    /// the run.
+    /// Seed for drawing arrivals and lengths. If it is set, all seeds of the run have the same workload. Default: the
+    /// seed of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The priority of each category's requests, for `engine.scheduling_policy = "priority"`. The lowest number is
@@ -49,25 +50,26 @@ pub struct WorkloadSpec {
     pub priorities: BTreeMap<String, i32>,
 }
 
-/// The source of arrival times.
+/// Where the arrival times of the requests come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ArrivalSpec {
-    /// The arrivals of a trace file.
+    /// The requests arrive at the times of a trace file.
     Trace(Box<TraceSpec>),
     /// A closed loop: this number of clients, each of which sends its next request when its last one ends.
     ClosedLoop(u32),
-    /// An offline batch: all requests arrive at time 0. Its total time is `duration_s` of the summary.
+    /// An offline batch: all requests arrive at time 0. The setting `requests` says how many. The total time of the run
+    /// is `duration_s` of the summary.
     Batch(Batch),
-    /// A Poisson process: independent exponential gaps.
+    /// A Poisson process: the gaps between arrivals are independent and exponential.
     Poisson(Poisson),
     /// Independent gamma gaps between arrivals, burstier or more even than Poisson.
     Gamma(Gamma),
-    /// A model of the Azure 2023 conversation trace: a Poisson process with a slowly varying rate.
+    /// The arrivals follow a model of the Azure 2023 conversation trace: a Poisson process with a slowly varying rate.
     AzureConv(LogOuPoisson),
     /// A model of the Azure 2023 code trace: active and silent periods; active ones have small batches of requests.
     AzureCode(AzureCode),
-    /// A model of the Mooncake conversation trace: batches every 3 seconds.
+    /// A model of the Mooncake conversation trace: a batch of requests arrives every 3 seconds.
     MooncakeTicks(Ticks),
     /// A model of the Mooncake synthetic trace: a Poisson process with the trace's rate.
     MooncakePoisson(MooncakePoisson),
@@ -77,9 +79,9 @@ pub enum ArrivalSpec {
     Burstgpt(BurstGptArrivals),
     /// A model of a day of ServeGen: a Poisson process whose rate follows the time of day, with slow fluctuation.
     ServegenDay(ServeGenDay),
-    /// T1, AdaSpec's first shape of load: a busy half, then a quiet half.
+    /// T1, AdaSpec's first shape of load: arrivals are frequent in the first part, then rarer.
     T1(TwoRate),
-    /// T2, AdaSpec's second shape of load: periodic batches.
+    /// T2, AdaSpec's second shape of load: batches of requests at fixed intervals.
     T2(Ticks),
     /// T3, AdaSpec's third shape of load: fluctuation from second to second around a constant rate.
     T3(T3),
@@ -90,7 +92,7 @@ pub enum ArrivalSpec {
 #[serde(deny_unknown_fields)]
 pub struct Batch {}
 
-/// A Poisson process; by default with the rate of the Mooncake synthetic trace.
+/// A model of the arrivals of Mooncake's synthetic trace: a Poisson process, by default with the trace's rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MooncakePoisson {
@@ -105,7 +107,8 @@ impl Default for MooncakePoisson {
     }
 }
 
-/// A Poisson process; by default with the middle of T3's range of 4.2 to 4.8 requests a second.
+/// AdaSpec's third shape of load, T3: a Poisson process, by default with the middle of AdaSpec's range of 4.2 to 4.8
+/// requests a second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct T3 {
@@ -119,21 +122,24 @@ impl Default for T3 {
     }
 }
 
-/// The source of prompt and output lengths, and, if it has them, of categories, recordings, prefixes and SLOs.
+/// The source of prompt and output lengths, and, if it has them, of categories, recordings (which draft tokens were
+/// right), prefixes and SLOs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LengthSpec {
-    /// The same lengths for all requests.
+    /// All requests have the same prompt length and the same output length.
     Fixed(FixedLengths),
-    /// Drawn from log-normal distributions, prompt and output independently.
+    /// The lengths are drawn from log-normal distributions, prompt and output independently.
     LogNormal(LogNormalLengths),
-    /// Drawn from a table of quantiles that was made from a public trace.
+    /// The lengths are drawn from a table of quantiles that was made from a public trace.
     Table(TableName),
-    /// Drawn by category (such as chat, code, documents). Each category has a share of the requests and its lengths.
+    /// The lengths are drawn by category (such as chat, code, documents). Each category has a share of the requests and
+    /// its own lengths.
     Categories(Categories),
-    /// Drawn as in Spec-Bench, by category.
+    /// The lengths are drawn from a model of Spec-Bench, which has a distribution for each of its categories.
     SpecBench(SpecBenchLengths),
-    /// Taken from the rows of a trace, with everything but the arrival times.
+    /// The lengths are taken from the rows of a trace file. Everything else in a row is taken too, except its arrival
+    /// time.
     Trace(Box<TraceSpec>),
 }
 
@@ -213,8 +219,8 @@ impl WorkloadSpec {
         Ok(())
     }
 
-    /// Checks arrivals without times of their own (closed loop, batch): a number of requests must be set, and no
-    /// transformation may change their times. `name` is the arrivals' name in messages.
+    /// Checks the settings of arrivals without times of their own (closed loop, batch): a number of requests must be
+    /// set, and no transformation may change their times. `name` is the arrivals' name in messages.
     fn check_counted(&self, name: &str) -> Result<(), TraceError> {
         if self.duration_s.is_some() {
             return Err(TraceError::spec("duration_s", format!("{name} ends by count"), "give requests = N"));

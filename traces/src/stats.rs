@@ -1,9 +1,9 @@
-//! Statistics of a trace: counts, rates, burstiness, lengths, shared prefixes, recorded acceptance.
+//! Statistics of a trace: counts, rates, burstiness, lengths, shared prefixes, how often draft tokens were right.
 //!
 //! Definitions. Rate = requests / duration. Bins of w seconds start at the span's start, and only whole bins count.
-//! Index of dispersion IDC(w) = variance / mean of the bins' counts; 1 is Poisson. IAT CV = standard deviation / mean
-//! of the gaps between arrivals. Variances are the population's (divided by n). Quantiles interpolate linearly
-//! (numpy's default).
+//! Index of dispersion IDC(w) = variance / mean of the numbers of requests in the bins; a Poisson process has 1. IAT CV
+//! = standard deviation / mean of the gaps between arrivals. Variances are divided by n, the number of values.
+//! Quantiles interpolate linearly (numpy's default).
 
 use crate::error::TraceError;
 use crate::format::TraceFormat;
@@ -14,96 +14,101 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The percentages at which lengths are reported.
+/// The percentages at which quantiles of the prompt and output lengths are reported.
 const PERCENT: [f64; 27] = [
     0.0, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0, 75.0, 80.0,
     85.0, 90.0, 95.0, 97.5, 99.0, 99.5, 100.0,
 ];
 
-/// Widths of the bins in which arrivals are counted, seconds.
+/// Widths of the bins of time in which arrivals are counted, seconds.
 const WIDTHS_S: [f64; 3] = [1.0, 5.0, 60.0];
 
-/// Statistics of a trace. A value that does not exist is `None`, for example the lengths of a trace of arrivals alone.
+/// Statistics of a trace. A value that the trace does not have is `None`: for example the lengths, if the trace has
+/// arrival times alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceStats {
-    /// Format of the file, if read from one.
+    /// Format of the trace file; `None` if the statistics are not of a file.
     pub format: Option<TraceFormat>,
-    /// Number of rows in the file.
+    /// Number of rows in the trace file; `None` if the statistics are not of a file.
     pub rows: Option<u64>,
-    /// Number of usable requests.
+    /// Number of requests to which the statistics belong.
     pub requests: usize,
-    /// Messages about rows that were left out or changed.
+    /// Messages with counts of the trace's rows that were left out or changed.
     pub notes: Vec<String>,
-    /// Statistics of the arrivals.
+    /// Rate and burstiness of the arrivals; `None` if the trace has no arrival times.
     pub arrivals: Option<ArrivalStats>,
-    /// Prompt lengths, tokens.
+    /// Statistics of the prompt lengths, tokens; `None` if the trace has no lengths.
     pub prompt: Option<LengthStats>,
-    /// Output lengths, tokens.
+    /// Statistics of the output lengths, tokens; `None` if the trace has no lengths.
     pub output: Option<LengthStats>,
-    /// Prompt tokens in full prefix blocks that an earlier request also had, divided by all prompt tokens: the hit rate
-    /// of an unlimited cache.
+    /// Share of all prompt tokens that lie in full prefix blocks which an earlier request also had: the hit rate of an
+    /// unlimited prefix cache.
     pub prefix_shared: Option<f64>,
     /// Number of requests in each category, in the order of the workload's list of categories.
     pub categories: Vec<(String, usize)>,
-    /// Statistics of recorded acceptance.
+    /// At which share of output positions the trace's recordings have a draft token, and how often it was right; `None`
+    /// if the trace has no recordings.
     pub recorded: Option<RecordedStats>,
     /// Number of requests with their own limit on time per output token.
     pub with_slo: usize,
 }
 
-/// Statistics of arrivals.
+/// When and how unevenly the requests of a trace arrive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ArrivalStats {
     /// First arrival, seconds on the trace's clock.
     pub first_s: f64,
     /// Last arrival, seconds on the trace's clock.
     pub last_s: f64,
-    /// Length of the measured time span, seconds. By default the span is from the first to the last arrival.
+    /// Length of the time span in which arrivals are measured, seconds. By default the span is from the first to the
+    /// last arrival.
     pub duration_s: f64,
     /// Number of requests / duration, per second; `None` if the duration is 0.
     pub mean_rate: Option<f64>,
     /// Coefficient of variation of the gaps between arrivals.
     pub iat_cv: Option<f64>,
-    /// Statistics of counts in bins of 1, 5 and 60 s.
+    /// The same arrivals counted in bins of 1, 5 and 60 s: one entry for each width of a bin.
     pub bins: Vec<BinStats>,
 }
 
-/// Statistics of counts in bins of one width, as rates per second.
+/// The numbers of arrivals in bins of one width: their lowest, mean and highest value as rates per second, and their
+/// dispersion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BinStats {
-    /// Width of a bin, seconds.
+    /// Width of the bins of time, seconds.
     pub width_s: f64,
-    /// Number of whole bins in the span.
+    /// Number of whole bins in the measured time span.
     pub bins: usize,
-    /// Lowest rate of a bin, requests/s.
+    /// Lowest number of arrivals in a bin, as requests/s.
     pub min_rate: f64,
-    /// Mean rate, requests/s.
+    /// Mean number of arrivals in a bin, as requests/s.
     pub mean_rate: f64,
-    /// Highest rate of a bin, requests/s.
+    /// Highest number of arrivals in a bin, as requests/s.
     pub max_rate: f64,
-    /// Index of dispersion of the counts. `None` with fewer than two bins, or if no request arrives in them.
+    /// Index of dispersion of the numbers of arrivals in the bins: their variance over their mean. `None` with fewer
+    /// than two bins, or if no request arrives in them.
     pub dispersion: Option<f64>,
 }
 
-/// Statistics of lengths in tokens.
+/// Statistics of the prompt lengths or of the output lengths of a trace, in tokens.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LengthStats {
-    /// Mean length, tokens.
+    /// Mean length of the trace's requests, tokens.
     pub mean: f64,
-    /// Sum of lengths, tokens.
+    /// Sum of the lengths of all requests, tokens.
     pub total: u64,
-    /// Quantiles as (percent, tokens), from 0 (smallest) to 100 (largest).
+    /// Quantiles of the lengths as (percent, tokens), from 0 (the shortest) to 100 (the longest).
     pub quantiles: Vec<(f64, f64)>,
 }
 
-/// Statistics of recorded acceptance.
+/// Statistics of recordings, which say at which output positions the draft token was right.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecordedStats {
-    /// Number of requests with a recording.
+    /// Number of requests that have a recording of which draft tokens were right.
     pub requests: usize,
-    /// Share of the output positions of these requests at which a token was drafted.
+    /// Share of the output positions of the recorded requests at which a token was drafted.
     pub known: f64,
-    /// Share of the drafted positions at which the draft was right.
+    /// Share of the positions with a draft token at which it was right.
     pub right: f64,
 }
 
@@ -112,8 +117,8 @@ pub struct RecordedStats {
 /// # Errors
 /// The errors of [`read`].
 pub fn inspect(path: &Path, format: Option<TraceFormat>) -> Result<TraceStats, TraceError> {
-    // AdaServe's limits need the time per token of an unloaded server. No statistic depends on its value, so any value
-    // will do.
+    // AdaServe's limits need the time per token of an unloaded server. No statistic depends on this time, so it is set
+    // to 1 s.
     let trace = read(&TraceSpec { format, ..TraceSpec::new(path) }, Some(1.0))?;
     Ok(TraceStats::of_trace(&trace))
 }
@@ -129,9 +134,9 @@ impl TraceStats {
         }
     }
 
-    /// The statistics of a workload. `span` = (start, end), in seconds, sets the start of the bins and the duration;
-    /// `None` means from the first to the last arrival. Arrivals outside of the span count in the mean rate but not in
-    /// the bins.
+    /// The statistics of a workload. `gives` says which of its columns are real. `span` = (start, end), in seconds,
+    /// sets the start of the bins and the duration; `None` means from the first to the last arrival. Arrivals outside
+    /// of the span count in the mean rate but not in the bins.
     pub fn of(w: &Workload, gives: Gives, span: Option<(f64, f64)>) -> TraceStats {
         let lengths = |column: &[u32]| (gives.lengths && !column.is_empty()).then(|| LengthStats::of(column));
         let mut categories: Vec<(String, usize)> = w.categories.iter().map(|name| (name.clone(), 0)).collect();
@@ -175,9 +180,10 @@ impl ArrivalStats {
 }
 
 impl BinStats {
-    /// Statistics of the counts in whole bins of `width_s` seconds. `None` if the span is shorter than one bin.
+    /// Counts the arrivals in whole bins of `width_s` seconds and computes the statistics of these counts. `None` if
+    /// the span is shorter than one bin.
     fn of(arrivals: &[Time], width_s: f64, start_s: f64, duration_s: f64) -> Option<BinStats> {
-        // 1e-9 is added so that a rounding error of the division does not lose the last bin.
+        // 1e-9 is added so that a rounding error of the division does not lose the last bin of time.
         let bins = (duration_s / width_s + 1e-9).floor() as usize;
         if bins == 0 {
             return None;
@@ -211,7 +217,7 @@ impl LengthStats {
         LengthStats { mean: total as f64 / sorted.len() as f64, total, quantiles }
     }
 
-    /// The length at one of the reported percentages; `None` for any other percentage.
+    /// The length in tokens at `percent`, one of the reported percentages; `None` for any other percentage.
     pub fn at(&self, percent: f64) -> Option<f64> {
         self.quantiles.iter().find(|q| q.0 == percent).map(|q| q.1)
     }
@@ -223,7 +229,7 @@ fn quantile(sorted: &[u32], q: f64) -> f64 {
     below + (above - below) * place.fract()
 }
 
-/// Mean and population variance of `values`; both are 0 without values.
+/// Mean of `values` and their variance, divided by their number; both are 0 without values.
 fn mean_variance(values: &[f64]) -> (f64, f64) {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -276,9 +282,10 @@ mod tests {
         let stats = TraceStats::of(&w, ALL, Some((0.0, 4.0)));
         let arrivals = stats.arrivals.expect("arrivals");
         assert_eq!((arrivals.duration_s, arrivals.mean_rate), (4.0, Some(1.0)));
-        // The gaps are 0.5, 1 and 2: mean 7/6, and the sum of squared deviations is 42/36, over 3 gaps.
+        // The gaps between arrivals are 0.5, 1 and 2 s: their mean is 7/6, and the sum of their squared deviations is
+        // 42/36, over 3 gaps.
         assert!((arrivals.iat_cv.expect("three gaps") - (14f64 / 36.0).sqrt() / (7.0 / 6.0)).abs() < 1e-12);
-        // The counts are 2, 1, 0, 1: mean 1, variance 1/2.
+        // The bins of 1 s have 2, 1, 0 and 1 arrivals: mean 1, variance 1/2, so the index of dispersion is 1/2.
         assert_eq!(arrivals.bins.len(), 1, "no whole bin of 5 s");
         assert_eq!((arrivals.bins[0].min_rate, arrivals.bins[0].max_rate), (0.0, 2.0));
         assert_eq!(arrivals.bins[0].dispersion, Some(0.5));

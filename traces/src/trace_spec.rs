@@ -16,7 +16,7 @@ pub struct TraceSpec {
     /// Format of the file. Default: detected from the header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<TraceFormat>,
-    /// What to do if a row's timestamp is earlier than that of the row before. Default: error.
+    /// What to do if a row's timestamp is earlier than the timestamp of the row before. Default: error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsorted: Option<Unsorted>,
     /// What to do with rows of 0 prompt or output tokens (default: error; BurstGPT's failed rows have their own key).
@@ -28,10 +28,10 @@ pub struct TraceSpec {
     /// BurstGPT only: what to do with equal whole-second times (default: keep).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ties: Option<Ties>,
-    /// BurstGPT only: keep only rows of this `Model`.
+    /// BurstGPT only: keep only rows with this value in the column `Model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// BurstGPT only: keep only rows of this `Log Type`.
+    /// BurstGPT only: keep only rows with this value in the column `Log Type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_type: Option<String>,
     /// Spec-Bench only: whether to use the first turn of each question (as AdaSpec does) or all turns. Default: first.
@@ -49,17 +49,17 @@ pub struct TraceSpec {
     /// Drop rows with more output tokens than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_len: Option<u32>,
-    /// Drop rows with more prompt and output tokens together than this.
+    /// Drop rows whose prompt and output tokens together are more than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_total_len: Option<u32>,
-    /// For a trace under `lengths` only: the order in which rows are used. Default: the file's order; after the last
-    /// row the first one follows.
+    /// For a trace under `lengths` only: the order in which the rows are used. Default: the order of the file, from the
+    /// start again after the last row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
 }
 
 impl TraceSpec {
-    /// The file at `path` with every option at its default.
+    /// The settings for the trace file at `path`, with every option at its default.
     pub fn new(path: impl Into<PathBuf>) -> TraceSpec {
         TraceSpec { path: path.into(), ..TraceSpec::default() }
     }
@@ -69,43 +69,43 @@ impl TraceSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Columns {
-    /// Column of arrival times: numbers, or `YYYY-MM-DD HH:MM:SS[.fff]` with `T` or a space and with or without a zone
-    /// (then UTC). The earliest time becomes 0. A trace under `lengths` does not need this column.
+    /// Name of the log's column of arrival times: numbers, or `YYYY-MM-DD HH:MM:SS[.fff]` with `T` or a space and with
+    /// or without a zone (then UTC). The earliest time becomes 0. A trace under `lengths` does not need this column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
-    /// Column of prompt tokens.
+    /// Name of the log's column of prompt tokens.
     pub prompt: String,
-    /// Column of output tokens.
+    /// Name of the log's column of output tokens.
     pub output: String,
-    /// Column of the requests' categories.
+    /// Name of the log's column of the requests' categories. Default: the requests have no categories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Column of the requests' priorities, whole numbers, for `engine.scheduling_policy = "priority"`. The lowest
-    /// number is served first.
+    /// Name of the log's column of the requests' priorities, whole numbers, for `engine.scheduling_policy =
+    /// "priority"`. The lowest number is served first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
-    /// Unit of arrival times that are numbers (default: s).
+    /// Unit of the log's arrival times, if they are numbers (default: s).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
 }
 
-/// The unit of times that are numbers.
+/// The unit of a log's arrival times, if they are written as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeUnit {
-    /// Seconds.
+    /// Times are in seconds.
     #[default]
     S,
-    /// Milliseconds.
+    /// Times are in milliseconds.
     Ms,
-    /// Microseconds.
+    /// Times are in microseconds.
     Us,
-    /// Nanoseconds.
+    /// Times are in nanoseconds.
     Ns,
 }
 
 impl TimeUnit {
-    /// The exponent n for this unit, which is 10^n picoseconds.
+    /// The n for which this unit of time is 10^n picoseconds.
     pub(crate) fn places(self) -> usize {
         match self {
             TimeUnit::S => 12,
@@ -116,14 +116,14 @@ impl TimeUnit {
     }
 }
 
-/// What to do if a row's timestamp is earlier than that of the row before.
+/// What to do if a row's timestamp is earlier than the timestamp of the row before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsorted {
-    /// Refuse the file.
+    /// A trace in which a timestamp is earlier than the one before is refused.
     #[default]
     Error,
-    /// Sort by time; equal times keep the file's order.
+    /// Sort the rows by time; rows with equal times keep the file's order.
     Sort,
 }
 
@@ -131,12 +131,12 @@ pub enum Unsorted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZeroTokens {
-    /// Refuse the file.
+    /// A trace with a row of 0 prompt or output tokens is refused.
     #[default]
     Error,
-    /// Leave these rows out and count them.
+    /// Rows with 0 prompt or output tokens are left out and counted.
     Drop,
-    /// Raise 0 to 1.
+    /// A prompt or output length of 0 tokens counts as 1 token.
     RaiseToOne,
 }
 
@@ -144,13 +144,13 @@ pub enum ZeroTokens {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailedRows {
-    /// Leave these rows out and count them.
+    /// Failed rows (0 response tokens) are left out and counted.
     #[default]
     Drop,
-    /// Keep these rows with an output of 1 token, the one that the prefill gives, so that their prompts still load the
-    /// server. Rows that have no prompt either (0/0) are left out and counted.
+    /// Keep failed rows as requests with 1 output token, which the prefill gives, so that their prompts still load the
+    /// server. Rows with 0 prompt tokens too are left out and counted.
     KeepAsPromptOnly,
-    /// Refuse the file.
+    /// A trace with a failed row (0 response tokens) is refused.
     Error,
 }
 
@@ -158,31 +158,31 @@ pub enum FailedRows {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ties {
-    /// They all arrive at the start of the second.
+    /// All requests with the same whole second arrive at the start of that second.
     #[default]
     Keep,
-    /// They are spread evenly over their second, as the transformation `spread` does with `tick_s = 1`.
+    /// The requests of a second are spread evenly over it, as the transformation `spread` does with `tick_s = 1`.
     Spread,
 }
 
-/// Which turns of multi-turn questions to use.
+/// Which turns of Spec-Bench's questions with several turns become requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Turns {
-    /// Only turn 0.
+    /// Only the first turn of each question (number 0) becomes a request.
     #[default]
     First,
-    /// All turns, each as a separate request.
+    /// All turns of each question, each as a separate request.
     All,
 }
 
-/// The order in which a length source's rows are used.
+/// The order in which the rows of a trace give their lengths to the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sample {
-    /// The order of the file; after the last row the first one follows.
+    /// The rows are used in the order of the file. After the last row the first row is used again.
     #[default]
     InOrder,
-    /// A random order; every row is used once before any is used again.
+    /// The rows are used in a random order; every row is used once before any is used again.
     Shuffle,
 }

@@ -1,8 +1,8 @@
 //! Transformations of a workload, applied in the order in which they are written.
 //!
 //! No transformation adds a request. Window, thin and max-requests leave requests out. Window, rate-scale and spread
-//! move arrivals, but never change their order. A window followed by a rate scale of f equals the rate scale followed
-//! by the window with its bounds divided by f, except that each arrival is rounded to a whole picosecond.
+//! move arrivals, but never change their order. A rate scale of f may come before or after a window with the same
+//! result, if the bounds of a later window are divided by f; only the rounding to whole picoseconds may differ.
 
 use crate::checks::{not_negative, positive};
 use crate::error::TraceError;
@@ -15,12 +15,13 @@ use serde::{Deserialize, Serialize};
 pub enum Transform {
     /// Keeps the arrivals from `start_s` up to, but not at, `end_s`. `start_s` becomes time 0.
     Window {
-        /// Start of the window, seconds. Arrivals at this time are kept.
+        /// Start of the window of kept arrivals, seconds. Arrivals at this time are kept.
         start_s: f64,
-        /// End of the window, seconds. Arrivals at this time are dropped.
+        /// End of the window of kept arrivals, seconds. Arrivals at this time are dropped.
         end_s: f64,
     },
-    /// Multiplies the rate of requests by this factor: every arrival time is divided by it. Powers of two are exact.
+    /// Multiplies the rate of requests by this factor: every arrival time is divided by the factor. Powers of two are
+    /// exact.
     RateScale(f64),
     /// Keeps each request with probability `keep`, independently.
     Thin {
@@ -33,12 +34,12 @@ pub enum Transform {
         /// Time over which requests with equal arrival times are spread, seconds.
         tick_s: f64,
     },
-    /// Keeps the first requests, up to this number.
+    /// Keeps the first requests of the workload, up to this number, and drops the others.
     MaxRequests(u32),
 }
 
 impl Transform {
-    /// Whether the transformation needs real arrival times.
+    /// True if the transformation needs real arrival times; a trace without times has placeholders.
     pub(crate) fn needs_times(&self) -> bool {
         matches!(self, Transform::Window { .. } | Transform::RateScale(_) | Transform::Spread { .. })
     }
@@ -104,8 +105,8 @@ impl Transform {
     }
 }
 
-/// A workload of the requests whose indices `picks` names, with the arrival times that `picks` gives. These times must
-/// not decrease.
+/// A workload of some requests of `w`. Each entry of `picks` is an arrival time and the index of the request that gets
+/// it. These times must not decrease.
 pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> Workload {
     let mut out = Workload {
         categories: w.categories.clone(),
@@ -122,7 +123,8 @@ pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> 
     out
 }
 
-/// Spreads each group of equal arrivals evenly over the next `tick`, or up to the next group if that comes sooner.
+/// Spreads each group of requests with equal arrival times evenly over the next `tick`, or up to the next group if that
+/// comes sooner.
 pub(crate) fn spread(arrivals: &mut [Time], tick: Time) {
     let mut rest = arrivals;
     while let Some(&start) = rest.first() {
@@ -150,7 +152,8 @@ fn divide(at: Time, factor: f64) -> Option<Time> {
     match power + twos {
         up if up >= 64 => return Some(Time::ZERO),
         up if up >= 0 => bottom = bottom.checked_mul(1 << up)?,
-        // If the shift overflows, the quotient is over 2^128 / 2^53, which is far beyond the clock.
+        // If the shift overflows, the quotient is over 2^128 / 2^53 picoseconds, which is far beyond the clock's 213
+        // days.
         down if at != Time::ZERO && -down >= top.leading_zeros() as i32 => return None,
         down if at != Time::ZERO => top <<= -down,
         _ => return Some(Time::ZERO),
@@ -207,7 +210,7 @@ mod tests {
         let half = Transform::Thin { keep: 0.5 };
         let once = half.apply(w.clone(), 3, 0).expect("kept");
         let twice = half.apply(once.clone(), 3, 1).expect("kept");
-        // The tolerance is five standard errors of a binomial share.
+        // The tolerance for the share of kept requests, one half, is five standard errors of a binomial share.
         assert!((once.len() as f64 / 4e4 - 0.5).abs() < 5.0 * (0.25f64 / 4e4).sqrt());
         assert!((twice.len() as f64 / once.len() as f64 - 0.5).abs() < 5.0 * (0.25f64 / 2e4).sqrt());
     }
@@ -241,8 +244,8 @@ mod tests {
 
         #[test]
         fn windows_and_scales_commute(a in sorted_arrivals(), power in -3i32..4) {
-            // Arrivals are multiples of 8 ps. So a division by up to 8 rounds nothing, and an arrival at the edge of a
-            // window stays there.
+            // Arrivals are multiples of 8 ps, so a rate scale of up to 8 divides them without rounding, and an arrival
+            // at the edge of a window stays there.
             let w = workload(&a.iter().map(|t| t & !7).collect::<Vec<_>>());
             let f = 2f64.powi(power);
             let (scale, window) = (Transform::RateScale(f), Transform::Window { start_s: 256.0, end_s: 1024.0 });

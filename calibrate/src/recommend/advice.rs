@@ -10,51 +10,55 @@ use super::starts::Start;
 use super::subject::Subject;
 use serde::Serialize;
 
-/// The answer of `recommend`: the advice and the numbers behind it.
+/// The answer of `foretoken recommend`: which policy a server should run, and the numbers behind it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// Where the numbers come from: observed, or simulated, with or without a calibration.
+    /// Where the numbers behind the advice come from: observed, or simulated, with or without a calibration (costs
+    /// fitted to observed runs).
     pub source: &'static str,
-    /// The server, or the models and hardware, that the advice is for.
+    /// The observed server, or the models and hardware, that the advice is for.
     pub subject: Subject,
-    /// The engine that the settings are for.
+    /// The serving engine for which settings are recommended.
     pub engine: Engine,
-    /// The number that was optimised.
+    /// The number that the recommended policy should make best, such as mean E2E.
     pub objective: Objective,
     /// The policy that the server runs now.
     pub now: Now,
-    /// What to do with the server's policy.
+    /// What to do with the server's policy: change it, keep it, or run without a drafter.
     pub verdict: Verdict,
-    /// The candidate that does best over all loads (see `decide.rs`); `None` if no candidate keeps the limit on TPOT.
+    /// The candidate policy that does best over all loads (see `decide.rs`); `None` if no candidate keeps the limit on
+    /// TPOT.
     pub best: Option<Best>,
-    /// The best fixed draft length over all loads; length 0 is plain decoding.
+    /// The fixed draft length that does best over all loads; length 0 is plain decoding.
     pub single: Option<Best>,
     /// The policy with draft lengths by batch size (vLLM's table, or SGLang's adaptive policy), compared over all
     /// loads. `None` if it is no candidate, or if it breaks the limit on TPOT at a load.
     pub by_table: Option<Best>,
     /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,
-    /// The calibration's error between runs, as a share. Only a gain above this error counts.
+    /// How far a fit to the other runs misses a run's step times (the calibration's error between runs), as a share.
+    /// Only a gain above this error counts.
     pub calibration_error: f64,
-    /// The advice with the host time of a measured server; `None` if the experiment has host time or measured costs.
+    /// The advice if the host time of a measured server is added; `None` if the experiment has host time or measured
+    /// costs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_host: Option<WithHost>,
-    /// The results at each load.
+    /// The candidate policies' simulated results at each load.
     pub at_loads: Vec<AtLoad>,
     /// The best draft length by batch size, as `(smallest batch, largest batch, K)`. The drafter stays loaded: at K = 0
     /// it still runs over prompts.
     pub table: Vec<(u32, u32, u32)>,
-    /// The break-even by batch size: the share of drafts that must be accepted so that drafting pays. It is computed
-    /// for steps without prompts, against a server without a drafter.
+    /// The break-even by batch size: the share of draft tokens that must be accepted so that drafting pays. It is
+    /// computed for steps without prompts, against a server without a drafter.
     pub break_even: Vec<BreakEven>,
-    /// The gain of drafting at loads from low to full; `None` if nothing was simulated.
+    /// The gain of drafting over plain decoding at loads from low to full; `None` if nothing was simulated.
     pub loads: Option<Loads>,
-    /// The files with which the engine is started.
+    /// The files with the recommended settings with which the engine is started.
     pub starts: Vec<Start>,
     /// The command-line argument with which vLLM follows the advice; `None` for SGLang, or if there is no file to start
     /// vLLM with.
     pub paste: Option<String>,
-    /// What the user must add to `paste`, as text; `None` if nothing is missing.
+    /// What the user must add to the command-line argument `paste`, as text; `None` if nothing is missing.
     pub lacks: Option<String>,
     /// The command that observes the server next: with the advised policy or, without advice, with the draft length
     /// that is missing. `None` if the policy is not to be changed and nothing is missing.
@@ -64,7 +68,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// The answer without advice. `why` is the reason.
+    /// The answer of `foretoken recommend` to `ask` if the data allows no advice. `why` is the reason.
     pub fn unknown(ask: &Question, why: String) -> Advice {
         Advice {
             source: "observed",

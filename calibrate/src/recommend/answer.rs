@@ -1,19 +1,20 @@
-//! The parts of an advice: the verdict, the best candidate, and the verdict with host time.
+//! The parts of a recommendation: the verdict, the best candidate policy, and the verdict with host time.
 
 use serde::Serialize;
 
-/// A candidate, with its largest loss over the loads and the load at which it loses most.
+/// A candidate policy, with its largest loss over the loads and the load at which it loses most.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Best {
-    /// The candidate's policy label.
+    /// The label of the candidate policy.
     pub policy: String,
-    /// The candidate's name in advice, such as `K = 3`.
+    /// The name of the candidate policy in advice, such as `K = 3`.
     pub name: String,
-    /// The candidate's longest draft, in tokens.
+    /// The largest number of draft tokens that the candidate policy gives a request in a step.
     pub longest: u32,
-    /// The loss of the candidate at the load where it is largest: cost / the best candidate's cost at this load − 1.
+    /// The largest loss of the candidate policy over the loads. The loss at a load is the candidate's cost (such as
+    /// mean E2E) / the best candidate's cost − 1.
     pub worst_loss: f64,
-    /// The name of the load at which the loss is `worst_loss`.
+    /// The name of the load at which the candidate policy has this largest loss.
     pub worst_at: String,
 }
 
@@ -21,11 +22,11 @@ pub struct Best {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Run the best candidate.
+    /// Run the best candidate policy in place of the present one.
     Change,
-    /// Keep the server's policy: the data shows no candidate that is better.
+    /// Keep the server's policy: the data shows no candidate policy that is better.
     Stay,
-    /// Do not speculate.
+    /// Run plain decoding, without a drafter.
     DoNotSpeculate,
     /// The data does not decide what to do. The text has the reason and what to observe next.
     Unknown(String),
@@ -36,9 +37,9 @@ pub enum Verdict {
 pub struct WithHost {
     /// The server on which the host time was measured.
     pub source: &'static str,
-    /// The advice with host time.
+    /// What to do with the server's policy if steps take host time.
     pub verdict: Verdict,
-    /// The name of the best candidate with host time.
+    /// The name of the best candidate policy with host time.
     pub best: Option<String>,
     /// True if the verdict with host time is of another kind than the verdict without it.
     pub flips: bool,

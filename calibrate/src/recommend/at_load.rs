@@ -1,4 +1,4 @@
-//! Simulates the candidates at one load.
+//! Simulates the candidate policies at one load.
 
 use super::candidates::{Candidate, best, compare, evaluate};
 use super::question::{AskedLoad, Question};
@@ -13,39 +13,44 @@ use foretoken_traces::ArrivalSpec;
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// A load, with the candidates' results at it.
+/// A load, with the candidate policies' simulated results at it.
 #[derive(Clone, Debug, Serialize)]
 pub struct AtLoad {
     /// The load's name: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
     pub load: String,
-    /// The observed runs with this load.
+    /// The names of the observed runs with this load.
     pub runs: Vec<String>,
     /// Number of requests in the simulations with the first seed.
     pub requests: usize,
-    /// True if arrivals are open, false for a closed loop.
+    /// True if requests arrive at set times, false for a closed loop.
     pub open: bool,
-    /// The label of the best candidate; `None` if no candidate keeps the limit on TPOT.
+    /// The label of the best candidate policy at this load; `None` if no candidate keeps the limit on TPOT.
     pub best: Option<String>,
-    /// The name of the best candidate.
+    /// The name in advice of the best candidate policy at this load, such as `K = 3`; `None` if no candidate keeps the
+    /// limit on TPOT.
     pub best_name: Option<String>,
-    /// Gain of the best candidate over the policy that the server runs now.
+    /// Gain of the best candidate policy over the policy that the server runs now, as a share of the present cost (such
+    /// as mean E2E).
     pub gain: Option<Interval>,
-    /// Accepted over drafted tokens of the best candidate.
+    /// Accepted over drafted tokens of the best candidate policy at this load.
     pub accepted: Option<f64>,
-    /// The best fixed draft length; 0 is plain decoding.
+    /// The fixed draft length that is best at this load; 0 is plain decoding.
     pub single: Option<u32>,
-    /// Gain of the advised candidate over the policy that the server runs now.
+    /// Gain of the advised candidate policy over the policy that the server runs now, as a share of the present cost
+    /// (such as mean E2E).
     pub advised_gain: Option<Interval>,
-    /// The overload with the candidate of least cost, if every candidate falls behind the arrivals; else `None`.
+    /// How far the server falls behind the arrivals with the candidate policy of least cost, if it falls behind with
+    /// every candidate; else `None`.
     pub overload: Option<Overload>,
-    /// The overload with the policy that the server runs now; `None` if this policy keeps up with the arrivals.
+    /// How far the server falls behind the arrivals with the policy that it runs now; `None` if this policy keeps up
+    /// with the arrivals.
     pub now_overload: Option<Overload>,
-    /// All candidates, in the order in which they were simulated.
+    /// All candidate policies with their results at this load, in the order in which they were simulated.
     pub candidates: Vec<Candidate>,
 }
 
 impl AtLoad {
-    /// Simulates the candidates at a load.
+    /// Simulates the candidate policies at a load.
     ///
     /// # Errors
     /// A candidate cannot be simulated, or the user interrupts.
@@ -85,7 +90,8 @@ impl AtLoad {
         })
     }
 
-    /// The least cost of a candidate; `None` if no candidate has a cost, because none keeps the limit.
+    /// The least cost (such as mean E2E) of a candidate policy at this load; `None` if no candidate has a cost, because
+    /// none keeps the limit on TPOT.
     pub fn least(&self) -> Option<f64> {
         self.candidates.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)
     }
@@ -106,7 +112,7 @@ fn cost(c: &Candidate) -> f64 {
     c.cost.unwrap_or(f64::INFINITY)
 }
 
-/// (name of a load, number of requests, whether arrivals are open).
+/// (Name of the load, number of requests in its simulation, whether arrivals are open).
 fn described(load: &AskedLoad, plan: &Plan) -> Result<(String, usize, bool)> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let requests = setting.workload.len();

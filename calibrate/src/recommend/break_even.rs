@@ -1,5 +1,5 @@
-//! When drafting pays at a batch size: the share of drafts that must be accepted, and the share that is accepted in the
-//! simulation.
+//! When drafting pays at a batch size: the share of draft tokens that must be accepted, and the share that is accepted
+//! in the simulation.
 
 use super::candidates::{Candidate, doubling};
 use foretoken_run::plan::Plan;
@@ -8,7 +8,8 @@ use foretoken_sim::{Drafting, Pair, PassShape};
 use foretoken_spec::problem::Result;
 use serde::Serialize;
 
-/// The break-even of one batch size and draft length.
+/// The break-even of one batch size and draft length: which share of draft tokens must be accepted so that drafting
+/// pays.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BreakEven {
     /// Number of decoding requests of a step without prompts.
@@ -16,7 +17,7 @@ pub struct BreakEven {
     /// Draft length of every request, in tokens.
     pub k: u32,
     /// Share of drafted tokens that must be accepted so that drafting is as fast per token as plain decoding. At 0 or
-    /// below, drafts cost no time. Above 1, drafting cannot pay.
+    /// below, draft tokens cost no time. Above 1, drafting cannot pay.
     pub needs: f64,
     /// Accepted share of drafted tokens in the simulation; `None` if this draft length was not simulated or nothing was
     /// drafted.
@@ -32,7 +33,7 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
     let w = &setting.workload;
     let n = w.len().max(1) as f64;
     let mean = |x: &[u32]| x.iter().map(|&v| f64::from(v)).sum::<f64>() / n;
-    // On average half of a request's output is in its context.
+    // Context of a request on average: its prompt and half of its output.
     let context = mean(&w.prompt_len) + mean(&w.output_len) / 2.0;
     let shape = |tokens: u32, batch: u32| PassShape {
         requests: batch.into(),
@@ -44,7 +45,7 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
         let verified = batch * (k + 1);
         let host_s = config.step_overhead_s + config.host.decode_step_s(batch, verified);
         let mut s = target.pass(shape(verified, batch)).as_s() + host_s;
-        // The first draft pass also runs over the tokens of the target's pass.
+        // Seconds of the draft passes. The first draft pass also runs over the tokens of the target's pass.
         s += match (k, drafting) {
             (0, _) => 0.0,
             (_, Drafting::Parallel) => draft.pass(shape(verified + batch * k, batch)).as_s(),

@@ -1,4 +1,4 @@
-//! The policies that a server could run, and their results on the calibrated server.
+//! The policies that a server could run, and their simulated results with the calibrated costs and acceptance.
 
 use super::names::name_of;
 use super::question::{Engine, Goal, Objective, Question};
@@ -19,49 +19,52 @@ use std::sync::atomic::AtomicBool;
 /// A policy that the server could run, with its simulated results at one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
-    /// The policy's label.
+    /// The label of the candidate policy.
     pub policy: String,
-    /// The policy's name in advice, such as `K = 3`.
+    /// The name of the candidate policy in advice, such as `K = 3`.
     pub name: String,
-    /// The policy's longest draft, in tokens; 0 is plain decoding.
+    /// The largest number of draft tokens that the candidate policy gives a request in a step; 0 is plain decoding.
     pub longest: u32,
     /// True for a policy with one fixed draft length, plain decoding included.
     pub fixed: bool,
-    /// Mean cost over seeds (see `Objective::cost`). `None` if a run has no cost with some seed, for example because it
-    /// breaks the limit on TPOT.
+    /// Mean over seeds of the number that is to be least, such as mean E2E (see `Objective::cost`). `None` if a run has
+    /// no cost with some seed, for example because it breaks the limit on TPOT.
     pub cost: Option<f64>,
-    /// Gain over the server's policy: the mean over seeds of 1 − cost / cost of the server's policy with the same seed.
+    /// Gain over the policy that the server runs now: the mean over seeds of 1 − cost / cost of the server's policy
+    /// with the same seed.
     pub gain: Option<Interval>,
-    /// Accepted over drafted tokens of all seeds; `None` if nothing was drafted.
+    /// Accepted over drafted tokens of the runs with all seeds; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
     /// The overload with the first seed at which the policy fell behind the arrivals; `None` if the policy kept up with
     /// every seed.
     pub overload: Option<Overload>,
-    /// The policy with all parameters.
+    /// The candidate policy with all parameters.
     #[serde(skip)]
     pub spec: PolicySpec,
-    /// The cost with each seed.
+    /// The cost (such as mean E2E) of the run with each seed.
     #[serde(skip)]
     pub costs: Vec<Option<f64>>,
 }
 
-/// If several candidates cost at most this share more than the best one, the candidate with the shortest drafts is
-/// chosen.
+/// If several candidate policies cost at most this share more than the best one, the candidate whose largest draft
+/// length is smallest is chosen.
 pub const TIE: f64 = 0.01;
 
-/// The candidates: every fixed length up to `ask.longest`, the engine's adaptive policies, and the server's policy.
+/// The candidate policies: every fixed draft length up to `ask.longest`, the engine's adaptive policies, and the
+/// server's policy.
 pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpec> {
     let mut all = vec![preset("autoregressive")];
     all.extend((1..=ask.longest).map(|k| PolicySpec::Fixed(Fixed { k })));
     match ask.engine {
         Engine::Vllm => {
-            // A table with one range is a fixed length, which is a candidate already.
+            // A table by batch size with one range is a fixed draft length, which is a candidate already.
             if table.len() > 1 {
                 let table = VllmDynamic { num_speculative_tokens_per_batch_size: table.to_vec() };
                 all.push(PolicySpec::VllmDynamic(table));
             }
-            // The adaptive policy of vLLM 0.33 decides by the drafts' probabilities. No observed run shows these, so
-            // with a calibration the policy is no candidate.
+            // The adaptive policy of vLLM 0.33 decides by the draft model's probabilities of the draft tokens. No
+            // observed run shows these, so if costs and acceptance come from observed runs (a calibration), the policy
+            // is no candidate.
             if plan.variants[0].experiment.engine.version == Version::V0_33 && ask.known.is_none() {
                 all.push(preset("vllm-adaptive"));
             }
@@ -74,9 +77,9 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
     all
 }
 
-/// SGLang's adaptive policy with one slot for each batch range of `table`. In a slot, the policy chooses between the
-/// range's draft length and the neighbouring lengths as acceptance changes. An empty table gives SGLang's default
-/// slots.
+/// SGLang's adaptive policy with one slot for each batch range of `table`. A slot is a range of batch sizes with the
+/// draft lengths that may be chosen there. In a slot, the policy chooses between the range's draft length and the
+/// neighbouring lengths as acceptance changes. An empty table gives SGLang's default slots.
 fn adaptive(table: &[BatchRange], longest: u32) -> SglangGen3 {
     let around = |k: u32| if k == 0 { vec![0] } else { ((k - 1).max(1)..=(k + 1).min(longest)).collect() };
     let slot = |&(batch_size, _, k): &BatchRange| Slot { batch_size, candidates: around(k), ..Slot::default() };
@@ -96,12 +99,13 @@ pub fn table(plan: Plan, file: &Path, interrupt: &AtomicBool) -> Result<Table> {
     Table::find(plan, file, &sizes, interrupt)
 }
 
-/// 1, 2, 4, … up to `most`, and `most` itself.
+/// The batch sizes 1, 2, 4, … up to `most`, and `most` itself.
 pub fn doubling(most: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(move |&n| n < most).chain([most])
 }
 
-/// Simulates each candidate with every seed. The seed also draws the uncertain values of the calibration `known`.
+/// Simulates each candidate policy with every seed. The seed also draws the uncertain values of the calibration
+/// `known`.
 pub fn evaluate(
     plan: &mut Plan,
     specs: &[PolicySpec],
@@ -113,7 +117,7 @@ pub fn evaluate(
     let settings = plan.seeds.iter().map(|&seed| setting(variant, seed, known)).collect::<Result<Vec<_>>>()?;
     let scaled = variant.experiment.slo.adaspec_scale.is_some() && objective.of == Goal::Slo;
     let bounds = settings.iter().map(|setting| match scaled {
-        // The SLO bound is a multiple of plain decoding's latency with the same seed.
+        // The SLO bound on TPOT is a multiple of plain decoding's latency with the same seed.
         true => Ok(play(setting, &preset("autoregressive"), None, interrupt)?.slo),
         false => Ok(setting.slo(None)),
     });
@@ -147,7 +151,7 @@ pub fn evaluate(
     Ok(all)
 }
 
-/// The longest draft of a policy; the largest `u32` for a policy that does not state one.
+/// The largest draft length of a policy; the largest `u32` for a policy that does not state one.
 fn longest_of(spec: &PolicySpec) -> u32 {
     match spec {
         PolicySpec::Autoregressive(_) => 0,
@@ -158,7 +162,7 @@ fn longest_of(spec: &PolicySpec) -> u32 {
     }
 }
 
-/// Sets every candidate's gain over the server's policy.
+/// Sets the gain of every candidate policy over the policy `now`, which the server runs at present.
 pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
     let Some(now) = all.iter().find(|c| c.spec == *now).map(|c| c.costs.clone()) else { return };
     for c in all {
@@ -166,14 +170,15 @@ pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
     }
 }
 
-/// The gain 1 − after / before of each seed, as a mean over seeds with its interval. `None` if a cost is missing.
+/// The gain 1 − `after` / `before` in cost (such as mean E2E) of each seed, as a mean over seeds with its 95 %
+/// interval. `None` if a cost is missing.
 pub fn gain(before: &[Option<f64>], after: &[Option<f64>]) -> Option<Interval> {
     let pairs: Option<Vec<f64>> = before.iter().zip(after).map(|(b, a)| Some(1.0 - (*a)? / (*b)?)).collect();
     pairs.and_then(|gains| Interval::of(&gains))
 }
 
-/// The best candidate: of those within [`TIE`] of the least cost, the one with the shortest drafts. Among candidates
-/// with equally short drafts, a fixed length is preferred. `None` if no candidate has a cost.
+/// The best candidate policy: of those within [`TIE`] of the least cost, the one whose largest draft length is
+/// smallest. Among candidates that are equal in this, a fixed length is preferred. `None` if no candidate has a cost.
 pub fn best<'a>(all: impl Iterator<Item = &'a Candidate> + Clone) -> Option<&'a Candidate> {
     let least = all.clone().filter_map(|c| c.cost).fold(f64::INFINITY, f64::min);
     let as_good = all.filter(|c| c.cost.is_some_and(|cost| cost <= least * (1.0 + TIE)));

@@ -1,4 +1,5 @@
-//! The command-line argument for vLLM, and the command that checks the advice on the server.
+//! The command-line argument with which vLLM follows a recommendation, and the command that checks the recommendation
+//! on the server.
 
 use super::question::{Engine, Question};
 use super::starts::Start;
@@ -8,8 +9,8 @@ use foretoken_run::plan::Plan;
 use foretoken_sim::config::DraftMethod;
 use std::path::Path;
 
-/// The draft method in vLLM's words: the user's, or else the experiment's. `None` if the user gave none and the
-/// experiment has the default method, a draft model.
+/// The draft method in vLLM's words, such as `ngram`: the one that the user gave, or else the experiment's. `None` if
+/// the user gave none and the experiment has the default method, a draft model.
 pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
     let stated = match plan.variants[0].experiment.engine.method {
         DraftMethod::DraftModel => None,
@@ -27,8 +28,9 @@ pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
 /// Draft methods that need no separate draft model.
 const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];
 
-/// vLLM's command-line argument with the first of `starts`, and a text on what the user must add. Both are `None` if
-/// the engine is SGLang or `starts` is empty. The second is `None` if nothing is missing.
+/// Returns two texts: the command-line argument with which vLLM reads the first of the files `starts`, and what the
+/// user must add to it. Both are `None` if the engine is SGLang or `starts` is empty. The second is also `None` if
+/// nothing is missing.
 pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String>) {
     let Some(start) = starts.first().filter(|_| ask.engine == Engine::Vllm) else { return (None, None) };
     let argument = format!("--speculative-config '{}'", start.text.trim());
@@ -46,8 +48,8 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// A command `foretoken observe` for the server, with the policy `spec`. It has the experiment of the latest of `runs`.
-/// Without runs, or if that experiment does not exist any more, it has the question's experiment.
+/// A command `foretoken observe` that runs the server with the policy `spec`. It has the experiment of the latest of
+/// `runs`. Without runs, or if that experiment does not exist any more, it has the question's experiment.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());
@@ -75,7 +77,7 @@ fn scaled_bound(ask: &Question) -> &'static str {
     if scaled { " --set 'slo={}'" } else { "" }
 }
 
-/// A path quoted for a shell.
+/// A file's path, quoted for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);

@@ -11,7 +11,8 @@ use foretoken_run::host_band::{SOURCE, is_left_out, measured};
 use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
-/// The advice with host time; `None` if the experiment has host time, or measured costs.
+/// The advice if the host time of a measured server is added to the simulation; `None` if the experiment has host time,
+/// or measured costs.
 ///
 /// # Errors
 /// A candidate cannot be simulated, or the user interrupts.
@@ -39,7 +40,7 @@ pub fn with_host(
 }
 
 impl WithHost {
-    /// The advice with host time, worded as the end of a sentence.
+    /// The advice that follows with host time, worded as the end of a sentence.
     fn says(&self) -> String {
         let best = self.best.clone().unwrap_or_else(|| "no candidate".into());
         match &self.verdict {
@@ -51,7 +52,7 @@ impl WithHost {
     }
 
     /// If host time changes the advice: the verdict "unknown", with the reason as text. Else `None`. `without` and
-    /// `best` are the advice and the best candidate without host time.
+    /// `best` are the advice and the best candidate policy without host time.
     pub fn doubt(&self, without: &Verdict, best: Option<&str>) -> Option<Verdict> {
         let first = WithHost { verdict: without.clone(), best: best.map(str::to_owned), ..self.clone() };
         self.flips.then(|| {
@@ -67,7 +68,7 @@ impl WithHost {
     }
 
     /// A note for the user if host time does not change the kind of the advice (`flips` is false); else `None`. `best`
-    /// is the best candidate without host time; with host time another one may be the best.
+    /// is the best candidate policy without host time; with host time another one may be the best.
     pub fn note(&self, best: Option<&str>) -> Option<String> {
         let same = !matches!(self.verdict, Verdict::Change) || self.best.as_deref() == best;
         let is = if same { "the same" } else { "nearly the same" };

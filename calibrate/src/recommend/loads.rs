@@ -16,42 +16,42 @@ use foretoken_traces::{ArrivalSpec, Transform, WorkloadSpec};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// The gains of drafting and of plain decoding at several loads.
+/// The gains in mean E2E of drafting and of plain decoding at several request rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loads {
-    /// The name of the drafting candidate.
+    /// The name of the candidate policy that drafts.
     pub drafting: String,
-    /// The name of the server's policy.
+    /// The name of the policy that the server runs now.
     pub now: String,
-    /// How the requests of the loads arrive, as text.
+    /// A text that says how requests arrive at these loads.
     pub requests: String,
     /// Requests per second that plain decoding sustains with a full engine.
     pub service_req_s: f64,
-    /// The gains at each simulated load, by rising rate.
+    /// The gains in mean E2E at each simulated request rate, by rising rate.
     pub points: Vec<Load>,
     /// The load in requests per second above which drafting stops to pay against plain decoding. `None` if drafting
     /// pays at no simulated load, or up to the highest one.
     pub stops_at: Option<f64>,
 }
 
-/// The gains at one load. The gain of A over B is 1 − mean E2E of A / mean E2E of B.
+/// The gains in mean E2E at one request rate. The gain of A over B is 1 − mean E2E of A / mean E2E of B.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Load {
     /// Arrival rate in requests per second.
     pub rate: f64,
-    /// Gain of drafting over plain decoding.
+    /// Gain in mean E2E of drafting over plain decoding.
     pub pays: Option<Interval>,
-    /// Gain of drafting over the server's policy; `None` if the server runs this drafting policy.
+    /// Gain in mean E2E of drafting over the server's policy; `None` if the server runs this drafting policy.
     pub gain: Option<Interval>,
-    /// Gain of plain decoding over the server's policy; `None` if the server runs plain decoding.
+    /// Gain in mean E2E of plain decoding over the server's policy; `None` if the server runs plain decoding.
     pub plain: Option<Interval>,
 }
 
-/// The simulated rates, as shares of the rate that plain decoding sustains with a full engine.
+/// The simulated request rates, as shares of the rate that plain decoding sustains with a full engine.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0];
 
-/// Simulates drafting, plain decoding and the server's policy at several rates. The arrival times of an open load are
-/// scaled; the requests of a closed loop arrive as a Poisson process.
+/// Simulates drafting, plain decoding and the server's policy at several request rates. The arrival times of an open
+/// load are scaled; the requests of a closed loop arrive as a Poisson process.
 ///
 /// # Errors
 /// A load cannot be simulated, or the user interrupts.
@@ -122,8 +122,8 @@ fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> Workl
     other
 }
 
-/// The load above which drafting has no gain over plain decoding, interpolated between the last simulated load with a
-/// gain and the next load. `None` if one of the two is missing.
+/// The request rate above which drafting has no gain over plain decoding, interpolated between the last simulated rate
+/// with a gain and the next one. `None` if one of the two is missing.
 fn stops_at(loads: &[Load]) -> Option<f64> {
     let points: Vec<(f64, f64)> = loads.iter().filter_map(|l| Some((l.rate, l.pays?.mean))).collect();
     let last = points.iter().rposition(|p| p.1 > 0.0)?;

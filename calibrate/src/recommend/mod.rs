@@ -2,7 +2,8 @@
 //! policy of its engine, their gains at each load, and how certain they are.
 //!
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
-//! or at the load of an experiment. Among candidates within 1 % of the best, the one with the shortest drafts is taken.
+//! or at the load of an experiment. Among candidates within 1 % of the best, the one whose largest draft length is
+//! smallest is taken.
 //!
 //! A gain or a loss at a load counts only if it exceeds its error. The error is the root of the sum of squares of the
 //! 95 % interval over seeds and of the calibration's error between runs. A change of the server's policy is advised if
@@ -47,8 +48,8 @@ use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::sync::atomic::AtomicBool;
 
-/// Simulates the candidates for a question and gives advice. If the calibration lacks data for advice, the answer says
-/// what to observe next.
+/// Simulates the candidate policies for the question `ask` and gives advice. If the calibration lacks data for advice,
+/// the answer says what to observe next.
 ///
 /// # Errors
 /// The experiment cannot be loaded, a candidate cannot be simulated, or the user interrupts.
@@ -86,7 +87,8 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     if let Some(best) = found.best {
         at_loads.iter_mut().for_each(|at| at.advised_gain = decide::gain_over(at, now, best));
     }
-    // Statements about drafting are about one candidate that drafts: the advised one, or else the best fixed length.
+    // Statements about drafting are about one candidate policy that drafts: the advised one, or else the best fixed
+    // draft length.
     let drafting = found.best.filter(|&at| at_loads[0].candidates[at].longest > 0);
     let drafting = drafting.unwrap_or_else(|| best_drafting(&at_loads[typical]));
     let advised = match found.verdict {
@@ -153,10 +155,10 @@ fn typical(asked: &[AskedLoad]) -> usize {
     open.or_else(most).unwrap_or(0)
 }
 
-/// The index of the best candidate with a fixed draft length of at least one token.
+/// The index of the candidate policy that is the best fixed draft length of at least one token.
 fn best_drafting(at: &AtLoad) -> usize {
     let best = candidates::best(at.candidates.iter().filter(|c| c.fixed && c.longest > 0));
-    // If no length keeps the limit, a draft length of 1 is taken.
+    // If no draft length keeps the limit on TPOT, a draft length of 1 is taken.
     let longest = best.map_or(1, |c| c.longest);
     at.candidates.iter().position(|c| c.fixed && c.longest == longest).expect("every length is a candidate")
 }

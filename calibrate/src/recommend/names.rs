@@ -1,4 +1,4 @@
-//! Names of policies in advice.
+//! Names of policies in recommendations, such as `K = 3`.
 
 use foretoken_policies::{BatchRange, PolicySpec};
 
@@ -13,7 +13,7 @@ pub fn name_of(spec: &PolicySpec) -> String {
     }
 }
 
-/// A table by batch size as text, such as `1 to 3: K = 5; 4 to 8: K = 2`.
+/// A table of draft lengths by batch size as text, such as `1 to 3: K = 5; 4 to 8: K = 2`.
 pub fn table_in_words(ranges: &[BatchRange]) -> String {
     let words: Vec<String> = ranges
         .iter()

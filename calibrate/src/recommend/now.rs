@@ -9,10 +9,10 @@ use serde::Serialize;
 /// The policy that the server runs now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Now {
-    /// The policy with all parameters.
+    /// The server's present policy with all parameters.
     #[serde(skip)]
     pub spec: PolicySpec,
-    /// The policy's name in advice, such as `K = 3`.
+    /// The name of the server's present policy in advice, such as `K = 3`.
     pub name: String,
     /// How it is known that the server runs this policy, as text.
     pub why: String,
@@ -60,7 +60,7 @@ impl Now {
         Now::of(spec, format!("as in {}, the run that was observed last{doubt}{others}", run.name))
     }
 
-    /// The policy's draft length; `None` if it is not one fixed length.
+    /// The fixed draft length of the server's present policy; `None` if it is not one fixed length.
     pub fn k(&self) -> Option<u32> {
         match &self.spec {
             PolicySpec::Autoregressive(_) => Some(0),
@@ -74,7 +74,7 @@ fn was(names: &[String]) -> String {
     format!("{} {}", names.join(", "), if names.len() == 1 { "was" } else { "were" })
 }
 
-/// The policy with draft length `k`; plain decoding for 0.
+/// The policy with the fixed draft length `k`; plain decoding for 0.
 pub fn fixed(k: u32) -> PolicySpec {
     match k {
         0 => with_defaults("autoregressive").expect("the registry has the baseline"),

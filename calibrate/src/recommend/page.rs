@@ -14,7 +14,7 @@ pub fn page(a: &Advice) -> Page {
     let mut lead = vec![Part::Headline(format!("{} {}", a.headline(), a.holds()))];
     lead.extend(a.from_where().map(Part::Text));
     lead.push(Part::Text(format!("{}.", a.now_in_words())));
-    lead.extend(a.warnings.iter().cloned().map(Part::Warning));
+    lead.extend(a.warnings.iter().map(|warning| Part::Warning(warning.replace(" +-", " ± "))));
     let sections = match a.verdict {
         Verdict::Unknown(_) if a.at_loads.is_empty() => vec![start(a)],
         _ => vec![by_load(a), start(a), over_load(a), by_batch(a), candidates(a)],
@@ -22,6 +22,7 @@ pub fn page(a: &Advice) -> Page {
     Page {
         title: "Recommendation".into(),
         kind: format!("Foretoken recommendation · {}", a.source),
+        scope: scope(a),
         lead,
         sections,
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
@@ -32,6 +33,17 @@ pub fn page(a: &Advice) -> Page {
             .into(),
         ..Page::default()
     }
+}
+
+/// One line that says for which server, which loads and how many seeds the advice holds.
+fn scope(a: &Advice) -> String {
+    let loads: Vec<&str> = a.at_loads.iter().map(|at| at.load.as_str()).collect();
+    let seeds = (a.subject.seeds > 0).then(|| match a.subject.seeds {
+        1 => "1 seed".to_owned(),
+        n => format!("{n} seeds"),
+    });
+    let loads = (!loads.is_empty()).then(|| loads.join(", "));
+    [Some(a.subject.name.clone()), loads, seeds].into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 fn gained(g: Option<Interval>) -> Value {
@@ -151,7 +163,8 @@ fn tried(at: &AtLoad) -> Table {
     table
 }
 
-/// The figure of the gain over the server's policy by load, as SVG; `None` if there is nothing to draw.
+/// The figure of each candidate policy's gain over the server's policy by load, as SVG; `None` if there is nothing to
+/// draw.
 pub fn figure(a: &Advice) -> Option<String> {
     let loads = a.loads.as_ref()?;
     let points = |gain: fn(&super::loads::Load) -> Option<Interval>| -> Vec<GainAt> {

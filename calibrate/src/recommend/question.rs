@@ -12,18 +12,18 @@ use foretoken_traces::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use serde::Serialize;
 use std::path::{Path as FilePath, PathBuf};
 
-/// The engine that the settings are for.
+/// The serving engine for which settings are recommended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// vLLM: fixed lengths and a table by batch size.
+    /// vLLM: candidates are fixed draft lengths and a table of lengths by batch size.
     #[default]
     Vllm,
-    /// SGLang: fixed lengths and its own adaptive policy.
+    /// SGLang: candidates are fixed draft lengths and its own adaptive policy.
     Sglang,
 }
 
-/// A question to `recommend`.
+/// A question to `foretoken recommend`: which policy is best for a server, an experiment and a number to optimise.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The experiment's file: written by `calibrate`, or any experiment without sweeps.
@@ -32,36 +32,36 @@ pub struct Question {
     pub text: String,
     /// Replaced values of the experiment, as `key=value` (the option `--set`).
     pub sets: Vec<String>,
-    /// The engine that the settings are for.
+    /// The serving engine for which settings are recommended.
     pub engine: Engine,
-    /// The number to optimise, with its limit.
+    /// The number that the recommended policy should make best, with the limit on TPOT.
     pub objective: Objective,
-    /// The longest draft length that is simulated.
+    /// The longest draft length that is simulated as a candidate.
     pub longest: u32,
-    /// The policy that the server runs now.
+    /// The policy that the server runs now, and how this is known.
     pub now: Now,
-    /// The draft method that vLLM's file names, such as `draft_model`.
+    /// The draft method, such as `draft_model`, that the file for vLLM (`speculative_config.json`) names.
     pub method: Option<String>,
-    /// The draft model that vLLM's file names.
+    /// The draft model that the file for vLLM (`speculative_config.json`) names.
     pub model: Option<String>,
-    /// The calibration's data; `None` if the question is about an experiment without a calibration.
+    /// The calibration that the question is about; `None` if the question is about an experiment without a calibration.
     pub known: Option<Known>,
 }
 
-/// A load for which advice is asked.
+/// A load for which a recommendation is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AskedLoad {
-    /// The load that the experiment states.
+    /// The load that the experiment's `[workload]` states.
     Own,
     /// A load under which the server was observed.
     Observed(Box<ObservedLoad>),
-    /// A closed loop with as many clients as the engine runs requests.
+    /// A closed loop whose number of clients is the number of requests that the engine runs at once (`max_num_seqs`).
     Full,
 }
 
 impl Question {
-    /// The loads for which advice is given. For throughput: a full engine. Otherwise: the observed loads. If there are
-    /// no observed loads, or if `sets` replaces a key of the workload: the experiment's load.
+    /// The loads for which a recommendation is given. For throughput: a full engine. Otherwise: the observed loads. If
+    /// there are no observed loads, or if `sets` replaces a key of the workload: the experiment's load.
     pub fn loads(&self) -> Vec<AskedLoad> {
         let sets_load = self.sets.iter().any(|set| set.trim_start().starts_with("workload"));
         let observed = self.known.as_ref().map_or(&[][..], |known| &known.loads);
@@ -72,7 +72,7 @@ impl Question {
         }
     }
 
-    /// The plan of the experiment with the replaced values.
+    /// The plan of the question's experiment with the replaced values.
     ///
     /// # Errors
     /// The text is no experiment, or an override is wrong.
@@ -81,8 +81,8 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the experiment at a load. Plain decoding replaces the experiment's policies, `longest` replaces
-    /// `engine.max_draft_len`, and an observed load replaces the workload. For a full engine, a closed loop of
+    /// The plan of the question's experiment at a load. Plain decoding replaces the experiment's policies, `longest`
+    /// replaces `engine.max_draft_len`, and an observed load replaces the workload. For a full engine, a closed loop of
     /// `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
@@ -102,7 +102,7 @@ impl Question {
             }
         })?;
         let variant = &mut plan.variants[0];
-        // The candidates' steps are not shown, so they need not be recorded.
+        // The steps of the candidate policies' runs are not shown, so they need not be recorded.
         variant.experiment.output.steps = false;
         if *load == AskedLoad::Full {
             let requests = foretoken_run::setting::Setting::new(variant, plan.seeds[0])?.workload;
@@ -113,7 +113,7 @@ impl Question {
 }
 
 impl AskedLoad {
-    /// The observed runs with this load.
+    /// The observed runs of the server that had this load.
     pub fn runs(&self) -> &[SeenRun] {
         match self {
             AskedLoad::Observed(load) => &load.runs,
@@ -128,8 +128,8 @@ fn inline(workload: &WorkloadSpec) -> Result<String> {
     value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))
 }
 
-/// Fewest requests per client of a full engine. With fewer, the time in which the batch fills and drains would be a
-/// large part of the run.
+/// Fewest requests that each client sends in a closed loop that fills the engine. With fewer, the time in which the
+/// batch fills and drains would be a large part of the run.
 const ROUNDS: usize = 8;
 
 /// Replaces a variant's arrivals with a closed loop of `max_num_seqs` clients. `requests` are the variant's requests;
@@ -142,8 +142,8 @@ pub fn fill(variant: &mut Variant, requests: &Workload) {
     workload.requests = Some(requests.len().max(ROUNDS * clients as usize) as u32);
 }
 
-/// Removes arrival times, transformations and duration from a workload. If the workload is a trace, its requests keep
-/// their lengths.
+/// Removes arrival times, transformations of arrivals and the duration from a workload. If the workload is a trace, its
+/// requests keep their lengths.
 pub fn without_instants(workload: &mut WorkloadSpec) {
     if let (None, ArrivalSpec::Trace(trace)) = (&workload.lengths, &workload.arrivals) {
         workload.lengths = Some(LengthSpec::Trace(trace.clone()));
@@ -152,7 +152,7 @@ pub fn without_instants(workload: &mut WorkloadSpec) {
     workload.duration_s = None;
 }
 
-/// Checks that the plan sweeps no value, so that it has one setting of engine and hardware.
+/// Checks that the plan sweeps no value, so that its engine and hardware have one setting.
 fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
     if plan.variants.len() == 1 {
         return Ok(());
@@ -174,30 +174,30 @@ fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
     Err(Problem::bad_input(what).help(format!("choose a value of each, for example {}", sets.join(" "))))
 }
 
-/// The number to optimise, with its limit.
+/// The number that the recommended policy should make best, with the limit on TPOT.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
-    /// Which number is optimised.
+    /// Which number of a run is optimised.
     pub of: Goal,
-    /// The limit: the largest allowed 99th percentile of TPOT, in seconds; `None` without a limit.
+    /// The largest allowed 99th percentile of TPOT, seconds; `None` without a limit.
     pub p99_tpot_s: Option<f64>,
 }
 
-/// A number of a run that advice can optimise.
+/// A number of a run that a recommendation can optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// The least mean end-to-end latency.
+    /// Optimise for the least mean end-to-end latency.
     MeanE2e,
-    /// The most output tokens per second, with a full engine.
+    /// Optimise for the most output tokens per second, with a full engine.
     Throughput,
-    /// The largest share of requests that keep the experiment's bounds.
+    /// Optimise for the largest share of requests that keep the experiment's latency bounds.
     Slo,
 }
 
 impl Objective {
-    /// The cost of a run; the best candidate has the least cost. `None` if the run breaks the limit, or finished too
-    /// little to have a cost.
+    /// The cost of a run by this objective, such as its mean E2E; the best candidate policy has the least cost. `None`
+    /// if the run breaks the limit on TPOT, or finished too little to have a cost.
     pub fn cost(self, s: &Summary) -> Option<f64> {
         if let Some(limit) = self.p99_tpot_s {
             s.tpot.filter(|q| q.p99 <= limit)?;
@@ -205,12 +205,12 @@ impl Objective {
         match self.of {
             Goal::MeanE2e => s.e2e.map(|q| q.mean),
             Goal::Throughput => (s.token_goodput_tok_s > 0.0).then(|| 1.0 / s.token_goodput_tok_s),
-            // The cost stays above 0, because gains are relative to costs.
+            // A small number is added, so that the cost stays above 0, because gains are relative to costs.
             Goal::Slo => s.slo_attainment.map(|share| 1.0 - share + 1e-3),
         }
     }
 
-    /// The name of the cost as text.
+    /// The name of the number that the recommended policy makes least (such as mean E2E), as text.
     pub fn in_words(self) -> String {
         let of = match self.of {
             Goal::MeanE2e => "mean E2E",

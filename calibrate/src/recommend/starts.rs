@@ -1,4 +1,4 @@
-//! The files with which an engine is started, in the engine's format.
+//! The files with which a serving engine is started, in the engine's own format.
 
 use super::candidates::{Candidate, doubling};
 use super::question::{Engine, Question};
@@ -10,21 +10,21 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::Serialize;
 use serde_json::json;
 
-/// A file with which an engine is started.
+/// A file with which a serving engine is started, so that it runs the recommended policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Start {
-    /// The file's name.
+    /// The name of the file for the engine.
     pub file: String,
     /// The command-line argument with which the engine reads the file.
     pub used: String,
-    /// The file's content.
+    /// The content of the file for the engine.
     #[serde(skip)]
     pub text: String,
 }
 
-/// The files with which the engine is started to follow the advice. For vLLM: `speculative_config.json`, with `method`
-/// and `model` if the user gave them; no file if the advice is not to draft. For SGLang: `adaptive_spec.json`, and the
-/// table of steps per second with which DSpark plans.
+/// The files with which the engine is started to follow the recommendation. For vLLM: `speculative_config.json`, with
+/// `method` and `model` if the user gave them; no file if the advice is not to draft. For SGLang: `adaptive_spec.json`,
+/// and the table of steps per second with which DSpark plans.
 pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[Candidate]) -> Result<Vec<Start>> {
     match ask.engine {
         Engine::Vllm => Ok(advised.map(|b| vllm(ask, b)).transpose()?.flatten().into_iter().collect()),
@@ -45,7 +45,8 @@ pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[C
     }
 }
 
-/// vLLM's `--speculative-config` for a candidate; `None` if the candidate does not draft or vLLM has no such policy.
+/// vLLM's `--speculative-config` for a candidate policy; `None` if the candidate does not draft or vLLM has no such
+/// policy.
 fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
     let (method, model) = (ask.method.as_deref(), ask.model.as_deref());
     let text = match &advised.spec {
@@ -71,8 +72,9 @@ fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
 
 /// A table of steps per second by number of verified tokens, in SGLang's format (0.5.23,
 /// `speculative/dspark_components/dspark_sps.py`). With this table, DSpark maximises expected tokens times steps per
-/// second. An entry is valid up to the next entry. A step that verifies n tokens has n / (longest draft + 1) requests,
-/// rounded up, with contexts of the mean length. The time of a step includes the drafts and the host.
+/// second. An entry is valid up to the next entry. A step that verifies n tokens has n / (largest draft length + 1)
+/// requests, rounded up, with contexts of the mean length. The time of a step includes the draft passes and the host
+/// time.
 fn step_times(plan: &Plan) -> Result<String> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let Pair { target, draft } = setting.costs();
@@ -81,7 +83,7 @@ fn step_times(plan: &Plan) -> Result<String> {
     let block = config.max_draft_len + 1;
     let most = config.max_num_seqs.saturating_mul(block);
     let mean = |lengths: &[u32]| lengths.iter().map(|&n| f64::from(n)).sum::<f64>() / lengths.len().max(1) as f64;
-    // On average half of a request's output is in its context.
+    // Context of a request on average: its prompt and half of its output.
     let context = mean(&setting.workload.prompt_len) + mean(&setting.workload.output_len) / 2.0;
     let shape = |tokens: u32, requests: u32| PassShape {
         requests: requests.into(),

@@ -1,23 +1,23 @@
-//! What advice is about: the observed server, or the models and hardware of an experiment.
+//! What a recommendation is about: the observed server, or the models and hardware of an experiment.
 
 use super::question::Question;
 use foretoken_hardware::LatencySpec;
 use foretoken_run::plan::Plan;
 use serde::Serialize;
 
-/// The server or the setting that advice is about.
+/// What a recommendation is about: the observed server, or the models and hardware of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Subject {
-    /// The server's address without passwords or keys; `None` if no server was observed.
+    /// The observed server's URL without passwords or keys; `None` if no server was observed.
     pub url: Option<String>,
-    /// The server or the setting as text.
+    /// The observed server, or the experiment's models and hardware, as text.
     pub name: String,
-    /// Number of simulated seeds; 0 if nothing was simulated.
+    /// Number of seeds with which each candidate policy was simulated; 0 if nothing was simulated.
     pub seeds: usize,
 }
 
 impl Subject {
-    /// The server of the question's calibration.
+    /// The server whose runs the question's calibration was made from.
     pub fn observed(ask: &Question) -> Subject {
         let server = ask.known.as_ref().and_then(|known| known.server.as_ref());
         let name = server.map_or_else(
@@ -30,7 +30,7 @@ impl Subject {
         Subject { url: server.map(|s| s.url.clone()), name, seeds: 0 }
     }
 
-    /// The server of the question's calibration or, without one, the setting of `plan`.
+    /// The server of the question's calibration or, without one, the models and hardware of `plan`.
     pub fn of(ask: &Question, plan: &Plan) -> Subject {
         let seeds = plan.seeds.len();
         if ask.known.is_some() {

@@ -1,4 +1,4 @@
-//! Advice on a synthetic server with known costs. The right advice follows from a formula.
+//! Recommendations for a synthetic server with known costs. The right advice follows from a formula.
 
 use super::*;
 use crate::calibration::Calibration;
@@ -8,7 +8,7 @@ use crate::synthetic::{LAW, Law};
 use std::path::Path;
 use std::path::PathBuf;
 
-/// The folder of a calibration on runs of the server `law` at these draft lengths.
+/// The folder of a calibration on runs of the synthetic server `law` at these draft lengths.
 fn calibrated(law: &Law, lengths: &[u32], dir: &Path) -> PathBuf {
     let runs: Vec<_> = lengths.iter().flat_map(|&k| [1, 4, 8].map(|clients| law.write(dir, k, clients, 1))).collect();
     let folder = dir.join("calibrated");
@@ -35,8 +35,8 @@ fn answer(question: &Question) -> Advice {
     recommend(question, &AtomicBool::new(false)).unwrap()
 }
 
-/// Tokens per second of the server `law` with `n` decoding requests that draft `k` tokens: expected tokens of a step
-/// over the step's time.
+/// Output tokens per second of the synthetic server `law` with `n` decoding requests that draft `k` tokens: expected
+/// tokens of a step over the step's time.
 fn rate(law: &Law, n: f64, k: i32) -> f64 {
     let tokens = (1.0 - law.rate.powi(k + 1)) / (1.0 - law.rate);
     let verified = n * f64::from(k + 1);
@@ -52,7 +52,8 @@ fn the_best_length_is_found() {
         let n = f64::from(clients);
         let best = (0..=5).max_by(|&a, &b| rate(&LAW, n, a).total_cmp(&rate(&LAW, n, b))).unwrap();
         let fixed = advice.single.as_ref().unwrap().longest;
-        // The formula leaves out prompts, ends of answers and the random draw of acceptance: 3 % are allowed for them.
+        // The formula for the server's rate leaves out prompts, ends of answers and the random draw of acceptance: 3 %
+        // are allowed for them.
         assert!(rate(&LAW, n, fixed as i32) > 0.97 * rate(&LAW, n, best), "{clients}: K = {fixed}, {best} on paper");
         assert_eq!(advice.verdict, Verdict::Change, "{}", advice.in_words());
         let gain = advice.at_loads[0].advised_gain.unwrap().mean;
@@ -79,7 +80,7 @@ fn break_even_follows_from_the_costs() {
     assert_eq!(loads.points[0].pays, loads.points[0].gain, "plain decoding runs now");
 }
 
-/// A drafter that makes all tokens in one pass pays for one pass, whatever the length.
+/// For a drafter that makes all draft tokens in one pass, the break-even counts one pass, whatever the draft length.
 #[test]
 fn a_block_drafter_breaks_even_on_one_pass() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,7 +171,7 @@ fn files_are_what_the_engines_read() {
     let (tokens, rates) = (column("sample_batch_tokens"), column("sample_steps_per_sec"));
     assert!(tokens.is_sorted() && tokens.len() == rates.len() && json["max_batch_tokens"] == 48);
     for (n, steps) in tokens.iter().zip(&rates) {
-        // A step includes five draft passes.
+        // The time of a step with 5 draft tokens per request (K = 5) includes five draft passes.
         let paper = 1.0 / (LAW.target_s + LAW.host_s + LAW.token_s * n + 5.0 * LAW.draft_s);
         assert!((steps / paper - 1.0).abs() < 0.05, "{n}: {steps} and {paper}");
     }
@@ -194,7 +195,7 @@ fn the_folder_holds_the_answer_its_figure_and_the_file_and_nothing_else_is_overw
     assert!(write(&advice, &to, true).unwrap_err().message().contains("is not empty"));
 }
 
-/// The question with every observed load.
+/// A question to `recommend` about every observed load of the calibration in `folder`.
 fn ask_all(folder: &Path) -> Question {
     Question { sets: vec!["engine.max_num_seqs=8".into()], ..ask(folder, 1) }
 }
@@ -223,7 +224,8 @@ fn each_observed_load_has_a_row() {
     }
 }
 
-/// Verification is cheap at one request and expensive at eight, so that no fixed length is right for both.
+/// On this synthetic server, verification is cheap at one request and expensive at eight, so that no fixed draft length
+/// is right for both.
 #[test]
 fn where_the_length_depends_on_the_load_the_table_is_the_advice() {
     let dir = tempfile::tempdir().unwrap();

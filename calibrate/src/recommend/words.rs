@@ -1,4 +1,4 @@
-//! The advice as text for the terminal and the page.
+//! A recommendation as text for the terminal and the page.
 
 use super::advice::Advice;
 use super::answer::Verdict;
@@ -9,23 +9,23 @@ use foretoken_report::{plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 use std::fmt::Write;
 
-/// What the break-even counts, as text.
+/// A text that says to which steps the break-even shares of accepted draft tokens apply.
 pub const DECODE_STEPS_ALONE: &str = "decode steps alone, against plain decoding without a loaded drafter";
-/// What the table by batch size counts, as text.
+/// A text that says to which servers the table of draft lengths by batch size applies.
 pub const DRAFTER_LOADED: &str = "the drafter loaded, so that its passes over prompts cost at K = 0 as well";
 
 pub(super) fn percent(x: f64) -> String {
     format!("{:.1} %", 100.0 * x)
 }
 
-/// A gain with its sign and its interval over seeds.
+/// A gain in percent with its sign and its 95 % interval over seeds, as text.
 pub(super) fn gain(g: Interval) -> String {
     let half = g.half_width.map_or(String::new(), |half| format!(" ± {:.1}", 100.0 * half));
     format!("{:+.1}{half} %", 100.0 * g.mean)
 }
 
 impl Advice {
-    /// The advice in one or two sentences.
+    /// The recommendation in one or two sentences.
     pub fn headline(&self) -> String {
         let of = self.objective.in_words();
         let best = self.best.as_ref().map_or("", |best| best.name.as_str());
@@ -77,7 +77,7 @@ impl Advice {
             };
             Some(best(&|k| k > 0)? < best(&|k| k == 0)?)
         };
-        // `at_loads` has the closed loops first, sorted by clients.
+        // The list of loads has the closed loops first, sorted by clients.
         let loops: Vec<&AtLoad> = self.at_loads.iter().filter(|at| !at.open).collect();
         let pays: Vec<bool> = loops.iter().map(|at| drafts(at)).collect::<Option<_>>()?;
         let first = pays.iter().position(|pays| !pays).filter(|&at| at > 0)?;
@@ -86,7 +86,8 @@ impl Advice {
         turns_once.then(|| format!("Do not speculate from the {from} on; up to the {last} it pays."))
     }
 
-    /// The beginning of the advice that names the loads that no candidate can serve; empty without such loads.
+    /// The beginning of the recommendation that names the loads that the server cannot keep up with, whichever
+    /// candidate policy it runs; empty without such loads.
     fn overloaded(&self) -> String {
         let beyond: Vec<&AtLoad> = self.at_loads.iter().filter(|at| at.overload.is_some()).collect();
         if beyond.is_empty() {
@@ -105,8 +106,8 @@ impl Advice {
         }
     }
 
-    /// The gain of the advised candidate as text: at the one load that counts, or from the load with the smallest gain
-    /// to the load with the largest gain.
+    /// The gain of the advised candidate policy as text: at the one load that counts, or from the load with the
+    /// smallest gain to the load with the largest gain.
     fn gains(&self) -> String {
         let carried = |at: &&AtLoad| at.overload.is_none();
         let all = || self.at_loads.iter().filter_map(|at| Some((at.advised_gain?, at)));
@@ -136,7 +137,7 @@ impl Advice {
         }
     }
 
-    /// What the advice holds for: loads, server or setting, seeds, requests.
+    /// A text that says for which loads, server, seeds and requests the recommendation holds.
     pub fn holds(&self) -> String {
         if self.at_loads.is_empty() {
             return format!("For {}.", self.subject.name);
@@ -168,7 +169,7 @@ impl Advice {
         format!("now: {} ({})", self.now.name, self.now.why)
     }
 
-    /// The whole answer: first the advice, then the reasons.
+    /// The whole recommendation as text: first the advice, then the reasons.
     pub fn in_words(&self) -> String {
         let mut text = format!("{}\n{}\n", self.headline(), self.holds());
         let mut line = |words: String| writeln!(text, "{words}").expect("a string grows");
@@ -191,7 +192,7 @@ impl Advice {
         text
     }
 
-    /// A table with one row per load.
+    /// The candidate policies' results as a text table with one row per load.
     fn rows(&self) -> String {
         let mut header = vec!["load".to_owned(), "best".into(), "gain over now".into(), "accepted".into()];
         let other = self.other_than_the_best();
@@ -212,15 +213,15 @@ impl Advice {
         table_lines(&plain_table(header, rows, ..0)).trim_end().to_owned()
     }
 
-    /// The name of the advised candidate if another candidate is the best at some load; else `None`.
+    /// The name of the advised candidate policy if another candidate is the best at some load; else `None`.
     pub(super) fn other_than_the_best(&self) -> Option<&str> {
         let advised = self.best.as_ref()?;
         let best_everywhere = self.at_loads.iter().all(|at| at.best.as_ref() == Some(&advised.policy));
         (!best_everywhere).then_some(advised.name.as_str())
     }
 
-    /// For the best fixed length and for the table by batch size: the largest loss over the loads, as text. `None` if
-    /// there is one load.
+    /// For the best fixed draft length and for the table of lengths by batch size: the largest loss over the loads, as
+    /// text. `None` if there is one load.
     pub fn losses(&self) -> Option<String> {
         if self.at_loads.len() < 2 {
             return None;
@@ -233,7 +234,7 @@ impl Advice {
         Some(format!("at its worst load, against the best there: {}", words.join("; ")))
     }
 
-    /// The load up to which drafting pays, as a sentence.
+    /// The request rate up to which drafting pays, as a sentence.
     pub fn stops(&self) -> Option<String> {
         let loads = self.loads.as_ref()?;
         let pays = loads.points.iter().any(|l| l.pays.is_some_and(|g| g.mean > 0.0));
@@ -246,7 +247,8 @@ impl Advice {
     }
 }
 
-/// A break-even as text, such as `at batch 8 K = 3 needs 61 % accepted, has 68 %`.
+/// A break-even (the share of draft tokens that must be accepted so that drafting pays) as text, such as `at batch 8 K
+/// = 3 needs 61 % accepted, has 68 %`.
 pub fn pays(b: &BreakEven) -> String {
     let BreakEven { batch, k, needs, has } = *b;
     let has = has.map_or(String::new(), |has| format!(", has {:.0} %", 100.0 * has));

@@ -1,4 +1,4 @@
-//! Writes the folder of a calibration from a table: a profile, an experiment, and the results.
+//! Writes the folder of a calibration from a table of benchmark results: a profile, an experiment, and the results.
 
 use super::law::inline;
 use super::read::{Cell, CellLoad};
@@ -6,7 +6,7 @@ use super::simulate::{fixed, workload};
 use super::{Judged, TableCalibration};
 use crate::folder::put;
 use crate::held_out::{Error, HeldOut};
-use crate::kept::{EXPERIMENT, FOUND, Found, Input, PROFILE, ready};
+use crate::kept::{EXPERIMENT, FOUND, Found, PROFILE, ready};
 use crate::loads::{ObservedLoad, SeenRun, short};
 use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax};
@@ -19,8 +19,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 impl TableCalibration {
-    /// Writes the calibration into a folder. The folder must be new or empty, or hold a calibration if `overwrite` is
-    /// true.
+    /// Writes the calibration from a table of benchmark results into a folder. The folder must be new or empty, or hold
+    /// a calibration if `overwrite` is true.
     ///
     /// # Errors
     /// The folder holds something else, or cannot be written.
@@ -29,7 +29,7 @@ impl TableCalibration {
         put(folder, PROFILE, self.profile().to_toml())?;
         put(folder, EXPERIMENT, self.experiment()?)?;
         Plan::load(&folder.join(EXPERIMENT), &[])?;
-        // This file is written last: a folder that has it is complete.
+        // `calibration.json` is written last, so a folder that has it is complete.
         put(folder, FOUND, self.found()?)
     }
 
@@ -79,7 +79,7 @@ impl TableCalibration {
         let mut engine = stated.engine.clone();
         engine.frontend_s = self.fit.law.frontend_s;
         engine.max_draft_len = engine.max_draft_len.max(self.positions.len() as u32);
-        // The profile has the host time, so the experiment must not have it too.
+        // The profile has the host time of a step, so the experiment must not have it too.
         engine.host = foretoken_sim::HostLaw::default();
         let largest = self.cells.iter().max_by(|a, b| requests_at_once(a).total_cmp(&requests_at_once(b)));
         let cell = largest.expect("a table has a row");
@@ -122,11 +122,7 @@ impl TableCalibration {
         let now = loads.iter().flat_map(|load| &load.runs).max_by_key(|run| run.started_unix_us).and_then(|run| run.k);
         let found = Found {
             foretoken: env!("CARGO_PKG_VERSION"),
-            inputs: vec![Input {
-                path: self.name.clone(),
-                blake3: self.digest.clone(),
-                what: format!("a table of {} cells", self.cells.len()),
-            }],
+            inputs: self.inputs.clone(),
             server: None,
             draft_lengths: self.lengths(),
             separated: self.separated,
@@ -142,18 +138,18 @@ impl TableCalibration {
         Ok(seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises")))
     }
 
-    /// The loads of the table, in the order of its rows.
+    /// The loads (clients or request rates) of the table of benchmark results, in the order of its rows.
     fn loads(&self) -> Result<Vec<ObservedLoad>> {
         let plan = self.base.plan()?;
         let stated = plan.variants[0].experiment.workload.lengths.as_ref();
         let mut loads: Vec<(CellLoad, ObservedLoad)> = Vec::new();
         for cell in &self.cells {
             let run = SeenRun {
-                name: format!("line {}", cell.line),
+                name: cell.from.clone().unwrap_or_else(|| format!("line {}", cell.line)),
                 recording: self.name.clone(),
                 k: Some(cell.k),
                 table: None,
-                // Rows do not say when they were measured, so a later line counts as a later run.
+                // Rows of the table do not say when they were measured, so a later line counts as a later run.
                 started_unix_us: cell.line as u64,
             };
             match loads.iter_mut().find(|(load, _)| *load == cell.load) {
@@ -178,7 +174,8 @@ fn to_value(value: &impl serde::Serialize) -> Result<toml::Value> {
     Ok(toml::Value::try_from(value).expect("it was written just before"))
 }
 
-/// Mean number of requests in flight in a cell: the number of clients or, by Little's law, rate times latency.
+/// Mean number of requests in flight in a row of the table: the number of clients or, by Little's law, rate times
+/// latency.
 fn requests_at_once(cell: &Cell) -> f64 {
     match cell.load {
         CellLoad::Clients(n) => f64::from(n),
@@ -186,8 +183,8 @@ fn requests_at_once(cell: &Cell) -> f64 {
     }
 }
 
-/// The linear cost model that policies assume for the draft (their belief): the line through the times of passes of 1
-/// and of 256 tokens.
+/// The linear cost model that policies assume for the draft model (their belief): the line through the times of passes
+/// of 1 and of 256 tokens.
 fn line(draft: &LatencySpec) -> Coefficients {
     if let LatencySpec::Linear(line) = draft {
         return *line;

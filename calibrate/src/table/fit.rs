@@ -1,9 +1,10 @@
-//! Fits a law (the costs of passes and of the host) to the cells of a table, by simulating the cells.
+//! Fits the costs of passes and of the host (the law) to the results in a table, by simulating the table's rows
+//! (cells).
 //!
 //! In a closed loop the order of steps does not depend on their costs, so the time per token of a cell is linear in
-//! each number of the law. The slope of a number comes from a simulation with this number changed. The fitted law is
-//! the non-negative least-squares solution in relative errors. Open loads are not exactly linear, so that slopes and
-//! solution are computed repeatedly, each time at the solution before.
+//! each number of the law. A simulation with one number changed gives the slope of the results in this number. The
+//! fitted law is the non-negative least-squares solution in relative errors. Open loads are not exactly linear. So
+//! slopes and solution are computed repeatedly, each time at the previous solution.
 
 use super::law::{Law, Term};
 use super::read::{Cell, CellLoad};
@@ -13,41 +14,37 @@ use foretoken_sim::metrics::student_t_975;
 use foretoken_spec::problem::Result;
 use nalgebra::{DMatrix, DVector};
 
-/// Slopes and solution are computed at most this number of times.
+/// The slopes of the results in the fitted costs, and the solution, are computed at most this number of times.
 const ROUNDS: usize = 3;
-/// The fit ends when simulations with the solution differ from the linear prediction by less than this share.
+/// The fit of costs ends when simulations with the solution differ from the linear prediction by less than this share.
 const STILL: f64 = 2e-3;
-/// The F ratio above which the term `WithoutGraph` is used. The ratio is the decrease of the sum of squares for each of
-/// the term's two numbers, divided by the remaining sum of squares per degree of freedom. The 95th percentile of F(2,
-/// 4) is 6.9, of F(2, 10) 4.1.
-const WORTH: f64 = 7.0;
-/// The term `WithoutGraph` is tried only with at least this number of loads with drafts. A straight line fits fewer
-/// loads equally well.
+/// The cost `WithoutGraph` (host time of steps that are too large for a captured CUDA graph) is fitted only with at
+/// least this number of loads with draft tokens. A straight line fits fewer loads equally well.
 const LOADS_FOR_A_STEP: usize = 4;
 
-/// The kinds of numbers that are measured for a cell (a row of the table).
+/// The kinds of numbers that are measured for a row of the table of benchmark results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Seconds per output token of the server, over all requests: 1 / throughput.
+    /// Output time of the whole server: seconds per output token, over all requests, which is 1 / throughput.
     TokenTime,
-    /// Mean time to first token, in seconds.
+    /// Mean time to first token of the row's requests, in seconds.
     Ttft,
-    /// Mean time per output token after the first, in seconds.
+    /// Mean time per output token after the first of the row's requests, in seconds.
     Tpot,
 }
 
-/// A measured number of a cell, with its value.
+/// A number that was measured for a row of the table of benchmark results, such as its TPOT.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Index of the cell among the given cells.
+    /// Index of the row of the table of benchmark results, in the list of all its rows (cells).
     pub cell: usize,
-    /// Which number of the cell was measured.
+    /// Which number was measured: time per token of the server, TTFT or TPOT.
     pub quantity: Quantity,
-    /// The measured value in seconds.
+    /// The measured value of the number (such as TPOT), seconds.
     pub seconds: f64,
 }
 
-/// All measured numbers of the cells. With open arrivals, the throughput does not count.
+/// All measured numbers of the cells (rows of the table). The throughput of open arrivals does not count.
 pub fn measured(cells: &[Cell]) -> Vec<Measured> {
     let numbers_of = |(cell, c): (usize, &Cell)| {
         let closed = matches!(c.load, CellLoad::Clients(_));
@@ -61,7 +58,8 @@ pub fn measured(cells: &[Cell]) -> Vec<Measured> {
     cells.iter().enumerate().flat_map(numbers_of).collect()
 }
 
-/// The values in seconds that simulations with `law` give for the measured numbers `asked`.
+/// Simulates the rows of the table with the costs of `law`. Returns the simulated value, in seconds, of each measured
+/// number in `asked`.
 fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> Result<Vec<f64>> {
     let mut last = None;
     let mut all = Vec::new();
@@ -80,8 +78,8 @@ fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> 
     Ok(all)
 }
 
-/// The terms whose values the cells determine, and numbers of requests that are tried as the size of the largest
-/// captured graph (see [`Term::WithoutGraph`]).
+/// (The fitted costs whose values the rows of the table (`cells`) determine; numbers of requests that are tried as the
+/// size of the largest captured CUDA graph, see [`Term::WithoutGraph`]).
 pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     let loads = |among: &dyn Fn(&Cell) -> bool| {
         let mut all: Vec<u32> = cells
@@ -131,51 +129,91 @@ pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     (all, ends)
 }
 
-/// The measured numbers as linear functions of the law's terms. The functions hold near the law at which the slopes
-/// were computed.
+/// A linear model of the measured numbers: how each one depends on the fitted costs (terms). It holds near the costs at
+/// which the slopes were computed.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     measured: Vec<Measured>,
-    /// The terms of every solution. A solution may also have one `Term::WithoutGraph`.
+    /// The costs (such as seconds per target pass) that every least-squares solution fits. A solution may in addition
+    /// fit one `Term::WithoutGraph`.
     terms: Vec<Term>,
-    /// Numbers of requests that are tried as the size of the largest captured graph. Larger steps run without a graph.
+    /// Numbers of requests that are tried as the size of the largest captured CUDA graph. Larger steps run without a
+    /// graph.
     ends: Vec<u32>,
-    /// The linear prediction of each measured number with all terms 0, in seconds.
+    /// For each measured number (such as TPOT of a row), its prediction in seconds if all fitted costs were 0.
     known: Vec<f64>,
-    /// `[term][measured number]`: the slopes for `terms`, then for `Term::WithoutGraph` of each of `ends`.
+    /// `[cost][measured number]`: the change of the measured number per unit of the fitted cost. First the costs in
+    /// `terms`, then `Term::WithoutGraph` of each size in `ends`.
     slopes: Vec<Vec<f64>>,
 }
 
-/// A solution of the linear least-squares problem.
+/// A solution of the linear least-squares problem: values of the fitted costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// The terms that were fitted.
+    /// The costs that were fitted, such as seconds per target pass.
     pub terms: Vec<Term>,
-    /// The values of `terms`, in seconds.
+    /// The values of the costs `terms`, in seconds.
     pub values: Vec<f64>,
-    /// Sum of squared relative errors.
+    /// Sum over the measured numbers of the squared relative errors of their predictions.
     pub squares: f64,
-    /// Number of fitted numbers: the terms, and one more if the size of the largest captured graph was chosen.
+    /// Number of fitted numbers: the costs `terms`, and one more if the size of the largest captured CUDA graph was
+    /// chosen.
     pub numbers: usize,
-    /// Number of measured numbers to which the terms were fitted.
+    /// Number of measured numbers (such as TPOT of a row) to which the costs were fitted.
     pub measured: usize,
+    /// Host costs that the measured numbers do not support. They count as 0.
+    pub unsupported: Vec<Unsupported>,
+}
+
+/// A host cost that was left out of the fit, because an F test at 95 % does not tell its value from 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unsupported {
+    /// The host cost that was left out.
+    pub term: Term,
+    /// The F ratio: the decrease of the sum of squared errors by this cost, divided by the remaining sum of squares per
+    /// degree of freedom.
+    pub ratio: f64,
+    /// The 95th percentile of the F ratio if the true cost is 0. The cost is supported only above it.
+    pub needed: f64,
+}
+
+/// The 95th percentile of F with 1 or 2 and `free` degrees of freedom. With 1, F is the square of Student's t. With 2,
+/// P(F > x) = (1 + 2x/n)^(-n/2).
+fn f_95(numbers: usize, free: usize) -> f64 {
+    let n = free as f64;
+    match numbers {
+        1 => student_t_975(free).powi(2),
+        _ => n / 2.0 * (0.05_f64.powf(-2.0 / n) - 1.0),
+    }
+}
+
+/// The F ratio of the costs that the solution `full` has and `less` has not, with its 95th percentile; `None` if no
+/// degree of freedom remains.
+fn f_test(full: &Solution, less: &Solution) -> Option<(f64, f64)> {
+    let free = full.measured.checked_sub(full.numbers).filter(|&n| n > 0)?;
+    let numbers = full.numbers - less.numbers;
+    let decrease = (less.squares - full.squares).max(0.0) / numbers as f64;
+    let ratio = if decrease == 0.0 { 0.0 } else { decrease * free as f64 / full.squares };
+    Some((ratio, f_95(numbers, free)))
 }
 
 impl Solution {
-    /// Standard deviation of the relative errors; `None` unless there are more measured than fitted numbers.
+    /// Standard deviation of the relative errors of the predictions; `None` unless there are more measured than fitted
+    /// numbers.
     pub fn sigma(&self) -> Option<f64> {
         let free = self.measured.checked_sub(self.numbers).filter(|&n| n > 0)?;
         Some((self.squares / free as f64).sqrt())
     }
 
-    /// Student's t for a 95 % interval; `None` unless there are more measured than fitted numbers.
+    /// Student's t for a 95 % interval of a prediction; `None` unless there are more measured than fitted numbers.
     pub fn t(&self) -> Option<f64> {
         self.measured.checked_sub(self.numbers).filter(|&n| n > 0).map(student_t_975)
     }
 }
 
 impl Slopes {
-    /// Computes the slopes at the law `known` in which `terms` have these `values`, by simulating the cells.
+    /// Computes the slopes of the results in the fitted costs by simulating the rows of the table. They hold near the
+    /// costs `known` in which `terms` have these `values`.
     fn at(
         server: &Server,
         cells: &[Cell],
@@ -199,7 +237,7 @@ impl Slopes {
             };
             let asked: Vec<Measured> = measured.iter().copied().filter(moves).collect();
             let value = terms.iter().position(|t| *t == term).map_or(0.0, |at| values[at]);
-            // A law has one size of the largest captured graph, so `with` may replace another size.
+            // The costs have one size of the largest captured CUDA graph, so `with` may replace another size.
             let changed = law.with(&[term], &[value + term.step()]);
             let without = law.with(&[term], &[value]);
             let base = if without == law { None } else { Some(predicted(server, cells, &without, &asked)?) };
@@ -227,33 +265,51 @@ impl Slopes {
         Ok(Slopes { measured, terms: columns, ends: ends.to_vec(), known, slopes })
     }
 
-    /// The best solution for the measured numbers of those cells for which `counts(cell)` is true. It has a
-    /// `Term::WithoutGraph` only if this term lowers the errors enough (see `WORTH`).
+    /// The best fit of costs to the measured numbers of those rows of the table for which `counts(row)` is true. F
+    /// tests at 95 % decide which host costs it has.
     pub fn solve(&self, counts: &dyn Fn(usize) -> bool) -> Solution {
-        let plain = self.solve_with(counts, None);
-        let among = (0..self.ends.len()).map(|end| self.solve_with(counts, Some(end)));
-        let Some(best) = among.min_by(|a, b| a.squares.total_cmp(&b.squares)) else { return plain };
-        let free = plain.measured.saturating_sub(best.numbers).max(1) as f64;
-        let more = (best.numbers - plain.numbers) as f64;
-        match (plain.squares - best.squares) / more > WORTH * best.squares / free {
-            true => best,
-            false => plain,
+        let plain = self.solve_with(counts, None, &[]);
+        let among = (0..self.ends.len()).map(|end| (end, self.solve_with(counts, Some(end), &[])));
+        let best = among.min_by(|a, b| a.1.squares.total_cmp(&b.1.squares));
+        let supported = best.filter(|(_, best)| f_test(best, &plain).is_some_and(|(ratio, needed)| ratio > needed));
+        let (end, mut solution) = supported.map_or((None, plain), |(end, best)| (Some(end), best));
+        // The host cost with the least F ratio is left out first: without it, the others may be supported. If the
+        // solution has additional host time for steps without a graph (`Term::WithoutGraph`), the host time per step
+        // (`Term::Speculating`) is not tested.
+        let mut unsupported: Vec<Unsupported> = vec![];
+        loop {
+            let without = |term: Term| unsupported.iter().map(|u| u.term).chain([term]).collect::<Vec<Term>>();
+            let test = |&term: &Term| {
+                let (ratio, needed) = f_test(&solution, &self.solve_with(counts, end, &without(term)))?;
+                Some(Unsupported { term, ratio, needed })
+            };
+            let is_base = |term: &Term| end.is_some() && *term == Term::Speculating;
+            let tested = solution.terms.iter().filter(|term| term.is_tested() && !is_base(term)).filter_map(test);
+            let Some(least) = tested.min_by(|a, b| a.ratio.total_cmp(&b.ratio)).filter(|u| u.ratio <= u.needed) else {
+                break;
+            };
+            unsupported.push(least);
+            let all: Vec<Term> = unsupported.iter().map(|u| u.term).collect();
+            solution = self.solve_with(counts, end, &all);
         }
+        Solution { unsupported, ..solution }
     }
 
-    /// The best solution for those cells for which `counts(cell)` is true. The size of the largest captured graph is
-    /// taken from `like`.
+    /// The best fit of costs to those rows of the table for which `counts(row)` is true. The size of the largest
+    /// captured CUDA graph and the choice of costs are taken from `like`.
     pub fn solve_like(&self, like: &Solution, counts: &dyn Fn(usize) -> bool) -> Solution {
         let end = like.terms.iter().find_map(|t| match t {
             Term::WithoutGraph(above) => self.ends.iter().position(|end| end == above),
             _ => None,
         });
-        self.solve_with(counts, end)
+        let without: Vec<Term> = like.unsupported.iter().map(|u| u.term).collect();
+        self.solve_with(counts, end, &without)
     }
 
-    fn solve_with(&self, counts: &dyn Fn(usize) -> bool, end: Option<usize>) -> Solution {
+    fn solve_with(&self, counts: &dyn Fn(usize) -> bool, end: Option<usize>, without: &[Term]) -> Solution {
+        let kept: Vec<usize> = (0..self.terms.len()).filter(|&at| !without.contains(&self.terms[at])).collect();
         let rows: Vec<usize> = (0..self.measured.len()).filter(|&i| counts(self.measured[i].cell)).collect();
-        let columns: Vec<usize> = (0..self.terms.len()).chain(end.map(|end| self.terms.len() + end)).collect();
+        let columns: Vec<usize> = kept.iter().copied().chain(end.map(|end| self.terms.len() + end)).collect();
         let a = DMatrix::from_fn(rows.len(), columns.len(), |i, j| {
             self.slopes[columns[j]][rows[i]] / self.measured[rows[i]].seconds
         });
@@ -262,24 +318,25 @@ impl Slopes {
             (m.seconds - self.known[rows[i]]) / m.seconds
         });
         let x = nnls(&a, &b);
-        let terms: Vec<Term> =
-            self.terms.iter().copied().chain(end.map(|end| Term::WithoutGraph(self.ends[end]))).collect();
+        let graph = end.map(|end| Term::WithoutGraph(self.ends[end]));
+        let terms: Vec<Term> = kept.iter().map(|&at| self.terms[at]).chain(graph).collect();
         Solution {
             values: x.iter().copied().collect(),
             squares: (&a * &x - &b).norm_squared(),
             numbers: terms.len() + usize::from(end.is_some()),
             measured: rows.len(),
             terms,
+            unsupported: vec![],
         }
     }
 
-    /// The linear prediction of measured number `at` by a solution, in seconds.
+    /// The value in seconds that the costs of `solution` predict for measured number `at`, by the linear model.
     pub fn seconds(&self, at: usize, solution: &Solution) -> f64 {
         let by_terms = solution.terms.iter().zip(&solution.values).map(|(t, x)| self.slopes[self.column(t)][at] * x);
         self.known[at] + by_terms.sum::<f64>()
     }
 
-    /// The index of a term in `slopes`.
+    /// The index in `slopes` of the entry for the cost `term`.
     fn column(&self, term: &Term) -> usize {
         match term {
             Term::WithoutGraph(above) => {
@@ -289,48 +346,48 @@ impl Slopes {
         }
     }
 
-    /// Slopes of measured number `at` in the terms of a solution, divided by `seconds`.
+    /// For each cost of `solution`: the slope of measured number `at` in this cost, divided by `seconds`.
     pub fn row(&self, at: usize, solution: &Solution, seconds: f64) -> Vec<f64> {
         solution.terms.iter().map(|term| self.slopes[self.column(term)][at] / seconds).collect()
     }
 
-    /// The measured numbers, in the order of the slopes.
+    /// The measured numbers (such as TPOT of a row of the table), in the order of the columns of the slopes.
     pub fn measured(&self) -> &[Measured] {
         &self.measured
     }
 }
 
-/// A law fitted to the cells of a table.
+/// The costs of passes and of the host, fitted to the rows of a table of benchmark results.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// The law with the fitted values.
+    /// The costs of passes and of the host, with their fitted values.
     pub law: Law,
-    /// The fitted terms and their values.
+    /// The costs that were fitted (such as seconds per target pass), and their values.
     pub solution: Solution,
-    /// The linear problem that `solution` solves.
+    /// The linear model of the measured numbers that `solution` fits.
     pub slopes: Slopes,
 }
 
 impl Fit {
-    /// The slopes at the fitted law for other cells, for example for the held-out cells.
+    /// The linear model, at the fitted costs, of the results of other rows, for example of the held-out rows.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.
     pub fn slopes_of(&self, server: &Server, cells: &[Cell]) -> Result<Slopes> {
         let Solution { terms, values, .. } = &self.solution;
-        // `at` sets the values of the terms. Everything else comes from the fitted law.
+        // `at` sets the values of the fitted costs. Everything else comes from `self.law`.
         Slopes::at(server, cells, (&self.law, terms, &self.slopes.ends), values)
     }
 
-    /// Fits a law to cells. `known` has the costs that are not fitted. `draft_is_known` is true if `known` has the
-    /// draft's cost.
+    /// Fits the costs of passes and of the host to rows of a table. `known` has the costs that are not fitted.
+    /// `draft_is_known` is true if `known` has the cost of a draft pass.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.
     pub fn to(server: &Server, cells: &[Cell], known: &Law, draft_is_known: bool) -> Result<Fit> {
         let (terms, ends) = terms(cells, draft_is_known);
         let mut start = vec![0.0; terms.len()];
-        // The fit starts from a pass time somewhat below the shortest measured time per token of a request.
+        // The fit of costs starts from a pass time somewhat below the shortest measured time per token of a request.
         let shortest = measured(cells)
             .iter()
             .map(|m| match (m.quantity, cells[m.cell].load) {
@@ -348,7 +405,9 @@ impl Fit {
             let there = predicted(server, cells, &law, &slopes.measured)?;
             let off = |(i, s): (usize, &f64)| (s / slopes.seconds(i, &solution) - 1.0).abs();
             let still = there.iter().enumerate().map(off).fold(0.0, f64::max) < STILL;
-            at = (solution.terms.clone(), solution.values.clone());
+            // A cost that was left out keeps its column of slopes, so that the next round of the fit may take it.
+            let left_out = solution.unsupported.iter().map(|u| (u.term, 0.0));
+            at = solution.terms.iter().copied().zip(solution.values.iter().copied()).chain(left_out).unzip();
             found = Some((slopes, solution));
             if still {
                 break;
@@ -356,5 +415,19 @@ impl Fit {
         }
         let (slopes, solution) = found.expect("there is a round");
         Ok(Fit { law: known.with(&solution.terms, &solution.values), solution, slopes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks percentiles of F and of Student's t against values of printed tables.
+    #[test]
+    fn percentiles_of_f() {
+        for (numbers, free, wanted) in [(1, 4, 7.709), (1, 10, 4.965), (2, 4, 6.944), (2, 10, 4.103), (2, 1, 199.5)] {
+            let found = f_95(numbers, free);
+            assert!((found / wanted - 1.0).abs() < 2e-3, "F({numbers}, {free}): {found}");
+        }
     }
 }

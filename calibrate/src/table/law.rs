@@ -1,4 +1,5 @@
-//! The law that is fitted to a table: a few numbers for the cost of passes and of the host, equal for all rows.
+//! The costs of passes and of the host that are fitted to a table of benchmark results: a few numbers, equal for all
+//! rows.
 
 use foretoken_hardware::LatencySpec;
 use foretoken_sim::host::{HostLaw, WithoutGraph};
@@ -6,30 +7,31 @@ use foretoken_sim::{Coefficients, PassShape};
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// A number of the law that is fitted. The time per token of a cell is close to linear in each of these numbers.
+/// One of the costs that are fitted to a table of benchmark results. The time per token of a row is close to linear in
+/// each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Term {
-    /// Seconds per target pass.
+    /// A fitted cost: seconds per target pass.
     Pass,
-    /// Seconds per token of a target pass.
+    /// A fitted cost: seconds that each token adds to a target pass.
     Token,
-    /// Seconds per draft pass.
+    /// A fitted cost: seconds per draft pass.
     DraftPass,
-    /// Host seconds per step that verifies drafts.
+    /// A fitted cost: host seconds per step that verifies draft tokens.
     Speculating,
-    /// Host seconds per request in a step that verifies drafts.
+    /// A fitted cost: host seconds per request in a step that verifies draft tokens.
     SpeculatingRequest,
-    /// Additional host seconds per step that verifies drafts, if the step has more than this number of requests: no
-    /// captured graph is that large.
+    /// Additional host seconds per step that verifies draft tokens, if the step has more than this number of requests:
+    /// no captured graph is that large.
     WithoutGraph(u32),
-    /// Seconds from client to scheduler and back.
+    /// A fitted cost: seconds from client to scheduler and back, per request.
     Frontend,
 }
 
 impl Term {
-    /// The change of the term in seconds with which its slope is computed. It is small compared with the values of real
-    /// servers.
+    /// By how many seconds the cost is changed to compute the slope of the results in it. It is small compared with the
+    /// values of real servers.
     pub fn step(self) -> f64 {
         match self {
             Term::Pass | Term::Speculating | Term::WithoutGraph(_) | Term::Frontend => 1e-3,
@@ -38,12 +40,31 @@ impl Term {
         }
     }
 
-    /// True if the term counts only in steps that draft or verify drafts.
+    /// True if the cost occurs only in steps that make or verify draft tokens.
     pub fn speculates(self) -> bool {
         !matches!(self, Term::Pass | Term::Token | Term::Frontend)
     }
 
-    /// The term with its value as text.
+    /// True if the fit leaves the cost out where the measured numbers do not support it, as for host times, which may
+    /// be 0.
+    pub fn is_tested(self) -> bool {
+        matches!(self, Term::Speculating | Term::SpeculatingRequest)
+    }
+
+    /// What this cost of passes or of the host is, as text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Term::Pass => "target pass",
+            Term::Token => "target, a token",
+            Term::DraftPass => "draft pass",
+            Term::Speculating => "host, speculating, a step",
+            Term::SpeculatingRequest => "host, speculating, a request",
+            Term::WithoutGraph(_) => "host, speculating, without a captured graph",
+            Term::Frontend => "client to scheduler",
+        }
+    }
+
+    /// This cost of passes or of the host, with its value `x`, as text.
     pub fn in_words(self, x: f64) -> String {
         let (ms, us) = (format!("{:.3} ms", 1e3 * x), format!("{:.1} us", 1e6 * x));
         match self {
@@ -60,22 +81,22 @@ impl Term {
     }
 }
 
-/// The costs of passes and of the host with which the cells of a table are simulated.
+/// The costs of passes and of the host with which the rows of a table are simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Law {
-    /// The cost of a target pass. The cost of context comes from the experiment or is 0.
+    /// The linear cost of a target pass. Its part per token of context comes from the experiment or is 0.
     pub target: Coefficients,
     /// The cost of a draft pass, stated by the experiment or fitted.
     pub draft: LatencySpec,
-    /// The host's time per step.
+    /// The host's time per step, by the step's requests, tokens and draft tokens.
     pub host: HostLaw,
-    /// Seconds from client to scheduler and back.
+    /// Seconds from client to scheduler and back, per request.
     pub frontend_s: f64,
 }
 
 impl Law {
-    /// The law with all fitted numbers 0. `alpha_s` is the target's time per token of context in seconds, `draft` the
-    /// draft's cost. Both come from the experiment, if it states them.
+    /// The costs before the fit: all costs that are fitted are 0. `alpha_s` is the target's time per token of context
+    /// in seconds, and `draft` is the cost of draft passes. Both come from the experiment, if it states them.
     pub fn known(alpha_s: f64, draft: Option<LatencySpec>) -> Law {
         Law {
             target: Coefficients { alpha_s, gamma_s: 0.0, delta_s: 0.0 },
@@ -85,7 +106,7 @@ impl Law {
         }
     }
 
-    /// The law in which `terms` have these `values`, in seconds.
+    /// Returns these costs with the given `values`, in seconds, for `terms`.
     pub fn with(&self, terms: &[Term], values: &[f64]) -> Law {
         let mut law = self.clone();
         for (&term, &x) in terms.iter().zip(values) {
@@ -106,7 +127,7 @@ impl Law {
         law
     }
 
-    /// The law as settings of an experiment, `key=value`, which replace the experiment's own.
+    /// The costs as settings of an experiment, `key=value`. They replace the experiment's own.
     ///
     /// # Errors
     /// A value cannot be written as TOML.
@@ -121,7 +142,7 @@ impl Law {
     }
 }
 
-/// A value as an inline table of TOML.
+/// The setting `value` as an inline table of TOML.
 pub fn inline(value: &impl Serialize) -> Result<String> {
     let value = toml::Value::try_from(value);
     value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("a cost cannot be written as TOML: {e}")))

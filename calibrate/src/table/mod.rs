@@ -6,6 +6,7 @@ mod files;
 mod fit;
 mod law;
 mod read;
+mod results;
 mod simulate;
 #[cfg(test)]
 mod tests;
@@ -14,9 +15,11 @@ mod words;
 pub use fit::{Fit, Quantity};
 pub use law::{Law, Term};
 pub use read::{Cell, CellLoad, read};
+pub use results::{ResultFile, Results};
 pub use simulate::Base;
 
 use crate::acceptance::Position;
+use crate::kept::Input;
 use crate::unknown_costs::{CostFactors, normal};
 use crate::verdict::{TRUSTED, Verdict};
 use fit::Solution;
@@ -28,82 +31,85 @@ use simulate::{Server, deep, workload};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-/// A measured number of a cell with its prediction.
+/// A measured number of a row of the table of benchmark results, such as its TPOT, with its prediction by the fitted
+/// costs.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The row of the table that has the number.
+    /// The row of the table of benchmark results to which the measured number belongs.
     pub cell: Cell,
-    /// Which number of the cell was measured.
+    /// Which number was measured: time per token of the server, TTFT or TPOT.
     pub quantity: Quantity,
-    /// The measured value in seconds.
+    /// The measured value of the number (such as TPOT), seconds.
     pub measured_s: f64,
-    /// The predicted value in seconds.
+    /// The value that the fitted costs predict for the measured number (such as TPOT), seconds.
     pub predicted_s: f64,
     /// Half of the 95 % interval of a measurement, as a share of the prediction; `None` if there are too few measured
     /// numbers to estimate the errors.
     pub half_width: Option<f64>,
-    /// True if the law was fitted to this number.
+    /// True if the costs were fitted to this measured number, false if it was held out.
     pub fitted: bool,
 }
 
 impl Judged {
-    /// Predicted speed / measured speed − 1.
+    /// The error of the predicted speed: predicted speed / measured speed − 1.
     pub fn error(&self) -> f64 {
         self.measured_s / self.predicted_s - 1.0
     }
 
-    /// True if the measurement lies within the interval; `None` without an interval.
+    /// True if the measured value lies within the 95 % interval around the prediction; `None` without an interval.
     pub fn is_covered(&self) -> Option<bool> {
         Some((self.measured_s / self.predicted_s - 1.0).abs() <= self.half_width?)
     }
 }
 
-/// Mean absolute errors of the numbers of one load, predicted by laws that were fitted without this load.
+/// Mean absolute errors of the predictions for one load, by costs that were fitted without the rows of this load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorsWithoutLoad {
-    /// The load that was left out.
+    /// The load (clients or request rate) that was left out of the fit.
     pub load: CellLoad,
-    /// The error of a law fitted to the other loads alone, as a share.
+    /// The mean absolute error for this load of costs fitted to the other loads alone, as a share.
     pub error: f64,
-    /// As `error`, but the law takes the size of the largest captured graph from the fit to all loads.
+    /// The error as in `error`, but the size of the largest captured CUDA graph comes from the fit to all loads.
     pub with_graphs: f64,
 }
 
-/// The costs and the acceptance fitted to a table, with the errors of their predictions.
+/// The costs and the acceptance fitted to a table of benchmark results, with the errors of their predictions.
 #[derive(Debug)]
 pub struct TableCalibration {
-    /// The table's name in messages.
+    /// The name of the table of benchmark results in messages.
     pub name: String,
-    /// BLAKE3 of the table's bytes, in hexadecimal.
-    pub digest: String,
+    /// The files that the rows of the table of benchmark results come from.
+    pub inputs: Vec<Input>,
     /// The experiment that describes the server.
     pub base: Base,
-    /// All cells of the table.
+    /// All rows of the table of benchmark results: one draft length at one load each.
     pub cells: Vec<Cell>,
-    /// The law (costs of passes and of the host) fitted to the cells.
+    /// The costs of passes and of the host, fitted to the rows of the table of benchmark results.
     pub fit: Fit,
-    /// Every measured number with its prediction: the fitted numbers, then the held-out ones.
+    /// Every measured number, such as TPOT of a row, with its prediction: the fitted numbers, then the held-out ones.
     pub judged: Vec<Judged>,
-    /// For each fitted number, the error of a law that was fitted without the number's cell. Empty with fewer than
-    /// three cells.
+    /// For each measured number to which the costs were fitted: the error of its prediction by costs that were fitted
+    /// without the number's row. Empty with fewer than three rows.
     pub left_out: Vec<f64>,
-    /// For each load, the errors of a law that was fitted without the load. Empty with fewer than three loads.
+    /// For each load, the errors of predictions by costs that were fitted without the load. Empty with fewer than three
+    /// loads.
     pub by_load: Vec<ErrorsWithoutLoad>,
-    /// Acceptance by position in a round.
+    /// How often draft tokens were accepted, by position in a round (a request's draft tokens of one step).
     pub positions: Vec<Position>,
-    /// Draws of the factors by which the true costs may differ from the fitted ones, from the covariance of the fit.
+    /// Random draws of factors by which the true costs of passes and of the host may differ from the fitted ones, from
+    /// the covariance of the fit.
     pub costs: Vec<CostFactors>,
-    /// True if draft passes and target passes have separate costs.
+    /// True if the fit has separate costs for draft passes and target passes.
     pub separated: bool,
-    /// Whether the costs may be trusted.
+    /// Whether the fitted costs may be trusted.
     pub verdict: Verdict,
-    /// What the table does not determine, for the user.
+    /// What the table of benchmark results does not determine, one sentence each, for the user.
     pub warnings: Vec<String>,
 }
 
 impl TableCalibration {
-    /// Calibrates on the table `text`, called `name`. The costs are fitted to the cells with the draft lengths `only`,
-    /// or to all cells if `only` is `None`. The other cells are held out.
+    /// Calibrates on the table of benchmark results `text`, called `name`. The costs are fitted to the rows with the
+    /// draft lengths `only`, or to all rows if `only` is `None`. The other rows are held out.
     ///
     /// # Errors
     /// The table is wrong, no row has one of the lengths, the experiment cannot be simulated, or the user interrupts.
@@ -115,6 +121,39 @@ impl TableCalibration {
         interrupt: &AtomicBool,
     ) -> Result<TableCalibration> {
         let cells = read(name, text)?;
+        let inputs = vec![Input {
+            path: name.to_owned(),
+            blake3: blake3::hash(text.as_bytes()).to_hex().to_string(),
+            what: format!("a table of {} cells", cells.len()),
+        }];
+        TableCalibration::of_cells(name, inputs, cells, base, only, interrupt)
+    }
+
+    /// Calibrates on runs of load generators. The costs are fitted to the runs with the draft lengths `only`, or to all
+    /// runs if `only` is `None`. The other runs are held out.
+    ///
+    /// # Errors
+    /// As [`TableCalibration::of`].
+    pub fn of_results(
+        results: Results,
+        base: Base,
+        only: Option<&[u32]>,
+        interrupt: &AtomicBool,
+    ) -> Result<TableCalibration> {
+        let Results { name, inputs, cells, warnings } = results;
+        let mut found = TableCalibration::of_cells(&name, inputs, cells, base, only, interrupt)?;
+        found.warnings.splice(0..0, warnings);
+        Ok(found)
+    }
+
+    fn of_cells(
+        name: &str,
+        inputs: Vec<Input>,
+        cells: Vec<Cell>,
+        base: Base,
+        only: Option<&[u32]>,
+        interrupt: &AtomicBool,
+    ) -> Result<TableCalibration> {
         let is_fitted = |c: &Cell| only.is_none_or(|only| only.contains(&c.k));
         let (fitted, held): (Vec<Cell>, Vec<Cell>) = cells.iter().cloned().partition(is_fitted);
         if fitted.is_empty() {
@@ -123,13 +162,7 @@ impl TableCalibration {
         }
         let survivals = accepted::survivals(&cells);
         if fitted.iter().any(|c| c.k > 0) && survivals.is_empty() {
-            let line = fitted.iter().find(|c| c.k > 0).map_or(0, |c| c.line);
-            return Err(Problem::bad_input(format!(
-                "{name}, line {line}: drafts without `accepted`: nothing says what a round gives"
-            ))
-            .help(
-                "add the column: the mean number of accepted drafts of a round, or shares by position: 0.7;0.45;0.3",
-            ));
+            return Err(unaccepted(name, &fitted, &cells));
         }
         let rates = deep(&accepted::hazards(&survivals));
         let plan = base.plan()?;
@@ -164,7 +197,7 @@ impl TableCalibration {
         let positions = accepted::positions(&survivals, &rates, &cells, requests);
         let mut found = TableCalibration {
             name: name.to_owned(),
-            digest: blake3::hash(text.as_bytes()).to_hex().to_string(),
+            inputs,
             verdict: verdict(&judged, &left_out),
             warnings: vec![],
             base,
@@ -181,7 +214,7 @@ impl TableCalibration {
         Ok(found)
     }
 
-    /// Mean and largest absolute error of the held-out numbers; `None` if none was held out.
+    /// (Mean, largest) absolute error of the predictions of held-out numbers; `None` if none was held out.
     pub fn held_out(&self) -> Option<(f64, f64)> {
         let errors: Vec<f64> = self.judged.iter().filter(|j| !j.fitted).map(|j| j.error().abs()).collect();
         let largest = errors.iter().copied().reduce(f64::max)?;
@@ -189,11 +222,28 @@ impl TableCalibration {
     }
 }
 
+/// The error for rows of the table with a draft length above 0 if no row says how many draft tokens were accepted.
+fn unaccepted(name: &str, fitted: &[Cell], cells: &[Cell]) -> Box<Problem> {
+    const HOW: &str = "the mean number of accepted drafts of a round, or shares by position: 0.7;0.45;0.3";
+    let first = fitted.iter().find(|c| c.k > 0);
+    if let Some(place) = first.and_then(|c| c.from.as_deref()) {
+        let table = results::as_table(cells);
+        return Problem::bad_input(format!("{place}: drafts, and no file says what was accepted of them")).help(format!(
+            "take acceptance from the server's metrics, and calibrate on this table (a CSV file) with it: `accepted` is \
+             {HOW}\n{table}"
+        ));
+    }
+    let line = first.map_or(0, |c| c.line);
+    Problem::bad_input(format!("{name}, line {line}: drafts without `accepted`: nothing says what a round gives"))
+        .help(format!("add the column: {HOW}"))
+}
+
 fn is_free(draft: &LatencySpec) -> bool {
     *draft == LatencySpec::Linear(Coefficients::FREE)
 }
 
-/// Tokens in KV that the largest load may need at once, generously estimated.
+/// Number of tokens that the largest load of the table of benchmark results may have in KV at once, generously
+/// estimated.
 fn most_tokens(cells: &[Cell]) -> u64 {
     let tokens_of = |c: &Cell| {
         let clients = match c.load {
@@ -205,7 +255,7 @@ fn most_tokens(cells: &[Cell]) -> u64 {
     cells.iter().map(tokens_of).max().unwrap_or(0)
 }
 
-/// Every measured number of `slopes`, with the prediction by the law of `fit`.
+/// Every measured number of `slopes`, such as TPOT of a row, with its prediction by the costs of `fit`.
 fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<Judged> {
     let spread = Spread::of(fit);
     let judged = |at: usize| {
@@ -223,24 +273,25 @@ fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<J
     (0..slopes.measured().len()).map(judged).collect()
 }
 
-/// Number of draws of cost factors.
+/// Number of random sets of factors by which the true costs of passes and of the host may differ from the fitted ones.
 const DRAWS: u64 = 32;
-/// The 97.5th percentile of the standard normal distribution.
+/// The 97.5th percentile of the standard normal distribution, for 95 % intervals.
 const NORMAL: f64 = 1.96;
-/// Assumed standard deviation of the factor on the draft's cost, if the experiment states this cost.
+/// Assumed standard deviation of the factor by which the true cost of a draft pass differs from the cost that the
+/// experiment states.
 const STATED: f64 = 0.2;
-/// Least factor on the cost of a pass, so that no pass is free.
+/// Least random factor on the cost of a pass, so that no pass is free.
 const LEAST: f64 = 0.1;
 
-/// The uncertainty of predictions: errors of measurements, and the uncertainty of the fitted numbers.
+/// The uncertainty of predictions by fitted costs: errors of measurements, and the uncertainty of the fitted costs.
 struct Spread {
-    /// The inverse of the least-squares normal matrix of the `active` terms.
+    /// The inverse of the least-squares normal matrix of the costs in `active`.
     inverse: DMatrix<f64>,
-    /// Indices of the terms whose fitted value is not 0.
+    /// Indices of the costs whose fitted value is not 0.
     active: Vec<usize>,
-    /// Standard deviation of the relative errors.
+    /// Standard deviation of the relative errors of the measured numbers.
     sigma: f64,
-    /// Student's t for a 95 % interval.
+    /// The 97.5 % quantile of Student's t, for a 95 % interval.
     t: f64,
 }
 
@@ -257,11 +308,13 @@ impl Spread {
         Some(Spread { inverse, active, sigma, t })
     }
 
-    /// Random factors on the fitted costs, [`DRAWS`] sets. If the experiment states the draft's cost, the factor on
-    /// this cost has the assumed spread [`STATED`].
+    /// Random factors by which the true costs of passes and of the host may differ from the fitted ones, [`DRAWS`]
+    /// sets. If the experiment states the cost of a draft pass, the factor on this cost has the assumed spread
+    /// [`STATED`].
     fn draws(&self, solution: &Solution, draft_is_stated: bool) -> Vec<CostFactors> {
         let Some(root) = self.inverse.clone().cholesky().map(|c| c.l()) else { return vec![] };
-        // With few measurements, errors have the wider tails of Student's t, so the draws are wider by t / 1.96.
+        // With few measurements, errors have the wider tails of Student's t, so the random factors are wider by t /
+        // 1.96.
         let wide = self.sigma * self.t / NORMAL;
         let draw = |n: u64| {
             let luck = Luck::new(n, Stream::Noise, u64::MAX - 1);
@@ -288,7 +341,8 @@ impl Spread {
         (0..DRAWS).map(draw).collect()
     }
 
-    /// Half of the 95 % interval of a measurement whose relative slopes in the terms are `row`.
+    /// Half of the 95 % interval of a measured number, as a share of its prediction. `row` has the slope of the number
+    /// in each fitted cost, divided by the prediction. `None` if the interval is not finite.
     fn half_width(&self, row: &[f64]) -> Option<f64> {
         let g = DVector::from_fn(self.active.len(), |j, _| row[self.active[j]]);
         let variance = 1.0 + (g.transpose() * &self.inverse * &g)[(0, 0)];
@@ -296,7 +350,8 @@ impl Spread {
     }
 }
 
-/// For each fitted number, the error of a law that was fitted without the number's cell.
+/// For each measured number to which the costs were fitted: the error of its prediction by costs that were fitted
+/// without the number's row.
 fn left_out(fit: &Fit, cells: &[Cell]) -> Vec<f64> {
     let error = |at: usize| {
         let m = fit.slopes.measured()[at];
@@ -306,8 +361,8 @@ fn left_out(fit: &Fit, cells: &[Cell]) -> Vec<f64> {
     if cells.len() < 3 { vec![] } else { (0..fit.slopes.measured().len()).map(error).collect() }
 }
 
-/// For each load, the mean absolute error over all its draft lengths, of laws that were fitted without the load. `held`
-/// has further cells to predict, to which nothing was fitted.
+/// For each load, the mean absolute errors, over all its draft lengths, of predictions by costs that were fitted
+/// without the load. `held` has further rows to predict, to which no costs were fitted.
 fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> Vec<ErrorsWithoutLoad> {
     let mut loads: Vec<CellLoad> = Vec::new();
     for cell in cells {
@@ -338,8 +393,8 @@ fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> 
     loads.into_iter().map(without).collect()
 }
 
-/// The verdict from the errors on held-out cells. If no cell is held out, the verdict from the errors `left_out`: each
-/// fitted number is predicted by a fit without its cell.
+/// The verdict on the fitted costs, from the errors on held-out rows. If no row is held out, it comes from the errors
+/// in `left_out`: each fitted number is predicted by costs fitted without its row.
 fn verdict(judged: &[Judged], left_out: &[f64]) -> Verdict {
     let held: Vec<f64> = judged.iter().filter(|j| !j.fitted).map(Judged::error).collect();
     let (errors, what) = match held.is_empty() {

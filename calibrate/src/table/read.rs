@@ -4,17 +4,17 @@ use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Problem, Result};
 use std::ops::Range;
 
-/// How the requests of a cell arrive.
+/// How the requests of a row of the table of benchmark results arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CellLoad {
-    /// A closed loop with this number of clients.
+    /// A closed loop with this number of clients, each with one request at a time.
     Clients(u32),
-    /// Open arrivals at this rate, in requests per second.
+    /// Requests arrive at this rate, per second, whether or not earlier ones have ended.
     Rate(f64),
 }
 
 impl CellLoad {
-    /// The load's name: `16 clients`, `3 requests/s`.
+    /// The load of the row of benchmark results as text: `16 clients`, `3 requests/s`.
     pub fn in_words(self) -> String {
         match self {
             CellLoad::Clients(1) => "1 client".into(),
@@ -24,44 +24,48 @@ impl CellLoad {
     }
 }
 
-/// A row of the table: the results of one draft length at one load.
+/// A row of a table of benchmark results: the results of one draft length at one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// The row's line in the file, from 1.
+    /// The number of the row's line in the table, from 1. For files of results: the number of the run among all runs.
     pub line: usize,
-    /// How requests arrive.
+    /// Where the run stands in a load generator's file of results, for messages; `None` for a row of a table.
+    pub from: Option<String>,
+    /// How the requests of this row of benchmark results arrive: from a number of clients, or at a rate.
     pub load: CellLoad,
-    /// Draft length; 0 without speculation.
+    /// Draft length with which this row of benchmark results was measured; 0 without speculation.
     pub k: u32,
-    /// Mean prompt length, tokens.
+    /// Mean prompt length of the requests of this row of benchmark results, tokens.
     pub input: f64,
-    /// Mean output length, tokens.
+    /// Mean output length of the requests of this row of benchmark results, tokens.
     pub output: f64,
-    /// Number of requests; `None` if the table does not say.
+    /// Number of requests that were sent for this row of benchmark results; `None` if the table does not say.
     pub requests: Option<u32>,
-    /// The server's `max_num_seqs` in this cell; `None` if the experiment's value holds.
+    /// The server's `max_num_seqs` when this row of benchmark results was measured; `None` if the experiment's value
+    /// holds.
     pub max_num_seqs: Option<u32>,
-    /// Output tokens per second of the whole server.
+    /// Measured output tokens per second of the whole server.
     pub tok_s: Option<f64>,
-    /// Mean time to the first token, seconds.
+    /// Measured mean time to the first token, seconds.
     pub ttft_s: Option<f64>,
-    /// Mean time per output token after the first, seconds.
+    /// Measured mean time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
-    /// Accepted drafts of a round, without the bonus token. `None` if the table does not say, and at draft length 0.
+    /// How many draft tokens of a request were accepted in a step, without the bonus token. `None` if the table does
+    /// not say, and at draft length 0.
     pub accepted: Option<Accepted>,
 }
 
-/// How many drafts of a round were accepted.
+/// How many draft tokens of a request were accepted in a step: the mean, or the share by position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
-    /// Mean number of accepted drafts.
+    /// Mean number of accepted draft tokens of a request in a step.
     Mean(f64),
-    /// Share of rounds in which the draft at each position was accepted.
+    /// Share of rounds (a request's draft tokens of one step) in which the draft token at each position was accepted.
     ByPosition(Vec<f64>),
 }
 
 impl Accepted {
-    /// The mean number of accepted drafts of a round.
+    /// The mean number of accepted draft tokens of a request in a step.
     pub fn mean(&self) -> f64 {
         match self {
             Accepted::Mean(mean) => *mean,
@@ -73,7 +77,8 @@ impl Accepted {
 const COLUMNS: [&str; 11] =
     ["clients", "rate", "k", "input", "output", "requests", "max_num_seqs", "tok_s", "ttft_ms", "tpot_ms", "accepted"];
 
-/// Column names that other tools use, each with the name and unit that the user should write.
+/// Column names that other tools use in tables of benchmark results, each with the name and unit that the user should
+/// write.
 const OTHERS: [(&str, &str); 12] = [
     ("ttft_s", "ttft_ms, in milliseconds"),
     ("ttft_us", "ttft_ms, in milliseconds"),
@@ -89,16 +94,17 @@ const OTHERS: [(&str, &str); 12] = [
     ("tok_min", "tok_s, in output tokens per second"),
 ];
 
-/// A value that differs from comparable values by more than this factor must be in another unit.
+/// A value of a table of benchmark results that differs from comparable values by more than this factor must be in
+/// another unit.
 const OTHER_UNIT: f64 = 100.0;
 
-/// One line of a table, with what error messages need.
+/// One line of a table of benchmark results, with what error messages need.
 struct Row<'a> {
     name: &'a str,
     text: &'a str,
-    /// Bytes of the row in `text`.
+    /// Range of bytes in which the line stands in the table's text.
     span: Range<usize>,
-    /// The line's number, from 1.
+    /// The line's number in the table of benchmark results, from 1.
     line: usize,
 }
 
@@ -112,7 +118,7 @@ impl Row<'_> {
     }
 }
 
-/// Reads the table `text`. Errors call it `name`. Lines that begin with `#` are comments.
+/// Reads the table of benchmark results `text`. Errors call it `name`. Lines that begin with `#` are comments.
 ///
 /// # Errors
 /// A column is missing or unknown; a value is not a number of the column's kind; a row has no load, two loads or no
@@ -146,7 +152,10 @@ pub fn read(name: &str, text: &str) -> Result<Vec<Cell>> {
     if cells.is_empty() {
         return Err(head.problem("the table has no row below its header").help(columns()));
     }
-    units(rows, &cells)?;
+    if let Some((cell, what, help)) = wrong_unit(&cells) {
+        let row = rows.iter().find(|row| row.line == cell.line).expect("a cell has a row");
+        return Err(row.problem(what).help(help));
+    }
     Ok(cells)
 }
 
@@ -154,7 +163,7 @@ fn columns() -> String {
     format!("a row is one cell; the columns are {}", COLUMNS.join(", "))
 }
 
-/// The column names of the header line, checked.
+/// The column names in the header line of a table of benchmark results, checked.
 fn header(row: &Row) -> Result<Vec<&'static str>> {
     let mut heads = Vec::new();
     for field in fields(row) {
@@ -227,6 +236,7 @@ fn cell(row: &Row, heads: &[&str]) -> Result<Cell> {
     let accepted = text("accepted").map(|field| accepted(row, field, k)).transpose()?;
     let cell = Cell {
         line: row.line,
+        from: None,
         load,
         k,
         input: needed("input", number("input", 1.0)?)?,
@@ -269,10 +279,9 @@ fn accepted(row: &Row, field: &str, k: u32) -> Result<Accepted> {
     }
 }
 
-/// Refuses a value that must be in another unit than the other rows of its load. Also refuses a closed loop whose
-/// throughput and TPOT contradict its number of clients.
-fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
-    let row = |cell: &Cell| rows.iter().find(|row| row.line == cell.line).expect("a cell has a row");
+/// The first row of a table with a value that must be in another unit than the other rows of its load, with what is
+/// wrong and what to do. A closed loop whose throughput and TPOT contradict its number of clients counts too.
+pub(super) fn wrong_unit(cells: &[Cell]) -> Option<(&Cell, String, &'static str)> {
     type Of = fn(&Cell) -> Option<f64>;
     let columns: [(&str, Of, f64); 3] = [
         ("tok_s", |c| Some(c.tok_s? / loop_size(c)?), 1.0),
@@ -281,7 +290,7 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
     ];
     for (column, of, shown) in columns {
         for cell in cells {
-            // A value is compared with the median of the other draft lengths at the same load.
+            // A value of a row is compared with the median of the rows with other draft lengths at the same load.
             let Some(own) = of(cell) else { continue };
             let same = |c: &&Cell| c.load == cell.load && c.line != cell.line;
             let mut others: Vec<f64> = cells.iter().filter(same).filter_map(of).collect();
@@ -300,9 +309,7 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
                 };
                 let at = cell.load.in_words();
                 let what = format!("{column} = {own:.4} is in another unit than the other rows at {at} ({middle:.4})");
-                return Err(row(cell)
-                    .problem(what)
-                    .help("tok_s is output tokens per second, ttft_ms and tpot_ms are ms"));
+                return Some((cell, what, "tok_s is output tokens per second, ttft_ms and tpot_ms are ms"));
             }
         }
     }
@@ -318,13 +325,11 @@ fn units(rows: &[Row], cells: &[Cell]) -> Result<()> {
                 let what = format!(
                     "tok_s = {tok_s} and tpot_ms = {tpot_ms} make {busy:.3} requests at once, and the row says {clients}"
                 );
-                return Err(row(cell)
-                    .problem(what)
-                    .help("tok_s is output tokens per second, tpot_ms is in milliseconds"));
+                return Some((cell, what, "tok_s is output tokens per second, tpot_ms is in milliseconds"));
             }
         }
     }
-    Ok(())
+    None
 }
 
 fn loop_size(cell: &Cell) -> Option<f64> {

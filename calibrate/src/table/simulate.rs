@@ -1,4 +1,4 @@
-//! Simulates the cells of a table, on a server described by an experiment and by fitted costs (the law).
+//! Simulates the rows of a table of benchmark results, on a server that an experiment and fitted costs describe.
 
 use super::law::{Law, inline};
 use super::read::{Cell, CellLoad};
@@ -14,20 +14,21 @@ use foretoken_traces::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// The experiment that describes the server of a table.
+/// The experiment that describes the server on which a table of benchmark results was measured.
 #[derive(Clone, Debug)]
 pub struct Base {
-    /// The name of the experiment in messages.
+    /// The name of the server's experiment in messages.
     pub name: String,
-    /// The experiment's text, in TOML.
+    /// The text of the server's experiment, in TOML.
     pub text: String,
-    /// The folder to which the experiment's paths are relative.
+    /// The folder to which the paths in the server's experiment are relative.
     pub folder: PathBuf,
     /// True if the user gave the experiment, false for the default one.
     pub given: bool,
 }
 
-/// The experiment that is used if the user gives none. The law and the table's rows replace most of its values.
+/// The experiment that describes the server if the user gives none. The fitted costs and the table's rows replace most
+/// of its values.
 const UNDESCRIBED: &str = "\
 name = \"table\"
 seeds = [1, 2]
@@ -45,23 +46,23 @@ requests = 1
 constant = { rate = 0.0 }
 ";
 
-/// Simulated requests per client of a closed loop, if the table does not state a number of requests.
+/// Number of simulated requests per client of a closed loop, if the table does not state a number of requests.
 const EACH: u32 = 12;
-/// Least number of simulated requests of a closed loop, if the table does not state one.
+/// Least number of simulated requests of a closed loop, if the table of benchmark results does not state one.
 const AT_LEAST: u32 = 64;
-/// Number of simulated requests of an open load, if the table does not state one.
+/// Number of simulated requests of an open load, if the table of benchmark results does not state one.
 const OPEN: u32 = 500;
-/// The acceptance rate of the last position is used for this number of further positions, so that longer drafts than
-/// the table's can be simulated.
+/// The acceptance rate of the last draft position is used for this number of further positions, so that larger draft
+/// lengths than the table's can be simulated.
 const DEEPER: u32 = 8;
 
 impl Base {
-    /// The default experiment, for a server that no experiment describes.
+    /// The default experiment, for a server that the user does not describe by an experiment.
     pub fn unknown() -> Base {
         Base { name: "a table".into(), text: UNDESCRIBED.into(), folder: PathBuf::new(), given: false }
     }
 
-    /// The plan of the experiment.
+    /// The plan of the experiment that describes the server.
     ///
     /// # Errors
     /// The text is no experiment, or it sweeps values.
@@ -75,41 +76,41 @@ impl Base {
     }
 }
 
-/// The predicted results of a cell.
+/// The results that a simulation predicts for a row of the table of benchmark results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicted {
-    /// Output tokens per second of the whole server.
+    /// Predicted output tokens per second of the whole server.
     pub tok_s: f64,
-    /// Mean time to the first token, seconds.
+    /// Predicted mean time to the first token, seconds.
     pub ttft_s: f64,
-    /// Mean time per output token after the first, seconds.
+    /// Predicted mean time per output token after the first, seconds.
     pub tpot_s: f64,
 }
 
-/// Simulates cells of one server.
+/// Simulates the rows of a table of benchmark results for one server.
 #[derive(Debug)]
 pub struct Server<'a> {
     /// The experiment that describes the server.
     pub base: &'a Base,
-    /// P(accepted | all positions before accepted) by position in a round.
+    /// Acceptance rates by draft position in a step: P(accepted | all earlier draft tokens of the step accepted).
     pub rates: &'a [f64],
-    /// Number of KV blocks. The experiment may derive this number from a GPU. The law replaces the experiment's
-    /// hardware, so the number is given separately.
+    /// Number of KV blocks of the server. It is given separately, because the experiment may derive it from a GPU, and
+    /// the fitted costs replace the experiment's hardware.
     pub num_gpu_blocks: u32,
-    /// The distribution of lengths in the experiment.
+    /// The distribution of prompt and output lengths that the experiment states.
     pub lengths: Option<LengthSpec>,
     /// Set by an interrupt (Ctrl-C): the simulation then ends with an error.
     pub interrupt: &'a AtomicBool,
 }
 
 impl Server<'_> {
-    /// The workload of a cell.
+    /// The requests that are simulated for a row of the table of benchmark results.
     pub fn workload(&self, cell: &Cell) -> WorkloadSpec {
         workload(self.lengths.as_ref(), cell)
     }
 
-    /// Simulates a cell with draft length `k` and the costs of `law`. The results are means over the seeds of the
-    /// experiment; for throughput, the harmonic mean.
+    /// Simulates a row of the table with draft length `k` and the costs of `law`. The results are means over the seeds
+    /// of the experiment; for throughput, the harmonic mean.
     ///
     /// # Errors
     /// The cell cannot be simulated, or the user interrupts.
@@ -138,7 +139,7 @@ impl Server<'_> {
     }
 }
 
-/// The policy with draft length `k`; plain decoding for 0.
+/// The policy with the fixed draft length `k`; plain decoding for 0.
 pub fn fixed(k: u32) -> PolicySpec {
     match k {
         0 => with_defaults("autoregressive").expect("the registry has the baseline"),
@@ -146,8 +147,8 @@ pub fn fixed(k: u32) -> PolicySpec {
     }
 }
 
-/// The workload of a cell, with the cell's mean lengths. If the experiment's lengths `stated` are log-normal, lengths
-/// vary. Otherwise all requests are equally long.
+/// The workload for a row of the table, with the row's mean lengths. If the experiment's lengths `stated` are
+/// log-normal, lengths vary. Otherwise all requests are equally long.
 pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
     let (arrivals, requests) = match cell.load {
         CellLoad::Clients(n) => (ArrivalSpec::ClosedLoop(n), (EACH * n).max(AT_LEAST)),
@@ -178,8 +179,8 @@ pub fn workload(stated: Option<&LengthSpec>, cell: &Cell) -> WorkloadSpec {
     }
 }
 
-/// The rates by position, continued with the last rate for [`DEEPER`] more positions. The result has at most as many
-/// positions as the longest draft that Foretoken simulates.
+/// The acceptance rates by draft position, continued with the last rate for [`DEEPER`] more positions. The result has
+/// at most as many positions as the largest draft length that Foretoken simulates.
 pub fn deep(rates: &[f64]) -> Vec<f64> {
     let last = rates.last().copied().unwrap_or(0.0);
     let most = (rates.len() as u32 + DEEPER).min(foretoken_sim::MAX_SPEC_LEN) as usize;

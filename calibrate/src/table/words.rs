@@ -1,26 +1,32 @@
-//! The results of a calibration from a table, and what the table does not determine, as text.
+//! The results of a calibration from a table of benchmark results, and what the table does not determine, as text.
 
-use super::fit::Quantity;
+use super::fit::{Quantity, Unsupported};
 use super::law::Term;
 use super::read::{Cell, CellLoad};
 use super::{ErrorsWithoutLoad, Judged, TableCalibration};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// There is a warning if there are fewer measured numbers than this multiple of the fitted numbers.
+/// A warning appears if the table's measured numbers are fewer than this multiple of the number of fitted costs.
 const FEW: usize = 2;
 
-fn lines(cells: &[&Cell]) -> String {
+/// Where these rows of benchmark results stand: `t.csv, lines 2 and 3` for rows of the table `name`, `a.json, run 1;
+/// b.json, run 2` for runs of load generators' files.
+fn places(name: &str, cells: &[&Cell]) -> String {
+    let runs: Vec<&str> = cells.iter().filter_map(|c| c.from.as_deref()).collect();
+    if !runs.is_empty() {
+        return runs.join("; ");
+    }
     let all: Vec<String> = cells.iter().map(|c| c.line.to_string()).collect();
     match all.as_slice() {
-        [one] => format!("line {one}"),
-        [most @ .., last] => format!("lines {} and {last}", most.join(", ")),
-        [] => String::new(),
+        [one] => format!("{name}, line {one}"),
+        [most @ .., last] => format!("{name}, lines {} and {last}", most.join(", ")),
+        [] => name.to_owned(),
     }
 }
 
 impl TableCalibration {
-    /// Warnings about what the table does not determine; the most serious first.
+    /// Warnings about what the table of benchmark results does not determine; the most serious first.
     pub(super) fn cannot_tell(&self, fitted: &[Cell], draft_is_known: bool) -> Vec<String> {
         let mut all = Vec::new();
         let name = &self.name;
@@ -29,19 +35,19 @@ impl TableCalibration {
         let with_drafts: Vec<&Cell> = fitted.iter().filter(|c| c.k > 0).collect();
         if plain.is_empty() {
             all.push(format!(
-                "{name}, {}: no row has k = 0, so that what speculation adds to a step is not known; measure K = 0 next",
-                lines(&with_drafts)
+                "{}: no row has k = 0, so that what speculation adds to a step is not known; measure K = 0 next",
+                places(name, &with_drafts)
             ));
         }
         match drafting.len() {
             0 => all.push(format!(
-                "{name}, {}: no row drafts, so that nothing that drafts can be predicted; measure K = 3 next",
-                lines(&plain)
+                "{}: no row drafts, so that nothing that drafts can be predicted; measure K = 3 next",
+                places(name, &plain)
             )),
             1 if !draft_is_known => all.push(format!(
-                "{name}, {}: one draft length alone, and no experiment says what a draft pass costs: no other length can \
+                "{}: one draft length alone, and no experiment says what a draft pass costs: no other length can \
                  be predicted; measure a second length, or give --experiment with hardware.draft",
-                lines(&with_drafts)
+                places(name, &with_drafts)
             )),
             1 => all.push(
                 "one draft length: what grows with K is taken from hardware.draft of the experiment, and is not measured"
@@ -52,7 +58,7 @@ impl TableCalibration {
         let without_plain: Vec<&Cell> =
             with_drafts.iter().copied().filter(|c| !plain.iter().any(|p| p.load == c.load)).collect();
         if !plain.is_empty() && !without_plain.is_empty() {
-            all.push(format!("{name}, {}: no row of this load has k = 0", lines(&without_plain)));
+            all.push(format!("{}: no row of this load has k = 0", places(name, &without_plain)));
         }
         let solution = &self.fit.solution;
         if let Some(&Term::WithoutGraph(above)) = solution.terms.iter().find(|t| matches!(t, Term::WithoutGraph(_))) {
@@ -92,7 +98,7 @@ impl TableCalibration {
         all
     }
 
-    /// The results as text for the terminal.
+    /// The results of the calibration as text for the terminal.
     pub fn in_words(&self) -> String {
         let mut text = String::new();
         let mut line = |words: String| writeln!(text, "{}", words.trim_end()).expect("a string grows");
@@ -108,6 +114,10 @@ impl TableCalibration {
         ));
         for (term, &x) in solution.terms.iter().zip(&solution.values) {
             line(term.in_words(x));
+        }
+        for Unsupported { term, ratio, needed } in &solution.unsupported {
+            let name = term.name();
+            line(format!("left out                {name}: F = {ratio:.1}, and {needed:.1} tells it from 0 (95 %)"));
         }
         let root = (solution.squares / solution.measured.max(1) as f64).sqrt();
         line(format!("error of fitted cells   {:.1} % (root mean square)", 100.0 * root));
@@ -127,7 +137,7 @@ impl TableCalibration {
         text
     }
 
-    /// A text table of every measured number with its prediction and its interval.
+    /// A text table of every measured number, such as TPOT of a row, with its prediction and its interval.
     fn table(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);

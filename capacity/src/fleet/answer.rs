@@ -1,5 +1,5 @@
 //! The results of the search for the smallest fleet. For each policy: the fewest replicas that carry the load, their
-//! price, and the number of replicas that perfect scaling would need. Also compares fleets with and without drafts.
+//! price, and the number of replicas that perfect scaling would need. Also compares fleets with and without drafting.
 
 use super::probe::Probe;
 use foretoken_report::Swept;
@@ -10,45 +10,47 @@ use serde::Serialize;
 /// The result of the search for the fewest replicas, for one policy with one seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeedResult {
-    /// The seed of the runs' random draws.
+    /// The seed of the random draws in the search's runs.
     pub seed: u64,
     /// The fewest replicas that carry the load; `None` if even `fleet.most_replicas` replicas do not carry it.
     pub replicas: Option<u32>,
-    /// The SLO bounds that requests had to keep.
+    /// The latency bounds (SLO) that requests had to keep.
     pub slo: Slo,
-    /// The capacity of one replica alone, requests per second. `None` if the replica carries no rate, or carries every
-    /// tried rate.
+    /// The capacity (highest carried request rate) of one replica alone, requests per second. `None` if the replica
+    /// carries no rate, or carries every tried rate.
     pub one_req_s: Option<f64>,
-    /// The replicas that perfect scaling needs; `None` if `one_req_s` is `None`.
+    /// The replicas that an ideal fleet needs, which splits the load without loss; `None` if `one_req_s` is `None`.
     pub perfect: Option<Perfect>,
     /// The result of each tried number of replicas, ascending by number.
     pub probes: Vec<Probe>,
 }
 
-/// The size of an ideal fleet, which follows the load and splits it without loss. In a time window with the rate λ(t)
-/// this fleet has ⌈λ(t) / μ⌉ replicas, and at least one. μ is the capacity of one replica.
+/// The size of an ideal fleet, which follows the load and splits it without loss. In a time window with the request
+/// rate λ(t) this fleet has ⌈λ(t) / μ⌉ replicas, and at least one. μ is the capacity (highest carried request rate) of
+/// one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perfect {
-    /// The largest number of replicas in any window.
+    /// The largest number of replicas that the ideal fleet has in any time window.
     pub peak: u32,
-    /// The mean number of replicas over time.
+    /// The mean number of replicas of the ideal fleet over time.
     pub mean: f64,
 }
 
-/// The request rate over time, in windows of equal width.
+/// The request rate of the fleet's load over time, in windows of equal width.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadOverTime {
-    /// Width of each window, seconds.
+    /// Width of each time window, seconds.
     pub window_s: f64,
-    /// Rate in each window, requests per second.
+    /// Request rate in each time window, requests per second.
     pub req_s: Vec<f64>,
-    /// Seconds from the first request to the last.
+    /// Seconds from the load's first request to its last.
     pub span_s: f64,
 }
 
-/// Fewest requests per window on average. With fewer requests, the peak would mostly be chance.
+/// Fewest requests per time window on average, when the load is cut into windows. With fewer requests, the peak would
+/// mostly be chance.
 const LEAST_IN_A_WINDOW: f64 = 100.0;
-/// Least width of a window, seconds.
+/// Least width of a time window into which the load is cut, seconds.
 const SHORTEST_S: f64 = 60.0;
 
 impl LoadOverTime {
@@ -66,17 +68,18 @@ impl LoadOverTime {
         LoadOverTime { window_s, req_s: counts.iter().map(|&n| f64::from(n) / window_s).collect(), span_s }
     }
 
-    /// Mean rate, requests per second.
+    /// Mean request rate of the load, requests per second.
     pub fn mean(&self) -> f64 {
         self.req_s.iter().sum::<f64>() / self.req_s.len() as f64
     }
 
-    /// Rate in the busiest window, requests per second.
+    /// Request rate in the load's busiest time window, requests per second.
     pub fn peak(&self) -> f64 {
         self.req_s.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The replicas that perfect scaling needs if one replica carries `one` requests per second.
+    /// The replicas that an ideal fleet needs, which splits this load without loss, if one replica carries `one`
+    /// requests per second.
     pub fn perfect(&self, one: f64) -> Perfect {
         let need = |rate: &f64| (rate / one).ceil().max(1.0);
         let peak = self.req_s.iter().map(need).fold(1.0, f64::max) as u32;
@@ -87,19 +90,19 @@ impl LoadOverTime {
 /// The fewest replicas that carry the load and their price, for one policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyFleet {
-    /// The policy's label in tables and figures.
+    /// The label of the policy that the fleet's replicas run.
     pub policy: String,
-    /// Is the policy autoregressive decoding, without drafts?
+    /// Is the policy autoregressive decoding, without drafting?
     pub baseline: bool,
-    /// Does the policy or the router see the hidden truth (which drafts will be accepted)? Then no server can run the
-    /// fleet, and the fleet is only a reference.
+    /// Does the policy or the router see the hidden truth (which draft tokens will be accepted)? Then no server can run
+    /// the fleet, and the fleet is only a reference.
     pub bound: bool,
-    /// The name of the router.
+    /// The name of the router, which chooses the replica of each request.
     pub router: String,
     /// The swept settings with the values for which this fleet was searched.
     #[serde(serialize_with = "crate::answer::by_path")]
     pub sweep: Vec<Swept>,
-    /// Number of GPUs of one replica.
+    /// Number of GPUs that one replica needs.
     pub gpus_of_one: u32,
     /// Price of one GPU per hour, in the currency of `fleet.price_gpu_hour`.
     pub price_gpu_hour: f64,
@@ -110,70 +113,79 @@ pub struct PolicyFleet {
     pub over_seeds: Option<Interval>,
     /// Number of GPUs of a fleet with `replicas` replicas; `None` if `replicas` is `None`.
     pub gpus: Option<u32>,
-    /// Price of `gpus` GPUs per hour, in the currency of `fleet.price_gpu_hour`; `None` if `replicas` is `None`.
+    /// Price of the fleet's `gpus` GPUs per hour, in the currency of `fleet.price_gpu_hour`; `None` if `replicas` is
+    /// `None`.
     pub cost_hour: Option<f64>,
-    /// Price of a million output tokens at the experiment's load, in the same currency; `None` if `replicas` is `None`.
+    /// Price of a million output tokens at the experiment's load, in the currency of `fleet.price_gpu_hour`; `None` if
+    /// `replicas` is `None`.
     pub cost_mtok: Option<f64>,
-    /// The result of the search with each seed.
+    /// The result of the search for the fewest replicas with each seed.
     pub seeds: Vec<SeedResult>,
 }
 
 impl PolicyFleet {
-    /// The replicas that perfect scaling needs, from the search with the first seed.
+    /// The replicas that an ideal fleet needs, which splits the load without loss, from the search with the first seed.
     pub fn perfect(&self) -> Option<Perfect> {
         self.seeds.first().and_then(|s| s.perfect)
     }
 
-    /// The capacity of one replica alone, requests per second: mean over seeds and 95 % interval. `None` if with some
-    /// seed the replica has no capacity.
+    /// The capacity (highest carried request rate) of one replica alone, requests per second: mean over seeds and 95 %
+    /// interval. `None` if with some seed the replica has no capacity.
     pub fn one_req_s(&self) -> Option<Interval> {
         let rates: Option<Vec<f64>> = self.seeds.iter().map(|s| s.one_req_s).collect();
         Interval::of(&rates?)
     }
 }
 
-/// One of three fleets that are compared: without drafts, with drafts, and without drafts but with one more replica.
+/// One of three fleets that are compared: without drafting, with drafting, and without drafting but with one more
+/// replica.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
-    /// The swept values as text; empty if nothing is swept.
+    /// The swept values at which the fleets are compared, as text; empty if nothing is swept.
     pub at: String,
-    /// The fleet as text: the policy and the number of replicas.
+    /// The fleet as text: the policy that its replicas run and the number of replicas.
     pub what: String,
-    /// Number of replicas.
+    /// Number of replicas of the fleet.
     pub replicas: u32,
     /// Price of the fleet's GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
-    /// Share of the counted requests (0 to 1) that kept their SLO bounds: mean over seeds and 95 % interval.
+    /// Share (0 to 1) of the counted requests that kept their SLO bounds: mean over seeds and 95 % interval. Requests
+    /// count if they arrive in the experiment's window or, without a window, if they are not in the warm-up at either
+    /// end.
     pub kept: Interval,
-    /// P99 of time to first token, seconds, mean over seeds; `None` if no request finished in the run of some seed.
+    /// 99th percentile of the counted requests' (without the warm-up) time to first token, seconds, mean over seeds;
+    /// `None` if no request finished in the run of some seed.
     pub ttft_p99_s: Option<f64>,
-    /// P99 of time per output token, seconds, mean over seeds; `None` if the run of some seed finished no output of two
-    /// tokens or more.
+    /// 99th percentile of the counted requests' (without the warm-up) time per output token, seconds, mean over seeds;
+    /// `None` if the run of some seed finished no output of two tokens or more.
     pub tpot_p99_s: Option<f64>,
-    /// Mean end-to-end latency, seconds, mean over seeds; `None` if no request finished in the run of some seed.
+    /// Mean end-to-end latency of the counted requests (without the warm-up), seconds, mean over seeds; `None` if no
+    /// request finished in the run of some seed.
     pub e2e_mean_s: Option<f64>,
 }
 
-/// A comparison of fleets with and without drafts at several request rates, and the rate at which drafts begin or cease
-/// to pay.
+/// A comparison of fleets with and without drafting at several request rates, and the rate at which drafting begins or
+/// ceases to pay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
-    /// The swept values as text; empty if nothing is swept.
+    /// The swept values at which the fleets are compared, as text; empty if nothing is swept.
     pub at: String,
-    /// The label of the policy that drafts.
+    /// The label of the policy that drafts in one of the two compared fleets.
     pub policy: String,
     /// Number of replicas of each of the two compared fleets.
     pub replicas: u32,
-    /// The speedup by drafts at each tried rate: (requests per second, mean E2E without drafts / mean E2E with drafts).
+    /// The speedup by drafting at each tried request rate: (requests per second, mean E2E without drafting / mean E2E
+    /// with drafting).
     pub speedups: Vec<(f64, f64)>,
-    /// The rate at which the speedup is 1, requests per second, interpolated between two tried rates. `None` if drafts
-    /// are faster at all tried rates, or slower at all tried rates.
+    /// The request rate at which drafting begins or ceases to pay (the speedup is 1), requests per second, interpolated
+    /// between two tried rates. `None` if drafting is faster at all tried rates, or slower at all tried rates.
     pub req_s: Option<f64>,
 }
 
 impl Crossover {
-    /// Makes the comparison. Finds the highest rate at which the speedup crosses 1, by linear interpolation of the
-    /// speedup's logarithm over the rate's logarithm. `speedups` must ascend by rate.
+    /// Makes the comparison of fleets with and without drafting. Finds the highest request rate at which the speedup
+    /// crosses 1, by linear interpolation of the speedup's logarithm over the rate's logarithm. `speedups` must ascend
+    /// by rate.
     pub fn of(at: String, policy: String, replicas: u32, speedups: Vec<(f64, f64)>) -> Crossover {
         let crossing = speedups.windows(2).rev().find(|w| (w[0].1 >= 1.0) != (w[1].1 >= 1.0));
         let req_s = crossing.map(|w| {
@@ -184,30 +196,33 @@ impl Crossover {
     }
 }
 
-/// The results for all policies of a plan.
+/// The answer of the search for the smallest fleet, for all policies of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct FleetAnswer {
-    /// The experiment's name.
+    /// The name of the experiment whose fleets were searched.
     pub name: String,
     /// Where the numbers come from, such as `simulated`.
     pub source: String,
-    /// Share of the counted requests (0 to 1) that must keep their bounds.
+    /// The answer in sentences: what to run; then, if something is swept, what to run at each combination of values.
+    pub headlines: Vec<String>,
+    /// Share (0 to 1) of the counted requests that must keep their SLO bounds. Requests count if they arrive in the
+    /// experiment's window or, without a window, if they are not in the warm-up at either end.
     pub share: f64,
     /// The largest number of replicas that the search may try (`fleet.most_replicas`).
     pub most_replicas: u32,
-    /// The load over time, from the workload of the first seed.
+    /// The experiment's request rate over time, from the workload of the first seed.
     pub load: LoadOverTime,
-    /// Warnings about profiles that were edited or are not trusted.
+    /// Warnings about cost profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The fleet of each policy at each combination of swept values. Policies vary fastest in the list.
+    /// The smallest fleet of each policy at each combination of swept values. Policies vary fastest in the list.
     pub fleets: Vec<PolicyFleet>,
-    /// Three fleets to compare at each combination of swept values: without drafts and with drafts, both with the
-    /// fewest replicas that any drafting policy needs, and without drafts with one more replica. Empty if no drafting
+    /// Three fleets to compare at each combination of swept values: without drafting and with drafting, both with the
+    /// fewest replicas that any drafting policy needs, and without drafting with one more replica. Empty if no drafting
     /// policy has a fleet.
     pub ways: Vec<Alternative>,
-    /// The rate at which drafts begin or cease to pay, for each combination of swept values at which a drafting policy
-    /// has a fleet.
+    /// The request rate at which drafting begins or ceases to pay, for each combination of swept values at which a
+    /// drafting policy has a fleet.
     pub crossovers: Vec<Crossover>,
 }
 
@@ -217,7 +232,7 @@ mod tests {
 
     #[test]
     fn perfect_scaling_follows_the_load() {
-        // 600 requests in the first and in the second minute, 1800 in the third.
+        // The load's rates, requests per second: 600 requests in the first and in the second minute, 1800 in the third.
         let rates = [10.0f64, 10.0, 30.0];
         let mut arrivals = Vec::new();
         for (minute, rate) in rates.iter().enumerate() {

@@ -1,7 +1,8 @@
 //! Writes the results of the search for the smallest fleet into the results folder: as JSON, as text, as a table of all
-//! tried numbers of replicas, and as a figure.
+//! tried numbers of replicas, as a figure and as an HTML page.
 
 use super::answer::{FleetAnswer, PolicyFleet};
+use super::page::page;
 use super::plan::Question;
 use super::probe::Probe;
 use crate::words::swept_in_words;
@@ -12,19 +13,27 @@ use foretoken_run::cells::{FLEET_JSON, Folder, write_problem};
 use foretoken_sim::metrics::Slo;
 use foretoken_spec::problem::{Problem, Result};
 
-/// Name of the file with the results as text.
+/// Name of the file with the results of the search for the smallest fleet as text.
 pub const FLEET_TEXT: &str = "fleet.txt";
 
-/// Writes all files of `answer` into `folder`; the figure only if `figures` is true.
+/// Name of the HTML page with the results of the search for the smallest fleet.
+pub const PAGE: &str = "fleet.html";
+
+/// Writes all files with the results of the search for the smallest fleet into `folder`; the figure and the HTML page
+/// only if `figures` is true.
 ///
 /// # Errors
-/// A file cannot be written.
+/// A file cannot be written, or the experiment cannot be written as TOML.
 pub fn write(answer: &FleetAnswer, question: &Question, folder: &Folder, figures: bool) -> Result<()> {
     write_fleet_probes(&folder.path().join("fleet.parquet"), &rows(answer)).map_err(write_problem)?;
-    if figures && let Some(figure) = draw(answer, question) {
-        std::fs::create_dir_all(folder.figures())
-            .map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.figures().display())))?;
-        Staged::write_all_to(&folder.figures().join(&figure.file), figure.svg.as_bytes()).map_err(write_problem)?;
+    if figures {
+        let figure = draw(answer, question);
+        if let Some(figure) = &figure {
+            std::fs::create_dir_all(folder.figures())
+                .map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.figures().display())))?;
+            Staged::write_all_to(&folder.figures().join(&figure.file), figure.svg.as_bytes()).map_err(write_problem)?;
+        }
+        folder.write(PAGE, page(answer, &question.plan, folder, figure)?.html().as_bytes())?;
     }
     folder.write(FLEET_TEXT, answer.in_words().as_bytes())?;
     let json = serde_json::to_string_pretty(answer).expect("plain data always serialises") + "\n";
@@ -53,21 +62,29 @@ fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
     rows.collect()
 }
 
-/// Reads a latency of a probe, seconds.
+/// A function that reads a latency, in seconds, from a probe (a simulated run with one number of replicas).
 type Read = fn(&Probe) -> Option<f64>;
 
-/// Chooses the latency whose P99 over requests the figure shows: the first of TTFT and TPOT that has an SLO bound, else
-/// E2E. Returns (its name, how to read it from a probe, its bound in seconds).
-fn shown(slo: &Slo) -> (&'static str, Read, Option<f64>) {
-    match (slo.ttft_s, slo.tpot_s) {
-        (Some(bound), _) => ("TTFT", |p| Some(p.latencies?.ttft.p99), Some(bound)),
-        (None, Some(bound)) => ("TPOT", |p| Some(p.latencies?.tpot?.p99), Some(bound)),
-        _ => ("E2E", |p| Some(p.latencies?.e2e.p99), slo.e2e_s),
-    }
+/// Chooses the latency whose P99 over requests the figure shows. Of the latencies with an SLO bound it is the one whose
+/// bound the fleets that do not carry the load exceed most; without a bound it is E2E. Returns (its name, how to read
+/// it from a probe, its bound in seconds).
+fn shown(answer: &FleetAnswer) -> Option<(&'static str, Read, Option<f64>)> {
+    let slo: Slo = answer.fleets.first()?.seeds.first()?.slo;
+    let all: [(&'static str, Read, Option<f64>); 3] = [
+        ("TTFT", |p| Some(p.latencies?.ttft.p99), slo.ttft_s),
+        ("TPOT", |p| Some(p.latencies?.tpot?.p99), slo.tpot_s),
+        ("E2E", |p| Some(p.latencies?.e2e.p99), slo.e2e_s),
+    ];
+    let failed = || answer.fleets.iter().flat_map(|f| &f.seeds).flat_map(|s| &s.probes).filter(|p| !p.carried);
+    let excess = |read: Read, bound: f64| failed().filter_map(read).fold(0.0, f64::max) / bound;
+    let bounded = all.iter().filter_map(|&(name, read, bound)| Some((excess(read, bound?), (name, read, bound))));
+    // If the fleets exceed the bounds of two latencies by the same factor, the first of them in `all` is taken.
+    let most = bounded.reduce(|a, b| if b.0 > a.0 { b } else { a });
+    Some(most.map_or(all[2], |most| most.1))
 }
 
 fn draw(answer: &FleetAnswer, question: &Question) -> Option<foretoken_report::Figure> {
-    let (name, read, bound) = shown(&answer.fleets.first()?.seeds.first()?.slo);
+    let (name, read, bound) = shown(answer)?;
     let look =
         |f: &PolicyFleet| question.plan.policies.iter().find(|p| p.spec.label() == f.policy).map(|p| p.spec.look());
     let line = |f: &PolicyFleet| {

@@ -6,10 +6,13 @@
 //! the load's busiest window. Every number of replicas that was tried is stored.
 
 pub mod answer;
+mod headline;
 pub mod kept;
+mod page;
 pub mod plan;
 mod probe;
 pub mod run;
 mod search;
+pub mod shards;
 mod store;
 mod words;

@@ -9,11 +9,12 @@ use foretoken_spec::fleet::Replicas;
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// The question for which a smallest fleet is searched.
+/// What a search for the smallest fleet gets: the experiment with its fleet, the same without the fleet, and the
+/// `[capacity]` table.
 pub struct Question {
     /// The experiment with the fleet.
     pub plan: Plan,
-    /// The experiment without the fleet, for the capacity of one replica alone.
+    /// The experiment without the fleet, with which the capacity of one replica alone is searched.
     pub alone: Plan,
     /// The `[capacity]` table, such as the share of requests that must keep their SLO bounds.
     pub spec: CapacitySpec,
@@ -58,14 +59,15 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
 }
 
 impl Question {
-    /// Price of one GPU per hour in variant number `variant` of the plan.
+    /// Price of one GPU per hour in variant number `variant` (a combination of swept values) of the plan.
     pub fn price_gpu_hour(&self, variant: usize) -> f64 {
         let fleet = self.plan.variants[variant].experiment.fleet.as_ref();
         fleet.and_then(|fleet| fleet.price_gpu_hour).expect("`load` refuses fleets without a price")
     }
 
-    /// The index of the variant of `alone` that belongs to variant number `variant` of the fleet: it has the same swept
-    /// values, except swept settings of the fleet. 0 if there is no such variant.
+    /// The index of the variant (combination of swept values) of `alone` that belongs to variant number `variant` of
+    /// the fleet's plan: it has the same swept values, except swept settings of the fleet. 0 if there is no such
+    /// variant.
     pub fn alone_of(&self, variant: usize) -> usize {
         let choices: Vec<_> =
             self.plan.variants[variant].choices.iter().filter(|c| !c.path.starts_with("fleet.")).collect();

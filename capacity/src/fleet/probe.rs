@@ -1,5 +1,5 @@
-//! A probe: a simulated run that tries one number of replicas. It shows whether enough of the counted requests keep
-//! their SLO bounds, and whether the fleet keeps up with the arrivals.
+//! A probe: a simulated run that tries one number of replicas. It shows whether enough of the counted requests (without
+//! the warm-up) keep their SLO bounds, and whether the fleet keeps up with the arrivals.
 
 use super::search::Tried;
 use crate::load::Load;
@@ -14,33 +14,37 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 
-/// The result of trying a number of replicas.
+/// The result of a simulated run that tried one number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// The number of replicas.
+    /// The number of replicas that was tried.
     pub replicas: u32,
     /// Did enough requests keep their SLO bounds, and did the fleet keep up with the arrivals?
     pub carried: bool,
-    /// Number of requests that count. The first and the last requests are a warm-up and do not count.
+    /// Number of requests that count for the result. Those in the warm-up at both ends, or outside of the experiment's
+    /// window, do not count.
     pub counted: u32,
-    /// Number of counted requests that had kept their bounds when the run ended.
+    /// Number of counted requests (without the warm-up) that had kept their SLO bounds when the run ended.
     pub kept: u32,
-    /// Number of counted requests that had missed a bound when the run ended.
+    /// Number of counted requests (without the warm-up) that had missed an SLO bound when the run ended.
     pub missed: u32,
-    /// Did the fleet keep up with the arrivals? `None` if the run was stopped before all counted requests ended.
+    /// Did the fleet keep up with the arrivals, that is, did its queue not grow? `None` if the run was stopped before
+    /// all counted requests (without the warm-up) ended.
     pub steady: Option<bool>,
-    /// The latencies of the counted requests; `None` if the run was stopped early, or none finished.
+    /// The latencies of the counted requests (without the warm-up); `None` if the run was stopped early, or none
+    /// finished.
     pub latencies: Option<Latencies>,
 }
 
-/// Latencies of the counted requests that finished, seconds.
+/// Latencies of the counted requests (without the warm-up) that finished, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Time to first token, seconds.
+    /// Time to first token of the counted requests (without the warm-up), seconds.
     pub ttft: Quantiles,
-    /// Time per output token after the first, seconds; `None` if every finished output has one token.
+    /// Time per output token after the first of the counted requests (without the warm-up), seconds; `None` if every
+    /// finished output has one token.
     pub tpot: Option<Quantiles>,
-    /// End-to-end latency, seconds.
+    /// End-to-end latency of the counted requests (without the warm-up), seconds.
     pub e2e: Quantiles,
 }
 
@@ -50,28 +54,30 @@ impl Probe {
         Tried { replicas: self.replicas, carried: self.carried }
     }
 
-    /// Share of the counted requests that kept their bounds; `None` if the run was stopped early.
+    /// Share of the counted requests (without the warm-up) that kept their SLO bounds; `None` if the run was stopped
+    /// early.
     pub fn attainment(&self) -> Option<f64> {
         (self.kept + self.missed == self.counted).then(|| f64::from(self.kept) / f64::from(self.counted))
     }
 }
 
-/// The inputs of a probe that do not depend on the number of replicas.
+/// What all runs of a search have in common, whatever number of replicas they try: requests, policy and bounds.
 #[derive(Clone, Copy)]
 pub struct Trial<'a> {
     /// The requests, whose arrivals can be scaled to any rate.
     pub load: &'a Load,
-    /// The policy that is tried.
+    /// The policy that the replicas run.
     pub policy: &'a PolicySpec,
     /// The SLO bounds that requests must keep.
     pub slo: Slo,
-    /// The interrupt flag: the run stops once it is true.
+    /// The flag that becomes true when the user interrupts; the run then stops.
     pub flag: &'a AtomicBool,
 }
 
 impl Trial<'_> {
     /// Runs a fleet of `replicas` replicas at `rate` requests per second. The run ends as soon as it is certain whether
-    /// the fleet carries the load. If `to_the_end` is true, the run ends when all counted requests have ended.
+    /// the fleet carries the load (enough requests keep their SLO bounds, and the queue does not grow). If `to_the_end`
+    /// is true, the run ends when all counted requests (without the warm-up) have ended.
     ///
     /// # Errors
     /// The run is interrupted, or the simulated clock passes its end.

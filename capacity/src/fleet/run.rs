@@ -1,4 +1,4 @@
-//! Searches the fewest replicas for every policy. Then compares fleets with and without drafts.
+//! Searches the fewest replicas for every policy. Then compares fleets with and without drafting.
 
 use super::answer::{Alternative, Crossover, FleetAnswer, LoadOverTime, PolicyFleet, SeedResult};
 use super::kept::write;
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Rates at which fleets with and without drafts are compared, each as a multiple of the experiment's rate.
+/// Request rates at which fleets with and without drafting are compared, each as a multiple of the experiment's rate.
 const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
 
 /// Searches the fewest replicas for every policy, on the threads of `pool`, and writes the results into the folder at
@@ -62,15 +62,15 @@ pub fn complete(
     Ok(folder)
 }
 
-/// For every policy at all swept values, searches the capacity of one replica, then the fewest replicas. Then compares
-/// fleets with and without drafts. Uses the threads of the current pool.
+/// For every policy at all swept values, searches the capacity (highest carried request rate) of one replica, then the
+/// fewest replicas. Then compares fleets with and without drafting. Uses the threads of the current pool.
 ///
 /// # Errors
 /// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
-    // Builds the load of every variant once, with the first seed, before anything runs. So a wrong load is an error at
-    // the start.
+    // Builds the requests of every variant (combination of swept values) once, with the first seed, before anything
+    // runs. So a wrong load is an error at the start.
     for variant in &plan.variants {
         Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
     }
@@ -78,10 +78,7 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
     let store = Store::open(folder, &plan.digest())?;
     let bar = Bar::new(plan.cells() as u64, "fleets", &work.counts);
     let searcher = Searcher { question, alone: &alone, store, flag: work.interrupt.flag(), bar };
-    let policies = plan.policies.len();
-    let pairs: Vec<(usize, usize)> =
-        (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
-    let found: Vec<Result<PolicyFleet>> = pairs.par_iter().map(|&(v, p)| searcher.fleet(v, p)).collect();
+    let found: Vec<Result<PolicyFleet>> = pairs(plan).par_iter().map(|&(v, p)| searcher.fleet(v, p)).collect();
     let fleets: Vec<PolicyFleet> = found.into_iter().collect::<Result<_>>()?;
     let compared: Vec<Result<Compared>> =
         (0..plan.variants.len()).into_par_iter().map(|v| searcher.compare(v, &fleets)).collect();
@@ -94,9 +91,10 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
     searcher.bar.finish();
     let load = searcher.load_over_time()?;
     let first = plan.variants[0].experiment.fleet.as_ref();
-    Ok(FleetAnswer {
+    let mut answer = FleetAnswer {
         name: plan.name.clone(),
         source: plan.source().to_string(),
+        headlines: Vec::new(),
         share: question.spec.share,
         most_replicas: first.map_or(1, |fleet| fleet.most_replicas),
         load,
@@ -104,11 +102,40 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
         fleets,
         ways,
         crossovers,
-    })
+    };
+    answer.headlines = answer.said();
+    Ok(answer)
 }
 
-/// The result of `compare` at one combination of swept values: three fleets, and the rate at which drafts begin or
-/// cease to pay. Empty and `None` if nothing is compared.
+/// The searches for the fewest replicas in a plan, as (index of the variant, index of the policy), in the plan's order:
+/// for each variant all policies.
+pub fn pairs(plan: &Plan) -> Vec<(usize, usize)> {
+    let policies = plan.policies.len();
+    (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect()
+}
+
+/// Searches the fewest replicas for one policy at one combination of swept values, with all seeds, and stores every
+/// tried number of replicas. `alone` has the capacity of one replica alone.
+///
+/// # Errors
+/// The experiment is wrong, a probe cannot be stored, or the search is interrupted.
+pub fn search_one(
+    question: &Question,
+    alone: &Answer,
+    (variant, policy): (usize, usize),
+    folder: &Folder,
+    work: &Work,
+) -> Result<()> {
+    let store = Store::open(folder, &question.plan.digest())?;
+    let bar = Bar::new(question.plan.seeds.len() as u64, "fleets", &work.counts);
+    let searcher = Searcher { question, alone, store, flag: work.interrupt.flag(), bar };
+    searcher.fleet(variant, policy)?;
+    searcher.bar.finish();
+    Ok(())
+}
+
+/// The comparison of fleets at one combination of swept values: three fleets, and the request rate at which drafting
+/// begins or ceases to pay. Empty and `None` if nothing is compared.
 type Compared = (Vec<Alternative>, Option<Crossover>);
 
 struct Searcher<'a> {
@@ -119,7 +146,7 @@ struct Searcher<'a> {
     bar: Bar,
 }
 
-/// A setting of the experiment that is ready for probes, with its requests and its SLO bounds.
+/// A setting of the experiment that is ready for simulated runs, with its requests and its SLO bounds.
 struct Prepared {
     setting: Setting,
     load: Load,
@@ -165,8 +192,8 @@ impl Searcher<'_> {
         })
     }
 
-    /// Searches the fewest replicas for one policy with one seed, and stores each probe. Also returns the load of
-    /// this seed in output tokens per second.
+    /// Searches the fewest replicas for one policy with one seed, and stores each tried number of replicas. Also
+    /// returns the load of this seed in output tokens per second.
     fn search(&self, id: SearchId) -> Result<(SeedResult, f64)> {
         let (plan, variant) = (self.plan(), &self.plan().variants[id.variant]);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
@@ -192,6 +219,10 @@ impl Searcher<'_> {
         if id.seed == 0 {
             self.finish(&trial, &mut setting, id, &mut stored)?;
         }
+        if !stored.ended {
+            stored.ended = true;
+            self.store.save(id, &stored)?;
+        }
         stored.probes.sort_by_key(|p| p.replicas);
         let replicas = if let Next::Found(n) = end { Some(n) } else { None };
         let seed = plan.seeds[id.seed];
@@ -201,8 +232,8 @@ impl Searcher<'_> {
         ))
     }
 
-    /// Finds the largest tried fleet that does not carry the load. If its probe was stopped early, repeats the probe
-    /// until all counted requests have ended, because the figure shows this fleet's latency.
+    /// Finds the largest tried fleet that does not carry the load. If its run was stopped early, repeats it until all
+    /// counted requests (without the warm-up) have ended, because the figure shows this fleet's latency.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, id: SearchId, stored: &mut StoredProbes) -> Result<()> {
         let failed = stored.probes.iter_mut().filter(|p| !p.carried).max_by_key(|p| p.replicas);
         if let Some(probe) = failed.filter(|p| p.latencies.is_none()) {
@@ -213,7 +244,8 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The capacity of one replica alone, requests per second; `None` if the search found no capacity for it.
+    /// The capacity (highest carried request rate) of one replica alone, requests per second; `None` if the search
+    /// found no capacity for it.
     fn one_req_s(&self, id: SearchId) -> Option<f64> {
         let variant = self.question.alone_of(id.variant);
         let label = self.plan().policies[id.policy].spec.label();
@@ -258,9 +290,9 @@ impl Searcher<'_> {
     }
 
     /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth. Compares three
-    /// fleets: the fleet with this policy, the same number of replicas without drafts, and one more replica without
-    /// drafts. Also finds the rate at which drafts begin or cease to pay. Compares nothing if no drafting policy has a
-    /// fleet.
+    /// fleets: the fleet with this policy, the same number of replicas without drafting, and one more replica without
+    /// drafting. Also finds the rate at which drafting begins or ceases to pay. Compares nothing if no drafting policy
+    /// has a fleet.
     fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
         let fleets = &fleets[variant * policies..(variant + 1) * policies];
@@ -316,9 +348,9 @@ impl Searcher<'_> {
         })
     }
 
-    /// The probe at `by` times the experiment's rate with `replicas` replicas, run until all counted requests have
-    /// ended. Returns (rate in requests per second, probe). Takes a stored probe with this rate and number of replicas,
-    /// or runs a new one and stores it.
+    /// The run at `by` times the experiment's request rate with `replicas` replicas, until all counted requests
+    /// (without the warm-up) have ended. Returns (rate in requests per second, result). Takes a stored result with this
+    /// rate and number of replicas, or runs a new one and stores it.
     fn whole(&self, id: SearchId, replicas: u32, by: f64) -> Result<(f64, Probe)> {
         let mut stored = self.store.load(id);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;

@@ -1,16 +1,17 @@
 //! Chooses the next number of replicas to try, and finds the fewest replicas that carry the load from the tried
 //! numbers. The search assumes only that all numbers of replicas from some number on carry the load.
 
-/// A number of replicas that was tried, and the outcome.
+/// A number of replicas that was tried, and whether they carried the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// The number of replicas.
+    /// The number of replicas that was tried.
     pub replicas: u32,
-    /// Did these replicas carry the load?
+    /// Did these replicas carry the load, that is, did enough requests keep their SLO bounds while the queue did not
+    /// grow?
     pub carried: bool,
 }
 
-/// The next step of the search: a number of replicas to try, or the answer.
+/// The next step of the search for the fewest replicas: a number of replicas to try, or the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The search is not finished: try this number of replicas.
@@ -21,17 +22,18 @@ pub enum Next {
     Nothing,
 }
 
-/// The start of a search, and the largest number of replicas that it tries.
+/// The first number of replicas that a search for the fewest replicas tries, and the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
     /// The number of replicas that is tried first; moved into the range from 1 to `most`.
     pub first: u32,
-    /// The largest number of replicas that is tried.
+    /// The largest number of replicas that the search tries.
     pub most: u32,
 }
 
 impl Search {
-    /// The search's next step after the tries `tried`, whose order does not matter.
+    /// The next step of the search for the fewest replicas, given all numbers of replicas that were tried so far. The
+    /// order of `tried` does not matter.
     pub fn next(&self, tried: &[Tried]) -> Next {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.replicas).max().unwrap_or(0);
         let above = tried.iter().filter(|t| t.carried && t.replicas > failed).map(|t| t.replicas);
@@ -40,15 +42,15 @@ impl Search {
             (0, None) => Next::Try(self.first.clamp(1, self.most)),
             (failed, None) => Next::Try((failed + failed.div_ceil(4)).clamp(failed + 1, self.most)),
             (failed, Some(carried)) if carried == failed + 1 => self.check(carried, tried),
-            // Goes downwards in small steps: the answer is expected near the first number, and a fleet that is too
-            // small takes longest to run.
+            // The search goes downwards in small steps: the answer is expected near the first number, and a fleet that
+            // is too small takes longest to run.
             (0, Some(carried)) => Next::Try(carried - carried.div_ceil(8).min(carried - 1)),
             (failed, Some(carried)) => Next::Try((failed + carried) / 2),
         }
     }
 
-    /// Checks the answer `found` by trying one replica more, unless `found` is `most`. If `found + 1` replicas do not
-    /// carry the load, the search goes on with larger numbers.
+    /// Checks that `found` is the fewest number of replicas by trying one replica more, unless `found` is `most`. If
+    /// `found + 1` replicas do not carry the load, the search goes on with larger numbers.
     fn check(&self, found: u32, tried: &[Tried]) -> Next {
         let is_checked = tried.iter().any(|t| t.replicas == found + 1);
         if is_checked || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }
@@ -79,7 +81,8 @@ mod tests {
         assert_eq!((end, tried.last().unwrap().replicas), (Next::Nothing, 20));
     }
 
-    /// Eight replicas carry the load by chance, nine do not. So the answer is above nine.
+    /// In this test, 8 replicas and 11 or more carry the load, and no other number does. The answer must be above 10,
+    /// the largest number that fails.
     #[test]
     fn the_answer_is_above_every_number_that_fails() {
         let (end, _) = search(Search { first: 8, most: 64 }, |n| n == 8 || n >= 11);
@@ -87,8 +90,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any first number, the search finds the fewest replicas with at most 24 tries. The next step does not
-        /// depend on the order of the tries.
+        /// For any first number, the search finds the fewest replicas with at most 24 simulated runs. The next step
+        /// does not depend on the order of these runs.
         #[test]
         fn the_answer_is_the_fewest(truth in 1..60u32, first in 0..80u32) {
             let settings = Search { first, most: 64 };

@@ -9,24 +9,28 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The folder of stored probes of one plan.
+/// The folder in which the runs of one plan's search for the fewest replicas are stored.
 pub struct Store {
     folder: PathBuf,
     plan: String,
 }
 
-/// The stored probes of one policy with one seed.
+/// The stored runs of the search for the fewest replicas, for one policy with one seed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StoredProbes {
     plan: String,
-    /// The probes of the search for the fewest replicas, at the experiment's request rate.
+    /// Has the search for the fewest replicas ended? A file of an earlier version does not say it; false then.
+    #[serde(default)]
+    pub ended: bool,
+    /// The runs of the search for the fewest replicas, one per tried number of replicas, at the experiment's request
+    /// rate.
     pub probes: Vec<Probe>,
-    /// The probes that compare fleets with and without drafts, as (rate in requests per second, probe).
+    /// The runs that compare fleets with and without drafting, as (rate in requests per second, result).
     pub others: Vec<(f64, Probe)>,
 }
 
 impl Store {
-    /// Opens the store in a results folder. `plan` is the plan's digest.
+    /// Opens the store of tried numbers of replicas in a results folder. `plan` is the plan's digest.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -41,14 +45,14 @@ impl Store {
         self.folder.join(format!("fleet-v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The stored probes of a search. Empty if the file is missing, is damaged, or belongs to another plan.
+    /// The stored runs of the search `id`. Empty if the file is missing, is damaged, or belongs to another plan.
     pub fn load(&self, id: SearchId) -> StoredProbes {
         let stored =
             std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());
         stored.filter(|stored| stored.plan == self.plan).unwrap_or_default()
     }
 
-    /// Writes all probes of a search.
+    /// Writes all runs of the search `id` (one policy with one seed at one combination of swept values).
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,5 +1,5 @@
 //! The results of the search for the smallest fleet as text: the table of fleets, the comparison of three fleets with
-//! and without drafts, the rates at which drafts begin or cease to pay, and notes.
+//! and without drafting, the rates at which drafting begins or ceases to pay, and notes.
 
 use super::answer::{Crossover, FleetAnswer, PolicyFleet};
 use crate::words::{digits, swept_in_words, trimmed};
@@ -8,7 +8,7 @@ use foretoken_sim::metrics::Slo;
 use std::fmt::Write;
 
 impl FleetAnswer {
-    /// The question as text, such as `99 % of requests keep TPOT within 50 ms`.
+    /// The question of the fleet search as text, such as `99 % of requests keep TPOT within 50 ms`.
     pub fn question(&self) -> String {
         let bounds =
             [("TTFT", (|s| s.ttft_s) as fn(&Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
@@ -25,7 +25,7 @@ impl FleetAnswer {
         format!("{} % of requests keep {kept}", trimmed(100.0 * self.share))
     }
 
-    /// What a GPU costs, in words; the lowest and the highest price if the price is swept.
+    /// The price of a GPU per hour as text. If the price is swept, the text has the lowest and the highest price.
     fn price(&self) -> String {
         let prices = || self.fleets.iter().map(|fleet| fleet.price_gpu_hour);
         let (least, most) = (prices().fold(f64::INFINITY, f64::min), prices().fold(0.0, f64::max));
@@ -35,23 +35,25 @@ impl FleetAnswer {
         }
     }
 
-    /// The whole text: load, table, headlines, compared fleets, crossovers, notes and warnings.
+    /// The load and the price of a GPU in a sentence.
+    pub fn load_in_words(&self) -> String {
+        let (mean, peak, load) = (self.load.mean(), self.load.peak(), &self.load);
+        let busiest = if load.req_s.len() > 1 {
+            format!(", {} in the busiest {:.0} s", digits(peak, peak), load.window_s)
+        } else {
+            String::new()
+        };
+        let mean = digits(mean, mean);
+        format!("Load: {mean} requests/s on average over {:.0} s{busiest}; {}.", load.span_s, self.price())
+    }
+
+    /// The whole text of the fleet search's results: load, table, headlines, compared fleets, rates from which drafting
+    /// pays, notes and warnings.
     pub fn in_words(&self) -> String {
         let mut text = format!("{}: the fewest GPUs with which {} ({})\n", self.name, self.question(), self.source);
-        let (mean, peak) = (self.load.mean(), self.load.peak());
-        let load = &self.load;
-        writeln!(
-            text,
-            "load: {} requests/s on average, {} in the busiest {:.0} s of {:.0} s; {}\n",
-            digits(mean, mean),
-            digits(peak, peak),
-            load.window_s,
-            load.span_s,
-            self.price()
-        )
-        .expect("a string grows");
+        writeln!(text, "{}\n", self.load_in_words()).expect("a string grows");
         writeln!(text, "{}", self.table()).expect("a string grows");
-        for line in self.headlines() {
+        for line in &self.headlines {
             writeln!(text, "{line}").expect("a string grows");
         }
         if !self.ways.is_empty() {
@@ -107,7 +109,8 @@ impl FleetAnswer {
         sorted
     }
 
-    fn at_each_value(&self) -> Vec<(String, Vec<&PolicyFleet>)> {
+    /// The fleets at each combination of swept values, with the values as text.
+    pub fn at_each_value(&self) -> Vec<(String, Vec<&PolicyFleet>)> {
         let mut groups: Vec<(String, Vec<&PolicyFleet>)> = Vec::new();
         for f in &self.fleets {
             let at = swept_in_words(&f.sweep);
@@ -117,22 +120,6 @@ impl FleetAnswer {
             }
         }
         groups
-    }
-
-    /// A sentence on the cheapest fleet at each combination of swept values. If there are several combinations, a
-    /// sentence on the cheapest fleet of all comes first.
-    pub fn headlines(&self) -> Vec<String> {
-        let groups = self.at_each_value();
-        let mut lines: Vec<String> = groups
-            .iter()
-            .map(|(at, fleets)| if at.is_empty() { headline(fleets) } else { format!("{at}: {}", headline(fleets)) })
-            .collect();
-        let cheapest = self.fleets.iter().filter(|f| !f.bound && f.cost_hour.is_some());
-        if let (true, Some(best)) = (groups.len() > 1, cheapest.min_by(|a, b| rank(a).total_cmp(&rank(b)))) {
-            let at = swept_in_words(&best.sweep);
-            lines.insert(0, format!("Cheapest of all: {} with {at}, {}.", best.called(), best.in_words()));
-        }
-        lines
     }
 
     fn ways_table(&self) -> Table {
@@ -156,7 +143,8 @@ impl FleetAnswer {
         table
     }
 
-    fn notes(&self) -> Vec<String> {
+    /// The notes below the table of fleets, as sentences: what limits the numbers of replicas and how to read them.
+    pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.fleets.iter().all(|f| f.replicas.is_none()) {
             notes.push(format!(
@@ -193,74 +181,34 @@ fn plain_table() -> Table {
     table
 }
 
-/// The sort key: the price per hour; infinite if no fleet carries the load.
+/// The key by which fleets are sorted: the price per hour; infinite if no fleet carries the load.
 fn rank(f: &PolicyFleet) -> f64 {
     f.cost_hour.unwrap_or(f64::INFINITY)
 }
 
-/// A sentence that compares the cheapest fleet that a server can run with the fleet without drafts. If no fleet keeps
-/// the bounds, the sentence says so.
-fn headline(fleets: &[&PolicyFleet]) -> String {
-    let able = fleets.iter().filter(|f| !f.bound && f.replicas.is_some());
-    let Some(best) = able.min_by(|a, b| rank(a).total_cmp(&rank(b))) else {
-        return "no fleet keeps the bounds.".to_owned();
-    };
-    let mut sentence = format!("{} needs least: {}", best.called(), best.in_words());
-    match fleets.iter().find(|f| f.baseline && !best.baseline) {
-        Some(plain) if plain.replicas == best.replicas => sentence += ", as many as no drafting",
-        Some(plain) => match plain.replicas {
-            Some(n) => sentence += &format!("; no drafting needs {n}, {}", plain.in_words()),
-            None => sentence += "; no drafting has no fleet that keeps the bounds",
-        },
-        None => {}
-    }
-    sentence + "."
-}
-
-impl PolicyFleet {
-    fn called(&self) -> &str {
-        if self.baseline { "no drafting" } else { &self.policy }
-    }
-
-    fn in_words(&self) -> String {
-        match (self.replicas, self.gpus, self.cost_hour) {
-            (Some(n), Some(gpus), Some(cost)) => {
-                let each = if self.gpus_of_one == 1 { String::new() } else { format!(" of {} GPUs", self.gpus_of_one) };
-                format!("{n} replicas{each} behind {}, {gpus} GPUs for {cost:.2} an hour", self.router)
-            }
-            _ => "no fleet".to_owned(),
-        }
-    }
-}
-
 impl Crossover {
-    /// A sentence on the rates at which drafts are faster: up to a rate, from a rate on, at every tried rate, or at
-    /// none.
+    /// A sentence on the request rates at which drafting pays: up to a rate, from a rate on, at every tried rate, or at
+    /// none. Drafting pays where it shortens the mean end-to-end latency.
     pub fn in_words(&self) -> String {
         let Crossover { at, policy, replicas, speedups, req_s } = self;
         let at = if at.is_empty() { String::new() } else { format!("{at}: ") };
-        let fleet = format!("{at}on {replicas} replicas {policy}");
+        let drafts = format!("on {replicas} replica{} drafts by {policy}", if *replicas == 1 { "" } else { "s" });
         let (Some(first), Some(last)) = (speedups.first(), speedups.last()) else {
-            return format!("{fleet} was compared at no rate");
+            return format!("{at}{drafts} were compared at no rate");
         };
-        let rates = format!("from {} to {} requests/s", digits(first.0, first.0), digits(last.0, last.0));
-        match req_s {
+        let by = |pick: fn(f64, f64) -> f64| speedups.iter().map(|s| s.1).reduce(pick).unwrap_or(1.0);
+        let times = format!("requests take {:.2} to {:.2} times as long without them", by(f64::min), by(f64::max));
+        let tried = format!("from {} to {} requests/s", digits(first.0, first.0), digits(last.0, last.0));
+        let said = match req_s {
             Some(rate) if first.1 >= 1.0 => {
-                format!(
-                    "{fleet} is faster than no drafting up to {} requests/s, and slower above ({rates}, mean E2E)",
-                    digits(*rate, *rate)
-                )
+                format!("pay up to about {} requests/s and not above; tried {tried}, {times}", digits(*rate, *rate))
             }
             Some(rate) => {
-                format!(
-                    "{fleet} is slower than no drafting up to {} requests/s, and faster above ({rates}, mean E2E)",
-                    digits(*rate, *rate)
-                )
+                format!("pay from about {} requests/s on and not below; tried {tried}, {times}", digits(*rate, *rate))
             }
-            None if first.1 >= 1.0 => {
-                format!("{fleet} is faster than no drafting at every rate tried, {rates} (mean E2E)")
-            }
-            None => format!("{fleet} is slower than no drafting at every rate tried, {rates} (mean E2E)"),
-        }
+            None if first.1 >= 1.0 => format!("pay at every rate tried, {tried}: {times}"),
+            None => format!("pay at no rate tried, {tried}: {times}"),
+        };
+        format!("{at}{drafts} {said}")
     }
 }

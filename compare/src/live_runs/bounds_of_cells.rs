@@ -1,4 +1,5 @@
-//! The bounds of a validation: exact token flow, errors of times, and the order of policies.
+//! The bounds of a validation (live runs against simulations of them): exact token flow, errors of times, and the order
+//! of policies.
 
 use super::cell::CellReport;
 use crate::bounds::Check;
@@ -6,11 +7,13 @@ use crate::numbers::{COMPLETED, E2E, TPOT};
 use crate::rankings::Ranked;
 use foretoken_spec::validate::Tolerance;
 
-/// Above this share of a policy's service rate, the policy's queues amplify small errors of step times. At such loads
-/// E2E has no bound; the report only shows how sensitive E2E is to pass times.
+/// Above this share of a policy's service rate (requests per second in a closed loop), the policy's queues amplify
+/// small errors of step times. At such loads E2E has no bound; the report only shows how sensitive E2E is to pass
+/// times.
 pub const QUEUES: f64 = 0.8 + 1e-9;
 
-/// All bounds of these cells and rankings.
+/// Checks all bounds of a validation: on the errors of these cells (a policy at a load), and on the order of policies
+/// in these rankings.
 pub fn checks(cells: &[CellReport], rankings: &[Ranked], tolerance: &Tolerance) -> Vec<Check> {
     let mut checks = Vec::new();
     for cell in cells {
@@ -29,16 +32,17 @@ pub fn checks(cells: &[CellReport], rankings: &[Ranked], tolerance: &Tolerance) 
     checks
 }
 
-/// The two numbers of a cell that have bounds on their errors, as (name, bound). One is mean TPOT. The other is mean
-/// E2E or, if the cell is overloaded or its load is above [`QUEUES`], completed requests per second.
+/// The two numbers of a cell (a policy at a load) that have bounds on their errors, as (name, bound). One is mean
+/// TPOT. The other is mean E2E or, if the cell is overloaded or its load is above [`QUEUES`], completed requests per
+/// second.
 fn bounded(cell: &CellReport, tolerance: &Tolerance) -> [(&'static str, f64); 2] {
     let amplified = cell.share.is_some_and(|s| s > QUEUES) || cell.overload.is_some();
     let second = if amplified { (COMPLETED, tolerance.completed) } else { (E2E, tolerance.e2e) };
     [(TPOT, tolerance.tpot), second]
 }
 
-/// The checks of a cell's token flow (drafted, verified and accepted tokens). The checked counts do not depend on time
-/// and must be 0, so they need no repeated run.
+/// The checks of the token flow of a cell (a policy at a load): drafted, verified and accepted tokens of live run and
+/// simulation. The checked counts do not depend on time and must be 0, so they need no repeated run.
 fn flow_checks(cell: &CellReport) -> [Check; 2] {
     let exact = |what: &str, count: u64, note: &str| {
         Check::of_count(format!("{}, {}: {what}", cell.policy, cell.load), count, true, note.to_owned())
@@ -59,8 +63,9 @@ mod tests {
     use crate::rankings::rank;
     use crate::token_flow::TokenFlow;
 
-    /// A cell at the load `share`. `tpot`, `e2e` and `completed` are the errors of mean TPOT, of mean E2E and of
-    /// completed requests. The two live runs of the cell differ by `apart`, a share.
+    /// A test's cell (a policy at a load) at the load `share` of the policy's service rate. `tpot`, `e2e` and
+    /// `completed` are the errors of mean TPOT, of mean E2E and of completed requests. The values of the cell's two
+    /// live runs differ by the share `apart`.
     fn cell(share: f64, apart: f64, [tpot, e2e, completed]: [f64; 3]) -> CellReport {
         let rows = [(TPOT, tpot), (E2E, e2e), (COMPLETED, completed)].map(|(name, error)| {
             let simulated = Simulated { recorded: Some(1.0 + error), ..Simulated::default() };

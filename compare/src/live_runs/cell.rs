@@ -15,31 +15,32 @@ use foretoken_sim::metrics::{Overload, Slo};
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 use serde::Serialize;
 
-/// The records of a live run, or of its simulation.
+/// The records of requests and steps of a live run, or of its simulation.
 pub struct Records {
-    /// One record per request.
+    /// One record per request of the run.
     pub requests: RequestRecords,
-    /// One record per step. `used_blocks` is always 0, because a tape does not have the KV blocks: what runs the passes
-    /// does not see them.
+    /// One record per step of the run. `used_blocks` is always 0, because the log of a live run does not record KV
+    /// blocks.
     pub steps: Vec<StepRecord>,
 }
 
 /// How often a simulation needed acceptance data that the live run did not reveal. A bit says whether the target
-/// accepts a draft.
+/// accepts a draft token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missed {
-    /// Number of accept/reject bits that were taken from another round of the request, because the recording lacks them
-    /// in this round.
+    /// Number of accept/reject bits that were taken from another round (draft tokens of one step) of the request,
+    /// because the recording lacks them in this round.
     pub other_round: u64,
-    /// Number of accept/reject bits that no round revealed, so that the experiment's acceptance source drew them.
+    /// Number of accept/reject bits that no round (draft tokens of one step) revealed, so that the experiment's
+    /// acceptance source drew them.
     pub invented: u64,
-    /// Number of confidences and similar values that the recording has in no round, so that the experiment's acceptance
-    /// source drew them.
+    /// Number of values about draft tokens (confidences, entropies, divergences, guesses) that the recording has in no
+    /// round (draft tokens of one step), so that the experiment's acceptance source gave them.
     pub looks: u64,
 }
 
 impl Missed {
-    /// Adds up the counts of several pieces.
+    /// Adds up the counts of several pieces (live runs with their repeats).
     fn joined(pieces: impl IntoIterator<Item = Missed>) -> Missed {
         pieces.into_iter().fold(Missed::default(), |sum, one| Missed {
             other_round: sum.other_round + one.other_round,
@@ -52,33 +53,35 @@ impl Missed {
 /// The live runs of a piece, and its simulations. Both live runs serve the same requests at the same arrival times, so
 /// each simulation is made once, from the first live run.
 pub struct PieceRuns {
-    /// The records of the first live run and of its repeat.
+    /// The records (requests and steps) of the first live run and of its repeat.
     pub live: Vec<Records>,
-    /// The simulation with the acceptance that the first live run revealed.
+    /// The simulation with the acceptance (which draft tokens were right) that the first live run revealed.
     pub recorded: Records,
-    /// The simulation with the experiment's acceptance source.
+    /// The simulation whose acceptance comes from the experiment's acceptance source, not from the live run.
     pub modelled: Records,
-    /// As `recorded`, but all passes take 3 % longer. This shows how a small error of pass times changes latencies.
+    /// The simulation with the acceptance that the first live run revealed, and with passes that are 3 % longer. It
+    /// shows how a small error of pass times changes latencies.
     pub nudged: Records,
-    /// As `recorded`, but with costs that were learned from the other cells' live runs; `None` without such costs.
+    /// The simulation with the acceptance that the first live run revealed, and with costs that were learned from the
+    /// live runs of the other cells (policies at loads). `None` without such costs.
     pub learned: Option<Records>,
     /// The token flow of `recorded` (drafted, verified and accepted tokens), compared with the token flow of the first
     /// live run.
     pub flow: TokenFlow,
     /// How often the simulation `recorded` needed acceptance data that the live run did not reveal.
     pub missed: Missed,
-    /// Where a replay of the first live run with its recorded step times first differed from the run; `None` if every
+    /// The first difference between the first live run and a replay of it with its recorded step times; `None` if every
     /// decision and every token was the same.
     pub replay_parted: Option<String>,
-    /// The overload of the first live run; `None` if the run kept up with its arrivals, and in a closed loop.
+    /// How far the first live run fell behind its arrivals. `None` if it kept up with them, and for a closed loop.
     pub overload: Option<Overload>,
-    /// The SLO bounds of all requests.
+    /// The latency bounds (SLO) that all requests of the runs have.
     pub slo: Slo,
     /// The TPOT bound of each request with a bound of its own, in seconds, by request id.
     pub own_tpot_s: Vec<f64>,
 }
 
-/// The time of all passes of one step, measured and predicted.
+/// The time of all model passes of one step of a live run, measured and predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTimes {
     /// The measured time of the step's passes, seconds.
@@ -90,86 +93,96 @@ pub struct StepTimes {
 /// The comparison of live and simulated runs of one policy at one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellReport {
-    /// The policy's label.
+    /// The label of the policy whose runs are compared.
     pub policy: String,
-    /// The load as text.
+    /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
-    /// The load as a share of the policy's service rate; absent if the load was not set as such a share.
+    /// The load as a share of the policy's service rate (requests per second in a closed loop); absent if the load was
+    /// not set as such a share.
     pub share: Option<f64>,
-    /// All pieces of the cell. The numbers below are from the pieces that count.
+    /// All pieces (live runs with their repeats) of the cell (a policy at a load). The fields below leave out pieces
+    /// that were not finished or during which the machine changed its speed.
     pub pieces: Vec<PieceReport>,
-    /// Number of requests that the first live runs of the pieces sent; the requests of repeats are not counted.
+    /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
+    /// repeats are not counted.
     pub requests: u64,
     /// For each live run whose recording is not complete: how much of the run was compared.
     pub parts: Vec<PartialRun>,
-    /// Where a replay of a live run with its recorded step times first differed from the run; absent if every decision
-    /// and every token was the same.
+    /// The first difference between a live run and a replay of it with its recorded step times; absent if every
+    /// decision and every token was the same.
     pub replay_parted: Option<String>,
-    /// The token flow (drafted, verified and accepted tokens) of the simulations with recorded acceptance, compared
-    /// with the token flow of the live runs.
+    /// The token flow (drafted, verified and accepted tokens) of the simulations that use the live runs' acceptance,
+    /// compared with the token flow of the live runs.
     pub flow: TokenFlow,
-    /// How often the simulations with recorded acceptance needed acceptance data that the live runs did not reveal.
+    /// How often the simulations that use the live runs' acceptance needed acceptance data that the live runs did not
+    /// reveal.
     pub missed: Missed,
-    /// The compared numbers. In each row, the first observed value is over the first live runs of all pieces, the
-    /// second value over their repeats.
+    /// The compared numbers, such as mean TPOT, one row each. In each row, the first observed value is over the first
+    /// live runs of all pieces, the second value over their repeats.
     pub rows: Vec<LiveRow>,
-    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between two distribution functions. One is over the
-    /// simulations with recorded acceptance, the other over the first live runs.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between two distribution functions over requests. One
+    /// is of the simulations that use the live runs' acceptance, the other of the first live runs.
     pub distances: [Option<f64>; 3],
-    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between two distribution functions. One is over the
-    /// first live runs, the other over their repeats. Absent without repeats.
+    /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between two distribution functions over requests. One
+    /// is of the first live runs, the other of their repeats. Absent without repeats.
     pub live_distances: Option<[Option<f64>; 3]>,
-    /// Relative errors of batch size and of draft length over time, of the simulations with recorded acceptance against
-    /// the first live runs.
+    /// Relative errors of the mean batch size and of the mean draft length over time, of the simulations that use the
+    /// live runs' acceptance against the first live runs.
     pub curves: [Option<f64>; 2],
-    /// Relative errors of batch size and of draft length over time, of the repeats against the first live runs. Absent
-    /// without repeats.
+    /// Relative errors of the mean batch size and of the mean draft length over time, of the repeats against the first
+    /// live runs. Absent without repeats.
     pub live_curves: Option<[Option<f64>; 2]>,
-    /// Errors of the predicted times of single passes, by kind of pass.
+    /// Errors of the predicted times of single passes of the live runs, by kind of pass (decode, verify, …).
     pub regions: Vec<PassErrors>,
-    /// As `regions`, but predicted with costs that were learned from the other cells' live runs; empty without them.
+    /// Errors of the predicted times of single passes of the live runs, by kind of pass, if the costs were learned from
+    /// the live runs of the other cells (policies at loads). Empty without such costs.
     pub learned_regions: Vec<PassErrors>,
-    /// Relative change of mean E2E if all passes take 3 % longer.
+    /// Relative change of the simulated mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// The overload of the first overloaded live run; absent unless more than half of the pieces that count were
-    /// overloaded.
+    /// How far the first overloaded live run fell behind its arrivals; absent unless more than half of the pieces (live
+    /// runs with their repeats) were overloaded, among those finished at a steady machine speed.
     pub overload: Option<Overload>,
     /// Mean host time between steps, in seconds, with which the simulations run.
     pub overhead_s: f64,
-    /// Host times of the steps of the first live run.
+    /// Time that the host takes in the steps of the first live run, outside of model passes.
     pub host: HostTimes,
 }
 
-/// The data of one cell from which its report is made.
+/// The data from which the report of one cell (a policy at a load) is made.
 pub struct CellRuns {
-    /// The policy's label.
+    /// The label of the policy whose runs are compared.
     pub policy: String,
-    /// The load as text.
+    /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
-    /// The load as a share of the policy's service rate; `None` if the load was not set as such a share.
+    /// The load as a share of the policy's service rate (requests per second in a closed loop); `None` if the load was
+    /// not set as such a share.
     pub share: Option<f64>,
-    /// All pieces of the cell.
+    /// All pieces (live runs with their repeats) of the cell (a policy at a load).
     pub pieces: Vec<PieceReport>,
-    /// The runs of the pieces that count; at least one.
+    /// The live runs and simulations of the pieces (live runs with their repeats) that were finished at a steady
+    /// machine speed; at least one.
     pub counted: Vec<PieceRuns>,
-    /// For each incomplete tape (log of a live run) of the pieces that count: how much of the run the tape has.
+    /// For each incomplete tape (log of a live run) of the pieces that were finished at a steady machine speed: how
+    /// much of the run the tape has.
     pub parts: Vec<PartialRun>,
-    /// Errors of the predicted times of single passes, by kind of pass.
+    /// Errors of the predicted times of single passes of the live runs, by kind of pass (decode, verify, …).
     pub pass_errors: Vec<PassErrors>,
-    /// The measured and the predicted time of the passes of each step.
+    /// The measured and the predicted time of the passes of each step of the live runs.
     pub step_times: Vec<StepTimes>,
-    /// As `pass_errors`, but predicted with costs that were learned from the other cells' live runs.
+    /// Errors of the predicted times of single passes of the live runs, by kind of pass, if the costs were learned from
+    /// the live runs of the other cells (policies at loads).
     pub learned_pass_errors: Vec<PassErrors>,
-    /// Number of requests that the first live runs of the pieces sent; the requests of repeats are not counted.
+    /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
+    /// repeats are not counted.
     pub requests: u64,
     /// Mean host time between steps, in seconds, with which the simulations run.
     pub overhead_s: f64,
-    /// Host times of the steps of the first live run.
+    /// Time that the host takes in the steps of the first live run, outside of model passes.
     pub host: HostTimes,
 }
 
 impl CellRuns {
-    /// Computes the cell's numbers and errors.
+    /// Makes the report of the cell (a policy at a load): computes its numbers and their errors.
     pub fn report(&self) -> CellReport {
         let latencies: Vec<Latencies> = (0..self.repeats()).map(|n| self.live_latencies(n)).collect();
         let simulated = self.simulated_latencies(|p| &p.recorded);
@@ -200,7 +213,7 @@ impl CellRuns {
         }
     }
 
-    /// The cell's latencies, step times and curves over time, for the figures.
+    /// The latencies of the cell (a policy at a load), its step times and curves over time, for the figures.
     pub fn figure_data(&self) -> ValidatedRun {
         let live = |n: usize| if n < self.repeats() { self.live_latencies(n) } else { Latencies::default() };
         let simulated = [self.simulated_latencies(|p| &p.recorded), self.simulated_latencies(|p| &p.modelled)];
@@ -223,12 +236,13 @@ impl CellRuns {
         }
     }
 
-    /// The largest number of live runs in a piece: 2, or 1 if no piece has a repeat.
+    /// The largest number of live runs in a piece (a live run and its repeat): 2, or 1 if no piece has a repeat.
     fn repeats(&self) -> usize {
         self.counted.iter().map(|p| p.live.len()).max().unwrap_or(0)
     }
 
-    /// Live run number `n` of each piece that has it: the first live run for `n` = 0, its repeat for `n` = 1.
+    /// Live run number `n` of each piece (a live run and its repeat), where the piece has this run. `n` = 0 is the
+    /// first live run, `n` = 1 its repeat.
     fn live(&self, n: usize) -> impl Iterator<Item = &Records> {
         self.counted.iter().filter_map(move |p| p.live.get(n))
     }
@@ -241,8 +255,8 @@ impl CellRuns {
         Latencies::of(self.counted.iter().map(|p| &run(p).requests))
     }
 
-    /// The numbers of several runs, pooled. `run` selects one run of each piece. If it returns `None`, the piece is
-    /// left out.
+    /// The numbers of several runs, pooled. `run` selects one run of each piece (a live run with its repeat and
+    /// simulations). If it returns `None`, the piece is left out.
     fn pooled<'a>(&'a self, run: impl Fn(&'a PieceRuns) -> Option<&'a Records>) -> Numbers {
         let records = |p: &'a PieceRuns| {
             let Records { requests, steps } = run(p)?;
@@ -275,7 +289,8 @@ impl CellRuns {
         Some(slow / usual - 1.0)
     }
 
-    /// The latest end of a step in all live runs and in the simulations with recorded acceptance.
+    /// The latest end of a step in all live runs of the cell (a policy at a load) and in the simulations that use the
+    /// live runs' acceptance.
     fn end(&self) -> Option<Time> {
         let runs = self.counted.iter().flat_map(|p| p.live.iter().chain([&p.recorded]));
         runs.filter_map(|r| r.steps.last()).map(|s| s.end).max()
@@ -294,7 +309,7 @@ fn both_finished(live: &RequestRecords, simulated: &RequestRecords) -> Vec<(f64,
 }
 
 impl CellReport {
-    /// The row of the number called `quantity`; `None` if the runs do not show this number.
+    /// The row of the compared number called `quantity`, such as mean TPOT; `None` if the runs do not show this number.
     pub fn row(&self, quantity: &str) -> Option<&LiveRow> {
         self.rows.iter().find(|r| r.quantity == quantity)
     }

@@ -9,26 +9,28 @@ pub const LARGE_BATCH: usize = 32;
 /// Statistics of one kind of host time over the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HostTime {
-    /// Number of steps that the statistics are over.
+    /// Number of steps of the run over which the statistics are taken.
     pub steps: u64,
-    /// Mean over the steps, seconds.
+    /// Mean host time of a step, seconds.
     pub mean_s: f64,
-    /// Median over the steps, seconds.
+    /// Median host time of a step, seconds.
     pub p50_s: f64,
-    /// 99th percentile over the steps, seconds.
+    /// 99th percentile of the host time of a step, seconds.
     pub p99_s: f64,
 }
 
-/// The host times of a run. A field is absent if the run has no step of this kind.
+/// The time that the host takes in a run's steps outside of model passes, by kind of work. A field is absent if the run
+/// has no step of its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HostTimes {
-    /// Time of a step outside of model passes, without waits for requests and without recording.
+    /// Host time of a step: its time outside of model passes, without waits for requests and without recording.
     pub step: Option<HostTime>,
-    /// As `step`, but only over the steps with at least [`LARGE_BATCH`] decode requests.
+    /// Host time of a step (its time outside of model passes), only over the steps with at least [`LARGE_BATCH`] decode
+    /// requests.
     pub step_at_32: Option<HostTime>,
-    /// The part of `step` that scheduling takes, up to the first call of the policy.
+    /// The part of a step's host time that scheduling takes, up to the first call of the policy.
     pub scheduler: Option<HostTime>,
-    /// The part of `step` that the policy's decisions take.
+    /// The part of a step's host time that the policy's decisions take.
     pub policy: Option<HostTime>,
     /// Mean host time of a step in seconds: the mean of `step`, plus the mean time to record the step. A run that is
     /// not recorded does not have this second part.
@@ -36,7 +38,7 @@ pub struct HostTimes {
 }
 
 impl HostTimes {
-    /// The host times as a line of text; `None` if no step was timed.
+    /// The host times of a run's steps as a line of text; `None` if no step was timed.
     pub fn words(&self) -> Option<String> {
         let us = |h: HostTime| format!("median {:.1} us, P99 {:.1} us", h.p50_s * 1e6, h.p99_s * 1e6);
         let large = self.step_at_32.map_or(String::new(), |h| format!("; of {LARGE_BATCH} decodes and more {}", us(h)));

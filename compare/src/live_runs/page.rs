@@ -12,7 +12,7 @@ use crate::rankings::Ranked;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Figure, Validated, ValidatedRun, validation_figures};
 
-/// Makes the HTML page of a validation. `runs` has the data for the figures, one entry per cell.
+/// Makes the HTML page of a validation. `runs` has the data for the figures, one entry per cell (a policy at a load).
 pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     let title = format!("{} on {}", v.name, v.device);
     let figures = validation_figures(&Validated { title, runs });
@@ -21,8 +21,7 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
         false => "Nothing is decided: in no piece the machine was steady.".into(),
         true => format!("The simulator: {}.", counts(v)),
     }));
-    let mut facts = vec![("ran on".into(), v.device.clone()), ("predicted with".into(), v.costs.clone())];
-    facts.extend(pieces(v).into_iter().map(|(name, line)| (name.to_owned(), line)));
+    let mut facts: Vec<_> = pieces(v).into_iter().map(|(name, line)| (name.to_owned(), line)).collect();
     facts.extend([
         ("an error is".into(), "simulated over the mean of the live runs, minus 1; of shares the difference".into()),
         (
@@ -37,6 +36,7 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     Page {
         title: v.name.clone(),
         kind: format!("{}Foretoken validation · live against simulated", limited(v)),
+        scope: format!("{} · {}", v.device, v.costs),
         lead,
         sections: vec![
             verdict(v),
@@ -51,7 +51,8 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     }
 }
 
-/// The start of the page's first line: from each caveat the words before its colon; empty without caveats.
+/// The start of the first line of a validation's page: what limits the verdict, as the words before the colon of each
+/// caveat. Empty without caveats.
 fn limited(v: &Validation) -> String {
     let word = |caveat: &String| caveat.split(':').next().map(str::to_owned);
     let mut words: Vec<String> = v.caveats.iter().filter_map(word).collect();
@@ -164,8 +165,8 @@ fn numbers(name: &str, row: &LiveRow) -> Row {
     Row::of(std::iter::once(Value::text(name)).chain(texts.zip(sort_keys).map(value)))
 }
 
-/// Adds to a section the figures that `captions` names. `captions` are pairs (file name of the figure, caption). If the
-/// section is still empty after that, adds a note that no request finished.
+/// Adds to a section of the page the figures that `captions` names, as (file name of the figure, caption). If the
+/// section has no figure afterwards, adds a note that no request finished.
 fn shown(section: &mut Section, figures: &[Figure], captions: &[(&str, &str)]) {
     for (file, caption) in captions {
         for figure in figures.iter().filter(|f| f.file == *file) {

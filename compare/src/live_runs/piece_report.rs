@@ -1,47 +1,54 @@
-//! The pieces of a cell. A piece is a live run and its repeat, between probes of the machine's speed. A report says
-//! which pieces count, how fast the machine was during each piece, and which tapes (logs of live runs) are incomplete.
+//! The pieces of a cell (a policy at a load). A piece is a live run and its repeat, between probes of the machine's
+//! speed. A report says which pieces count (those finished at a steady machine speed), how fast the machine was during
+//! each piece, and which tapes (logs of live runs) are incomplete.
 
 use crate::format::{percent, signed};
 use serde::{Deserialize, Serialize};
 
-/// Whether a piece (a live run and its repeat) counts for the numbers of a validation, or why not.
+/// Whether the numbers of a validation include a piece (a live run and its repeat), or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// The piece counts: it was finished, and its probes agree or nothing is probed.
+    /// The numbers of the validation include the piece (a live run and its repeat). It was finished, and its probes
+    /// (timings of fixed passes) agree or there are none.
     Counts,
-    /// The piece does not count: its probes show that the machine changed its speed during the piece.
+    /// The numbers of the validation do not include the piece (a live run and its repeat). Its probes (timings of fixed
+    /// passes) show that the machine changed its speed during the piece.
     Changed,
-    /// The piece does not count: it was not finished.
+    /// The numbers of the validation do not include the piece (a live run and its repeat), because it was not finished.
     Unended,
 }
 
-/// The report of one piece: a live run and its repeat, between probes of the machine's speed.
+/// The report of one piece: a live run and its repeat, between probes (timings of fixed passes) of the machine's speed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PieceReport {
-    /// File names of the tapes of the piece's live runs.
+    /// File names of the tapes (logs) of the piece's live runs.
     pub tapes: Vec<String>,
-    /// Whether the piece counts for the validation's numbers, or why not.
+    /// Whether the validation's numbers include the piece (a live run and its repeat), or why not.
     pub standing: Standing,
-    /// The largest relative difference between the pass times that the piece's probes measured. Absent if a probe is
-    /// missing.
+    /// The largest relative difference between the times of one pass in the piece's probes (timings of fixed passes
+    /// before, between and after the live runs). Absent if a probe is missing.
     pub spread: Option<f64>,
-    /// Pass time in the piece's probes / pass time in the typical probe of the validation − 1. Above 0, the machine was
-    /// slower than usual. Absent without probes.
+    /// How much slower than usual the machine was: pass time in the piece's probes (timings of fixed passes) / pass
+    /// time in the typical probe of the validation − 1. Below 0, the machine was faster. Absent without probes.
     pub drift: Option<f64>,
 }
 
-/// The range of the machine's speed over several pieces, in shares of the typical pass time.
+/// The range of the machine's speed over several pieces (live runs with their repeats), as changes of the pass time
+/// in shares of the typical pass time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SpeedRange {
-    /// The `drift` of the piece in which the machine was fastest.
+    /// How much slower than usual the machine was in the piece (a live run and its repeat) in which it was fastest:
+    /// pass time / typical pass time − 1, usually negative.
     pub smallest: f64,
-    /// The `drift` of the piece in which the machine was slowest.
+    /// How much slower than usual the machine was in the piece (a live run and its repeat) in which it was slowest:
+    /// pass time / typical pass time − 1.
     pub largest: f64,
 }
 
 impl SpeedRange {
-    /// The range over `pieces`; `None` if no piece was probed.
+    /// The range of the machine's speed over `pieces` (live runs with their repeats); `None` if the speed was not
+    /// measured in any piece.
     pub fn over<'a>(pieces: impl IntoIterator<Item = &'a PieceReport>) -> Option<SpeedRange> {
         let drifts = pieces.into_iter().filter_map(|p| p.drift);
         drifts.fold(None, |range: Option<SpeedRange>, d| {
@@ -57,21 +64,24 @@ impl std::fmt::Display for SpeedRange {
     }
 }
 
-/// A cell (a policy at a load) without a piece that counts; a piece is a live run and its repeat.
+/// A cell (a policy at a load) of which no piece (a live run and its repeat) was finished at a steady machine speed, so
+/// that it has no numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Undecided {
-    /// The policy's label.
+    /// The label of the policy of this cell (a policy at a load).
     pub policy: String,
-    /// The load as text.
+    /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
-    /// The load as a share of the policy's service rate; absent if the load was not set as such a share.
+    /// The load as a share of the policy's service rate (requests per second in a closed loop); absent if the load was
+    /// not set as such a share.
     pub share: Option<f64>,
-    /// All pieces of the cell.
+    /// All pieces (live runs with their repeats) of the cell (a policy at a load).
     pub pieces: Vec<PieceReport>,
 }
 
 impl Undecided {
-    /// A text that says why no number of the cell is decided.
+    /// A text that says why the cell (a policy at a load) has no numbers: why none of its pieces (a live run and its
+    /// repeat) was finished at a steady machine speed.
     pub fn why(&self) -> String {
         let n = self.pieces.len();
         match self.pieces.iter().any(|p| p.standing == Standing::Changed) {
@@ -81,8 +91,8 @@ impl Undecided {
     }
 }
 
-/// A text that says how many pieces count, which pieces do not count, and how fast the machine was; `None` if nothing
-/// was probed.
+/// A text that says how many pieces (live runs with their repeats) are in the validation's numbers, which are not, and
+/// how fast the machine was; `None` if the machine's speed was not measured.
 pub fn words(pieces: &[PieceReport]) -> Option<String> {
     let range = SpeedRange::over(pieces)?;
     let left_out = |(n, p): (usize, &PieceReport)| match p.standing {
@@ -99,15 +109,15 @@ pub fn words(pieces: &[PieceReport]) -> Option<String> {
 /// How much of a live run its tape (log) has, if the tape is incomplete.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartialRun {
-    /// File name of the run's tape.
+    /// File name of the live run's tape (log).
     pub tape: String,
-    /// Number of requests that ended within the tape.
+    /// Number of requests that ended within the recorded part of the run.
     pub ended: u64,
-    /// Number of requests of the whole run.
+    /// Number of requests of the whole live run.
     pub requests: u64,
-    /// Length of the recorded part of the run, seconds.
+    /// Length of the recorded part of the live run, seconds.
     pub seconds: f64,
-    /// The reason why the tape is incomplete.
+    /// The reason why the tape (log of the live run) is incomplete.
     pub why: String,
 }
 

@@ -1,4 +1,5 @@
-//! Compares policies with each other by their service rates and by their speedups over the baseline.
+//! Compares the policies of a validation with each other, by their service rates (requests per second in a closed loop)
+//! and by their speedups over the baseline.
 
 use super::cell::{CellReport, PieceRuns, Records};
 use super::simulated::{PolicyValue, Simulated};
@@ -44,8 +45,8 @@ pub fn service(policy: &str, pieces: &[PieceRuns], clients: u32) -> Option<Polic
 }
 
 /// Ranks the policies by service rate, and by speedup within each group of `speedups`. A group is one seed with one
-/// combination of swept values. The name of a group says which; it is empty if there is one group. A ranking of fewer
-/// than two policies is left out.
+/// combination of swept values. A group's text names its seed and values; it is empty if there is only one group. A
+/// ranking of fewer than two policies is left out.
 pub fn rankings(service: &[PolicyValue], speedups: &[(String, Vec<PolicyValue>)]) -> Vec<Ranked> {
     let ranked = |by: &str, values: &[PolicyValue]| if values.len() > 1 { rank(by, values) } else { None };
     let by_speedup = speedups.iter().filter_map(|(group, values)| {

@@ -1,5 +1,5 @@
-//! Counts the cells whose two live runs agree. Where live runs differ, a simulation cannot be judged more exactly than
-//! by this difference.
+//! Counts the cells (policies at loads) whose two live runs agree. Where live runs differ, a simulation cannot be
+//! judged more exactly than by this difference.
 
 use super::bounds_of_cells::QUEUES;
 use super::cell::CellReport;
@@ -7,35 +7,36 @@ use super::piece_report::Undecided;
 use crate::numbers::{E2E, TPOT};
 use serde::Serialize;
 
-/// The numbers in which the live runs of a cell must agree.
+/// The numbers in which the two live runs of a cell (a policy at a load) must agree.
 const NUMBERS: [&str; 2] = [TPOT, E2E];
 
-/// A load that was set as a share of each policy's service rate.
+/// A load of a validation that was set as a share of each policy's service rate (requests per second in a closed loop).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadName {
-    /// The load as a share of the service rate.
+    /// The load as a share of the policy's service rate (requests per second in a closed loop).
     pub share: f64,
-    /// The load as text.
+    /// The load as text, such as `0.8 of its service rate`.
     pub name: String,
 }
 
-/// How many cells' live runs agree, at one load.
+/// At one load: in how many cells (policies) the two live runs agree.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Repeats {
-    /// The load as a share of each policy's service rate.
+    /// The load as a share of each policy's service rate (requests per second in a closed loop).
     pub share: f64,
     /// Number of cells (policies) at this load.
     pub cells: u64,
-    /// Number of cells whose live runs agree in mean TPOT and mean E2E.
+    /// Number of cells (policies at this load) whose two live runs agree in mean TPOT and mean E2E.
     pub agree: u64,
-    /// Number of cells without a piece (a live run and its repeat) that counts.
+    /// Number of cells (policies at this load) of which no piece (a live run and its repeat) was finished at a steady
+    /// machine speed.
     pub undecided: u64,
-    /// Live runs agree if their relative distance is at most this.
+    /// Two live runs agree if the relative distance of their numbers is at most this.
     pub tolerance: f64,
 }
 
-/// For each of `loads`: counts the cells at this load, and the cells whose live runs agree within `tolerance`. Loads
-/// above [`QUEUES`], at which E2E has no bound, are left out.
+/// For each of `loads`: counts the cells (policies) at this load, and the cells whose two live runs agree within
+/// `tolerance`. Loads above [`QUEUES`], at which E2E has no bound, are left out.
 pub fn repeats(cells: &[CellReport], undecided: &[Undecided], loads: &[LoadName], tolerance: f64) -> Vec<Repeats> {
     let mut loads: Vec<&LoadName> = loads.iter().filter(|load| load.share <= QUEUES).collect();
     loads.sort_unstable_by(|a, b| a.share.total_cmp(&b.share));
@@ -51,7 +52,7 @@ pub fn repeats(cells: &[CellReport], undecided: &[Undecided], loads: &[LoadName]
     loads.into_iter().map(count).filter(|r| r.cells > 0).collect()
 }
 
-/// The counts as a line of text; `None` if there is no load.
+/// For each load, the number of policies whose two live runs agree, as a line of text; `None` if there is no load.
 pub fn words(repeats: &[Repeats]) -> Option<String> {
     let first = repeats.first()?;
     let texts = repeats.iter().map(|r| {

@@ -8,25 +8,28 @@ use serde::Serialize;
 /// not simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Simulated {
-    /// The value simulated with the acceptance that the live run revealed.
+    /// The value of the compared number, simulated with the acceptance (which draft tokens were right) that the live
+    /// run revealed.
     pub recorded: Option<f64>,
-    /// The value simulated with the experiment's acceptance source.
+    /// The value of the compared number, simulated with the acceptance of the experiment's acceptance source.
     pub modelled: Option<f64>,
-    /// As `recorded`, but with costs that were learned from the other cells' live runs.
+    /// The value of the compared number, simulated with the acceptance that the live run revealed, and with costs that
+    /// were learned from the live runs of the other cells (policies at loads).
     pub learned: Option<f64>,
-    /// The error of `recorded`: relative, or a difference for shares.
+    /// The error of `recorded` against the live runs: the relative error, or for shares the difference.
     pub recorded_error: Option<f64>,
-    /// The error of `modelled`: relative, or a difference for shares.
+    /// The error of `modelled` against the live runs: the relative error, or for shares the difference.
     pub modelled_error: Option<f64>,
-    /// The error of `learned`: relative, or a difference for shares.
+    /// The error of `learned` against the live runs: the relative error, or for shares the difference.
     pub learned_error: Option<f64>,
 }
 
-/// A number of live runs with its simulated values.
+/// A number that live runs measured, such as mean TPOT, with its simulated values.
 pub type LiveRow = Row<Simulated>;
 
 impl Simulated {
-    /// Makes the row of the number `quantity` from these simulated values and the `live` values. Computes the errors.
+    /// Makes the row of the number `quantity` from these simulated values and the values of the live runs. Computes the
+    /// errors of the simulated values.
     pub fn row(self, quantity: &str, unit: Unit, live: Vec<f64>) -> LiveRow {
         Row::new(quantity, unit, live, |reference| {
             let error = |value: Option<f64>| value.and_then(|v| unit.error(v, reference));
@@ -40,12 +43,12 @@ impl Simulated {
     }
 }
 
-/// The service rate or the speedup of one policy.
+/// The service rate (requests per second in a closed loop) or the speedup of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyValue {
-    /// The policy's label.
+    /// The label of the policy that has this rate or speedup.
     pub policy: String,
-    /// The service rate or the speedup, live and simulated.
+    /// The service rate (requests per second in a closed loop) or the speedup over the baseline, live and simulated.
     pub rate: LiveRow,
 }
 

@@ -1,4 +1,4 @@
-//! The report of a validation as text.
+//! The report of a validation (live runs against simulations of them) as text.
 
 use super::cell::CellReport;
 use super::piece_report::words;
@@ -12,7 +12,7 @@ use crate::pass_errors::PassErrors;
 use foretoken_report::plain_table;
 use std::fmt::Write;
 
-/// Renders the whole validation as text.
+/// Renders the whole report of a validation as text.
 pub fn render(v: &Validation) -> String {
     let mut out = v.caveats.iter().map(|caveat| format!("{caveat}\n")).collect::<String>();
     let _ = writeln!(out, "{}: live on {} against the simulator, Foretoken {}", v.name, v.device, v.version);
@@ -56,8 +56,9 @@ pub fn render(v: &Validation) -> String {
     out
 }
 
-/// The lines above all numbers, as (name, text). They have the rule that decides which pieces count, the number of
-/// pieces that count, and the number of cells whose live runs agree.
+/// The lines of a validation's report above all numbers, as (name, text). They have the rule that decides which pieces
+/// (live runs with their repeats) are in the numbers, the number of these pieces, and the number of cells (policies at
+/// loads) whose live runs agree.
 pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     lines.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));
@@ -69,7 +70,7 @@ pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The errors of pass times as text, one line for each kind of pass.
+/// The errors of predicted pass times as text, one line for each kind of pass.
 fn kinds(errors: &[PassErrors]) -> String {
     let line = |r: &PassErrors| {
         format!(
@@ -122,8 +123,8 @@ fn cell_text(c: &CellReport) -> String {
     out
 }
 
-/// Remarks below a cell's numbers, one line each: pieces, token flow, replay, missing acceptance data, distributions,
-/// curves over time, sensitivity, host time.
+/// Remarks below the numbers of a cell (a policy at a load), one line each: pieces (live runs with their repeats),
+/// token flow, replay, missing acceptance data, distributions, curves over time, sensitivity, host time.
 pub fn remarks(c: &CellReport) -> Vec<String> {
     let f = &c.flow;
     let parted =
@@ -183,7 +184,7 @@ fn verdict(v: &Validation) -> String {
     out
 }
 
-/// A text that says how many bounds are kept and how many are not decided.
+/// A text that says how many bounds on errors are kept and how many are not decided.
 pub fn counts(v: &Validation) -> String {
     let tally = Tally::of(&v.checks);
     let undecided = match tally.undecided {
@@ -193,13 +194,15 @@ pub fn counts(v: &Validation) -> String {
     format!("{} of {} bounds kept{undecided}", tally.kept, tally.decided())
 }
 
-/// The headings of the columns that [`cells`] fills.
+/// The headings of the table of compared numbers (live and simulated), whose rows [`cells`] makes; `first` is the
+/// heading of the first column.
 fn header(first: &str) -> [&str; 8] {
     [first, "live", "recorded", "modelled", "error", "modelled", "other runs", "live"]
 }
 
-/// The texts of a row's cells: name, live value, value with recorded acceptance, value with modelled acceptance, the
-/// errors of both simulated values, the error with learned costs, and the distance between the live runs.
+/// The texts of one row of the table of compared numbers: name, live value, value simulated with the live run's
+/// acceptance, value simulated with the experiment's acceptance source, the errors of both simulated values, the error
+/// with learned costs, and the distance between the live runs.
 pub fn cells(name: &str, row: &LiveRow) -> Vec<String> {
     let value = |x: f64| match row.unit {
         Unit::Seconds => format!("{:.3} ms", x * 1e3),

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// The version of the format of `validation.json`.
 pub const SCHEMA_VERSION: u32 = 5;
 
-/// The content of `validation.json`.
+/// The content of `validation.json`: live runs compared with simulations of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Validation {
     /// Sentences that limit the verdict. Examples of reasons: only a part of the runs is compared, or the compared
@@ -20,56 +20,63 @@ pub struct Validation {
     pub caveats: Vec<String>,
     /// Version of the file's format: [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The experiment's name.
+    /// The name of the experiment that was validated.
     pub name: String,
     /// The version of Foretoken that made the validation.
     pub version: String,
     /// The name of the device on which the live runs were made.
     pub device: String,
-    /// A text on where the predicted pass times come from.
+    /// A text on where the predicted times of passes come from.
     pub costs: String,
-    /// The rule that decides which pieces (live runs with their repeats) count; it was set before the runs. Absent if
-    /// nothing was probed.
+    /// The rule that decides which pieces (live runs with their repeats) are in the numbers, by the machine's speed
+    /// during them; it was set before the runs. Absent if the machine's speed was not measured.
     pub rule: Option<String>,
-    /// (number of pieces that count, number of all pieces). A piece is a live run and its repeat.
+    /// (number of pieces whose results are in the validation's numbers, number of all pieces). A piece is a live run
+    /// and its repeat. It is left out if it was not finished, or if the machine changed its speed during it.
     pub counted: (u64, u64),
-    /// The range of the machine's speed over all pieces; absent if nothing was probed.
+    /// The range of the machine's speed over all pieces (live runs with their repeats); absent if the machine's speed
+    /// was not measured.
     pub drift: Option<SpeedRange>,
-    /// How many cells' live runs agree, for each load.
+    /// For each load: in how many cells (policies) the two live runs agree.
     pub repeats: Vec<Repeats>,
     /// The service rate of each policy: requests per second that a closed loop sustains.
     pub service: Vec<PolicyValue>,
     /// The speedup of each policy over the baseline: mean E2E of the baseline / mean E2E of the policy, at the load
     /// that all policies have.
     pub speedups: Vec<PolicyValue>,
-    /// The rankings of the policies by service rate and by speedup, live and simulated.
+    /// The rankings of the policies by service rate (requests per second in a closed loop) and by speedup, live and
+    /// simulated.
     pub rankings: Vec<Ranked>,
-    /// The cells with at least one piece (a live run and its repeat) that counts.
+    /// The cells (policies at loads) with at least one piece (a live run and its repeat) that was finished at a steady
+    /// machine speed.
     pub cells: Vec<CellReport>,
-    /// The cells without a piece (a live run and its repeat) that counts. No number and no bound includes them.
+    /// The cells (policies at loads) of which no piece (a live run and its repeat) was finished at a steady machine
+    /// speed. No number and no bound includes them.
     pub undecided: Vec<Undecided>,
-    /// Errors of predicted pass times by kind of pass, over all cells.
+    /// Errors of predicted pass times by kind of pass, over all cells (policies at loads).
     pub regions: Vec<PassErrors>,
-    /// As `regions`, but each cell is predicted with costs that were learned from the other cells' live runs.
+    /// Errors of predicted pass times by kind of pass, over all cells (policies at loads), if each cell is predicted
+    /// with costs that were learned from the live runs of the other cells.
     pub learned_regions: Vec<PassErrors>,
-    /// Every bound, and whether it is kept.
+    /// Every bound on an error or count of the validation, and whether it is kept.
     pub checks: Vec<Check>,
-    /// Notes for the reader.
+    /// Notes for the reader of the validation.
     pub notes: Vec<String>,
 }
 
 impl Validation {
-    /// True if at least one cell has a piece that counts.
+    /// True if at least one cell (a policy at a load) has a piece (a live run and its repeat) that was finished at a
+    /// steady machine speed.
     pub fn decided(&self) -> bool {
         !self.cells.is_empty()
     }
 
-    /// True if every piece counts.
+    /// True if every piece (a live run and its repeat) was finished at a steady machine speed.
     pub fn steady(&self) -> bool {
         self.counted.0 == self.counted.1
     }
 
-    /// The validation as JSON, with a line feed at the end.
+    /// The content of `validation.json`, with a line feed at the end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }

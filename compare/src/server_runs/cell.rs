@@ -12,87 +12,98 @@ use serde::Serialize;
 pub const BOUND: f64 = 0.05;
 /// Largest allowed error of mean TTFT, as a share.
 pub const BOUND_TTFT: f64 = 0.10;
-/// The numbers that have bounds on their errors, as (name, bound).
+/// The numbers that have bounds on their errors, as (name, largest allowed error as a share).
 pub const JUDGED: [(&str, f64); 4] = [(THROUGHPUT, BOUND), (TPOT, BOUND), (E2E, BOUND), (TTFT, BOUND_TTFT)];
 
-/// One draft length at one load: observed numbers against predicted ones.
+/// The comparison of a server's observed numbers (such as mean TPOT) with predicted ones, for one draft length at one
+/// load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// The draft length, tokens.
+    /// The draft length with which the server ran, tokens.
     pub k: u32,
     /// The load as text, such as `closed 4` (four clients) or `open 3.00 req/s, seed 1`.
     pub load: String,
-    /// Number of observed runs.
+    /// Number of observed runs of the server with this draft length at this load.
     pub repeats: usize,
-    /// True if the calibration was made from one of the cell's runs, so that the cell is not held out.
+    /// True if the calibration was made from one of the runs of this cell (a draft length at a load), so that the
+    /// cell is not held out.
     pub fitted: bool,
     /// The compared numbers, each with its prediction and the parts of the error.
     pub rows: Vec<Row<Calibrated>>,
-    /// The bounds on the errors of the numbers in [`JUDGED`].
+    /// The bounds on the errors of the numbers in [`JUDGED`] (such as mean TPOT), and whether this cell's predictions
+    /// keep them.
     pub checks: Vec<Check>,
-    /// Mean number of accepted drafts per round, as (observed, predicted). `None` if nothing was drafted.
+    /// Mean number of accepted draft tokens of a request in a step, as (observed, predicted). `None` if nothing was
+    /// drafted.
     pub accepted: (Option<f64>, Option<f64>),
-    /// Mean absolute error of the number of requests in flight over time, relative to the observed mean.
+    /// Mean absolute error of the simulated number of requests in flight over time, relative to the observed mean.
     pub in_flight: Option<f64>,
-    /// The part (`cost`, `acceptance` or `schedule`) that contributes most to the cell's largest error beyond its
-    /// bound. `None` if no error is beyond its bound.
+    /// The part (`cost`, `acceptance` or `schedule`) that contributes most to the largest error of the cell (a draft
+    /// length at a load) beyond its bound. `None` if no error is beyond its bound.
     pub cause: Option<&'static str>,
 }
 
-/// A number predicted from a calibration, and the parts of its error. Errors are predicted / observed − 1, or the
-/// difference for shares.
+/// A number predicted with the costs and the acceptance fitted to a server (its calibration), and the parts of its
+/// error. Errors are predicted / observed − 1, or the difference for shares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibrated {
-    /// The predicted value. Each observed run is predicted from the run's own requests; this is the median of these
-    /// predictions.
+    /// The predicted value of the compared number (such as mean TPOT). Each observed run is predicted from the run's
+    /// own requests; this is the median of these predictions.
     pub predicted: f64,
     /// Half the width of the prediction's 95 % interval, as a share of the prediction; `None` for numbers that are
     /// shares themselves.
     pub half_width: Option<f64>,
-    /// The error of the prediction: the sum of the next three parts.
+    /// The error of the predicted number: predicted / observed − 1, or the difference for shares. It is the sum of
+    /// `of_acceptance`, `of_cost` and `of_schedule`.
     pub error: f64,
-    /// The part of the error that disappears if the acceptance observed in the run replaces the calibrated acceptance.
+    /// The part of the prediction's error that disappears if the acceptance observed in the run replaces the calibrated
+    /// acceptance.
     pub of_acceptance: f64,
-    /// The part of the error that disappears if costs fitted to the run itself replace the calibrated costs.
+    /// The part of the prediction's error that disappears if costs fitted to the run itself replace the calibrated
+    /// costs.
     pub of_cost: f64,
-    /// The error that remains with the run's own acceptance and costs: errors of the schedule, and variations of cost
-    /// around the mean.
+    /// The part of the prediction's error that remains with the run's own acceptance and costs: errors of the schedule,
+    /// and variations of cost around the mean.
     pub of_schedule: f64,
-    /// The error of a simple prediction, the interpolation between two draft lengths; `None` if these were not
-    /// observed.
+    /// The error of a prediction without simulation: the interpolation between the runs of two draft lengths. `None` if
+    /// these draft lengths were not observed.
     pub interpolated: Option<f64>,
-    /// The error of a simple prediction, the formula for tokens per round; `None` if the formula gives no value.
+    /// The error of a prediction without simulation: a formula for the mean number of tokens that a request gets in a
+    /// step. `None` if the formula gives no value.
     pub formula: Option<f64>,
 }
 
-/// The observed and the predicted numbers of a cell. Each list except `draws` has one entry per observed run.
+/// The observed and the predicted numbers of a cell (a draft length at a load). Each list except `draws` has one
+/// entry per observed run.
 #[derive(Clone, Debug, Default)]
 pub struct PredictedNumbers {
-    /// The observed numbers.
+    /// The latencies and rates of each observed run.
     pub observed: Vec<Numbers>,
-    /// The numbers predicted from the calibration.
+    /// The latencies and rates of each run, predicted with the calibrated costs and acceptance.
     pub calibrated: Vec<Numbers>,
-    /// The numbers predicted with the run's observed acceptance.
+    /// The latencies and rates of each run, predicted with calibrated costs and with the acceptance that was observed
+    /// in the run.
     pub own_acceptance: Vec<Numbers>,
-    /// The numbers predicted with the run's observed acceptance and with costs fitted to the run.
+    /// The latencies and rates of each run, predicted with the acceptance that was observed in the run and with costs
+    /// fitted to the run.
     pub own_acceptance_and_cost: Vec<Numbers>,
-    /// The numbers interpolated between two draft lengths. The list has fewer entries if this is not possible for all
-    /// runs.
+    /// The latencies and rates of each run, interpolated between two observed draft lengths without simulation. The
+    /// list has fewer entries if this is not possible for all runs.
     pub interpolated: Vec<Numbers>,
-    /// The numbers by the formula for tokens per round. The list has fewer entries if the formula gives no value for
-    /// some runs.
+    /// The latencies and rates of each run by a formula for the mean number of tokens that a request gets in a step,
+    /// without simulation. The list has fewer entries if the formula gives no value for some runs.
     pub formula: Vec<Numbers>,
-    /// `[i][j]`: the prediction of run j with random draw i of the calibration's uncertain values.
+    /// `[i][j]`: the prediction of run j with random draw i of the calibration's uncertain values (acceptance rates).
     pub draws: Vec<Vec<Numbers>>,
 }
 
 impl PredictedNumbers {
-    /// One row for each number that all observed runs and all predictions from the calibration have.
+    /// One row for each number (such as mean TPOT) that all observed runs and all predictions have.
     pub fn rows(&self) -> Vec<Row<Calibrated>> {
         let median = Numbers::median;
         let (calibrated, own, both) =
             (median(&self.calibrated), median(&self.own_acceptance), median(&self.own_acceptance_and_cost));
-        // A simple prediction counts only if it exists for every observed run.
+        // A prediction without simulation is used only if it exists for every observed run.
         let if_whole = |runs: &[Numbers]| (runs.len() == self.observed.len()).then(|| median(runs));
         let (interpolated, formula) = (if_whole(&self.interpolated), if_whole(&self.formula));
         let row = |quantity: &Quantity| {
@@ -121,14 +132,15 @@ impl PredictedNumbers {
 }
 
 impl Calibrated {
-    /// True if the observed value lies within the prediction's interval; `None` without an interval.
+    /// True if the value `observed` lies within the 95 % interval of this prediction; `None` without an interval.
     pub fn covers(&self, observed: f64) -> Option<bool> {
         self.half_width.map(|half| (observed / self.predicted).ln().abs() <= half)
     }
 }
 
 impl Cell {
-    /// Makes a cell from its rows. Checks the bounds and finds the cause of the largest error.
+    /// Makes the cell of draft length `k` at a load from its compared numbers. Checks the bounds and finds the part
+    /// that causes most of the largest error.
     pub fn new(k: u32, load: String, repeats: usize, fitted: bool, rows: Vec<Row<Calibrated>>) -> Cell {
         let empty = Vec::new();
         let mut cell = Cell {
@@ -154,25 +166,26 @@ impl Cell {
         cell
     }
 
-    /// The row of the number called `quantity`; `None` if the runs do not show this number.
+    /// The row of the compared number called `quantity`, such as mean TPOT; `None` if the runs do not show this number.
     pub fn row(&self, quantity: &str) -> Option<&Row<Calibrated>> {
         self.rows.iter().find(|r| r.quantity == quantity)
     }
 
-    /// True if the number called `quantity` is decided: it was observed at least twice, and its repeats agree.
+    /// True if the number called `quantity` was observed in at least two runs and these agree.
     pub fn decided(&self, quantity: &str) -> bool {
         self.row(quantity).is_some_and(|row| row.decided(REPEATS_AGREE))
     }
 
-    /// The numbers with bounds whose errors are beyond the bounds. Numbers that are not decided are included.
+    /// The numbers of this cell whose prediction errors are beyond their bounds. Numbers whose observed runs do not
+    /// agree are included.
     pub fn beyond(&self) -> Vec<&Row<Calibrated>> {
         let beyond = |&(quantity, bound): &(&str, f64)| self.row(quantity).filter(|r| r.predicted.error.abs() > bound);
         JUDGED.iter().filter_map(beyond).collect()
     }
 }
 
-/// The main part of the cell's largest error beyond its bound: the part that moves the prediction most in the direction
-/// of this error. `None` if no error is beyond its bound.
+/// The main part of the largest error beyond its bound of a cell (a draft length at a load): the part that moves the
+/// prediction most in the direction of this error. `None` if no error is beyond its bound.
 fn cause(cell: &Cell) -> Option<&'static str> {
     let by_size =
         |a: &&Row<Calibrated>, b: &&Row<Calibrated>| a.predicted.error.abs().total_cmp(&b.predicted.error.abs());

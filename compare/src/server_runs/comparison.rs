@@ -7,32 +7,35 @@ use crate::row::Row;
 use foretoken_profiler::median;
 use serde::Serialize;
 
-/// The comparison of a server's observed runs with their predictions.
+/// The comparison of a server's observed runs with their predictions by simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerComparison {
     /// Where the numbers come from: always `observed against simulated on a calibration`.
     pub source: &'static str,
-    /// The cells; each is one draft length at one load.
+    /// The compared cells; each is one draft length at one load.
     pub cells: Vec<Cell>,
-    /// How many numbers of the held-out cells are predicted within 5 %, within 10 % and within their intervals. Also
-    /// the number with the largest error.
+    /// How many numbers of the held-out cells (draft lengths at loads to which nothing was fitted) are predicted
+    /// within 5 %, within 10 % and within their intervals. Also the number with the largest error.
     pub held_out: HeldOutNumbers,
-    /// Mean absolute errors on held-out cells, of the simulation and of each simple prediction.
+    /// Mean absolute errors on held-out cells (draft lengths at loads to which nothing was fitted), of the simulation
+    /// and of each simple prediction.
     pub mean_absolute: Vec<MeanErrors>,
     /// For each load, the order of the draft lengths by mean E2E, observed and predicted.
     pub order: Vec<LengthOrder>,
     /// For each run with a step log: how many steps of Foretoken's scheduler equal the steps of the server's log.
     pub replayed: Vec<Replayed>,
-    /// Notes for the reader.
+    /// Notes for the reader of the comparison.
     pub warnings: Vec<String>,
 }
 
-/// The mean absolute errors of one kind of prediction on held-out cells.
+/// The mean absolute errors of one kind of prediction on held-out cells (draft lengths at loads to which nothing was
+/// fitted).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeanErrors {
     /// The kind of prediction: `simulated`, `interpolated` or `formula`.
     pub prediction: &'static str,
-    /// For each number that has a bound: (name, mean over the held-out cells of its absolute error).
+    /// For each number that has a bound: (name, mean over the held-out cells (draft lengths at loads) of its absolute
+    /// error).
     pub errors: Vec<(String, f64)>,
 }
 
@@ -40,59 +43,64 @@ pub struct MeanErrors {
 /// equal the steps in the server's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
-    /// The run's name.
+    /// The name of the observed run whose schedule is repeated.
     pub run: String,
-    /// Number of steps in the run's log.
+    /// Number of steps in the server's log of the run.
     pub steps: usize,
-    /// Number of steps before the first one whose requests or tokens differ from the log's.
+    /// Number of steps before the first step whose requests or tokens differ from the log's.
     pub equal_steps: usize,
-    /// Number of requests. Each request has one free parameter: at which step of the log it reached the scheduler.
+    /// Number of requests whose arrival was placed between two steps of the log. This step, at which the request
+    /// reached the scheduler, is the one free parameter of each request.
     pub placed: usize,
-    /// Number of rounds (a request's drafts of one step) that were compared.
+    /// Number of rounds (a request's draft tokens of one step) that were compared between the server's log and the
+    /// repeated schedule.
     pub rounds: usize,
-    /// The first difference as text; `None` if there is none.
+    /// The first difference between the server's log and the repeated schedule, as text; `None` if all steps are equal.
     pub difference: Option<String>,
 }
 
-/// How well the numbers with bounds are predicted in held-out cells. The calibration was not made from the runs of
-/// these cells.
+/// How well the numbers with bounds are predicted in held-out cells (draft lengths at loads). The calibration was not
+/// made from the runs of these cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOutNumbers {
-    /// Number of predicted numbers: one for each entry of [`JUDGED`] in each held-out cell, if the cell has it.
+    /// Number of predicted numbers: one for each entry of [`JUDGED`] in each held-out cell (a draft length at a
+    /// load), if the cell has it.
     pub numbers: usize,
-    /// How many of the numbers have an error of at most 5 %.
+    /// How many of the predicted numbers (such as mean TPOT of a draft length at a load) have an error of at most 5 %.
     pub within_5_percent: usize,
-    /// How many of the numbers have an error of at most 10 %.
+    /// How many of the predicted numbers (such as mean TPOT of a draft length at a load) have an error of at most 10 %.
     pub within_10_percent: usize,
-    /// How many of the numbers lie within the 95 % interval of their prediction.
+    /// How many of the observed numbers (such as mean TPOT of a draft length at a load) lie within the 95 % interval of
+    /// their prediction.
     pub within_interval: usize,
-    /// Median half width of the 95 % intervals, as a share of the prediction.
+    /// Median half width of the 95 % intervals of the predictions, as a share of the prediction.
     pub median_half_width: Option<f64>,
-    /// The number with the largest absolute error; `None` without held-out cells.
+    /// The predicted number with the largest absolute error; `None` without held-out cells (draft lengths at loads).
     pub worst: Option<Worst>,
 }
 
-/// The number with the largest error, and the parts of the error (see [`Calibrated`]).
+/// The predicted number with the largest error, and the parts of the error (see [`Calibrated`]).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Worst {
-    /// The number's name.
+    /// The name of the number, such as mean TPOT.
     pub quantity: String,
-    /// The draft length of the number's cell.
+    /// The draft length, in tokens, with which the number was observed.
     pub k: u32,
-    /// The load of the number's cell.
+    /// The load at which the number was observed, such as `closed 4` (four clients).
     pub load: String,
-    /// The error, predicted / observed − 1: the sum of the next three parts.
+    /// The error of the prediction: predicted / observed − 1. It is the sum of `of_acceptance`, `of_cost` and
+    /// `of_schedule`.
     pub error: f64,
-    /// The part of the error that comes from the calibrated acceptance.
+    /// The part of the prediction's error that comes from the calibrated acceptance.
     pub of_acceptance: f64,
-    /// The part of the error that comes from the calibrated costs.
+    /// The part of the prediction's error that comes from the calibrated costs.
     pub of_cost: f64,
-    /// The remaining part of the error: errors of the schedule, and variations of cost around the mean.
+    /// The rest of the prediction's error: errors of the schedule, and variations of cost around the mean.
     pub of_schedule: f64,
 }
 
 impl HeldOutNumbers {
-    /// Counts the numbers of those `cells` that are held out.
+    /// Counts how well the numbers of those `cells` (draft lengths at loads) are predicted to which nothing was fitted.
     pub fn of(cells: &[Cell]) -> HeldOutNumbers {
         let held_out = cells.iter().filter(|c| !c.fitted);
         let judged: Vec<(&Cell, &Row<Calibrated>)> =
@@ -122,7 +130,7 @@ impl HeldOutNumbers {
 }
 
 impl ServerComparison {
-    /// Makes a comparison of these cells, which it sorts by load and draft length.
+    /// Makes a comparison of these cells (draft lengths at loads), which it sorts by load and draft length.
     pub fn new(mut cells: Vec<Cell>, replayed: Vec<Replayed>, warnings: Vec<String>) -> ServerComparison {
         cells.sort_by(|a, b| {
             let (place, other) = (place(&a.load), place(&b.load));
@@ -140,12 +148,13 @@ impl ServerComparison {
         }
     }
 
-    /// The bounds on errors in held-out cells.
+    /// The bounds on errors in held-out cells (draft lengths at loads to which nothing was fitted).
     pub fn held_out_checks(&self) -> impl Iterator<Item = &Check> {
         self.cells.iter().filter(|c| !c.fitted).flat_map(|c| &c.checks)
     }
 
-    /// True if every decided number of the held-out cells is within its bound. `None` if no such number is decided.
+    /// True if every decided number of the held-out cells (draft lengths at loads) is within its bound. `None` if no
+    /// such number is decided.
     pub fn holds(&self) -> Option<bool> {
         let tally = Tally::of(self.held_out_checks());
         (tally.decided() > 0).then_some(tally.broken == 0)
@@ -159,7 +168,7 @@ impl ServerComparison {
 
 /// The key by which loads are sorted: closed loops by their number of clients, then open traffic by its rate.
 struct Place<'a> {
-    /// The first word of the load: `closed` or `open`.
+    /// The first word of the load: `closed` for a closed loop or `open` for open traffic.
     kind: &'a str,
     number: f64,
 }
@@ -170,7 +179,8 @@ fn place(load: &str) -> Place<'_> {
     Place { kind, number: number.parse().unwrap_or(f64::INFINITY) }
 }
 
-/// Mean absolute errors on held-out cells, by kind of prediction. Kinds without any prediction are left out.
+/// Mean absolute errors on held-out cells (draft lengths at loads), by kind of prediction. Kinds without any
+/// prediction are left out.
 fn mean_absolute(cells: &[Cell]) -> Vec<MeanErrors> {
     let held_out: Vec<&Cell> = cells.iter().filter(|c| !c.fitted).collect();
     let mean_errors = |prediction, error: fn(&Calibrated) -> Option<f64>| {

@@ -1,27 +1,31 @@
-//! The 95 % interval of a prediction from a calibration.
+//! How wide the 95 % interval of a number is that is predicted from a calibration (costs and acceptance fitted to a
+//! server).
 
 use crate::numbers::{Numbers, Quantity, Unit};
 use foretoken_profiler::median;
 
-/// 97.5 % quantile of the normal distribution.
+/// 97.5 % quantile of the normal distribution: a 95 % interval is this many standard deviations wide on each side.
 const Z: f64 = 1.96;
 
-/// Relative standard deviation that errors of costs and of the schedule add to the spread of the draws. The value was
-/// chosen once, from the errors of costs in `experiments/validation/clockwork/`. Only after that was it counted how
-/// many numbers lie within their intervals. The value was not changed afterwards.
+/// Relative standard deviation of a prediction that comes from errors of costs and of the schedule, in addition to the
+/// spread over random draws of the acceptance rates. The value was chosen once, from the errors of costs in
+/// `experiments/validation/clockwork/`. The share of numbers within their intervals was counted only afterwards, and
+/// the value was not changed since.
 const REST: f64 = 0.010;
-/// As [`REST`], but for times to the first token.
+/// Relative standard deviation, like [`REST`], of a predicted time to first token: the part that comes from errors of
+/// costs and of the schedule.
 const REST_TTFT: f64 = 0.020;
 
-/// Half the width of the interval, as a share of the prediction. `draws[i][j]` is the prediction of run j with random
-/// draw i of the calibration's uncertain values. Without draws, the width comes from [`REST`] or [`REST_TTFT`] alone.
-/// `None` for shares, whose errors are differences.
+/// Half the width of a prediction's 95 % interval, as a share of the prediction. `draws[i][j]` is the prediction of run
+/// j with random draw i of the calibration's uncertain values. Without draws, the width comes from [`REST`] or
+/// [`REST_TTFT`] alone. `None` for shares, whose errors are differences.
 pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<f64> {
     if quantity.unit == Unit::Share {
         return None;
     }
     let rest = if quantity.name.starts_with(TTFT_NAMES) { REST_TTFT } else { REST };
-    // The value of a draw is the median over the runs, like the observed value.
+    // The value predicted with one random draw of the acceptance rates is the median over the observed runs, as the
+    // observed value is.
     let log_of_draw = |draw: &Vec<Numbers>| {
         let values: Vec<f64> = draw.iter().filter_map(|n| (quantity.read)(n)).filter(|x| *x > 0.0).collect();
         (!values.is_empty()).then(|| median(values).ln())
@@ -33,7 +37,7 @@ pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<
     Some(Z * (variance + rest * rest).sqrt())
 }
 
-/// The names of all quantities that are times to the first token start with this.
+/// The names of all quantities that are times to the first token start with this text.
 const TTFT_NAMES: &str = "TTFT";
 
 #[cfg(test)]

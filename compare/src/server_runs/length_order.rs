@@ -4,28 +4,28 @@ use super::cell::Cell;
 use crate::numbers::E2E;
 use serde::Serialize;
 
-/// The draft lengths at one load, ordered by mean E2E.
+/// The draft lengths of a server at one load, ordered by mean E2E.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LengthOrder {
-    /// The load as text.
+    /// The load as text, such as `closed 4` (four clients).
     pub load: String,
     /// The draft lengths by observed mean E2E, the fastest first.
     pub observed: Vec<u32>,
     /// The draft lengths by predicted mean E2E, the fastest first.
     pub predicted: Vec<u32>,
-    /// Number of pairs of lengths whose observed mean E2E differs by more than repeated runs of one length do.
+    /// Number of pairs of draft lengths whose observed mean E2E differs by more than repeated runs of one length do.
     pub told_apart: usize,
-    /// Number of the pairs in `told_apart` whose predicted order is the observed order.
+    /// Number of the pairs in `told_apart` whose predicted order is the same as the observed order.
     pub kept: usize,
 }
 
-/// Mean E2E of a draft length, seconds.
+/// Mean E2E of the runs with one draft length, seconds.
 #[derive(Clone, Copy)]
 struct Length {
     k: u32,
     observed: f64,
     predicted: f64,
-    /// Distance between the mean E2E of repeated runs, relative to their median.
+    /// Distance between the mean E2E of repeated runs with this draft length, relative to their median.
     spread: f64,
 }
 
@@ -80,8 +80,8 @@ mod tests {
     fn pairs_within_the_noise_do_not_count() {
         let o = order("closed 4", &lengths()).unwrap();
         assert_eq!((o.observed, o.predicted), (vec![1, 2, 3, 0], vec![2, 1, 0, 3]));
-        // Lengths 1 and 2 differ by less than their repeats do. Lengths 0 and 3 differ by more, and are predicted in
-        // the wrong order.
+        // The mean E2E of draft lengths 1 and 2 differs by less than repeated runs do. The mean E2E of lengths 0 and 3
+        // differs by more, and their order is predicted wrongly.
         assert_eq!((o.told_apart, o.kept), (5, 4));
     }
 

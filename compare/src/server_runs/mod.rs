@@ -1,4 +1,5 @@
-//! Compares observed runs of a server with the predictions of a calibration.
+//! Compares observed runs of a server with their predictions from a calibration (costs and acceptance fitted to other
+//! runs).
 
 mod cell;
 mod comparison;

@@ -1,4 +1,4 @@
-//! The HTML page and the figure of a comparison with a server.
+//! The HTML page and the figure of a comparison of a server with its predictions.
 
 use super::cell::{Cell, JUDGED};
 use super::comparison::ServerComparison;
@@ -7,11 +7,12 @@ use crate::format::{or_dash, percent as unsigned};
 use foretoken_report::html::{Page, Part, Row as Line, Section, Table, Value};
 use foretoken_report::{PREDICTED_EDGE as EDGE, PredictedCell, PredictedNumber, predicted_figure};
 
-/// A table with more rows than this is folded when the page opens.
+/// A table of the page with more rows than this is folded when the page opens.
 const OPEN: usize = 40;
 
 impl ServerComparison {
-    /// The figure `predicted.svg`: the errors of the numbers that have bounds, cell by cell. `None` without cells.
+    /// The figure `predicted.svg`: the errors of the predicted numbers that have bounds, for each cell (a draft length
+    /// at a load). `None` without cells.
     pub fn figure(&self) -> Option<String> {
         let cell = |c: &Cell, metric: &str| {
             c.row(metric).map(|r| PredictedCell {
@@ -28,7 +29,7 @@ impl ServerComparison {
             cells: self.cells.iter().filter_map(|c| cell(c, metric)).collect(),
         };
         let numbers: Vec<PredictedNumber> = JUDGED.iter().map(number).collect();
-        // The legend explains only the marks that the figure has.
+        // The legend explains the mark of repeated runs only if the figure has it.
         let repeated = self.cells.iter().any(|c| c.repeats > 1);
         let beyond = numbers.iter().flat_map(|n| &n.cells).flat_map(|c| [Some(c.simulated), c.interpolated, c.formula]);
         let beyond = beyond.flatten().any(|error| 100.0 * error.abs() > EDGE);
@@ -44,7 +45,26 @@ impl ServerComparison {
         Some(predicted_figure(&numbers, &source)?.svg)
     }
 
-    /// The HTML page of the comparison.
+    /// One line that says which draft lengths and loads are compared, and how many of their combinations are held out
+    /// (nothing was fitted to them).
+    fn scope(&self) -> String {
+        let mut lengths: Vec<u32> = self.cells.iter().map(|cell| cell.k).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        let lengths: Vec<String> = lengths.iter().map(u32::to_string).collect();
+        let mut loads: Vec<&str> = Vec::new();
+        for cell in &self.cells {
+            if !loads.contains(&cell.load.as_str()) {
+                loads.push(&cell.load);
+            }
+        }
+        let held_out = self.cells.iter().filter(|cell| !cell.fitted).count();
+        let cells = self.cells.len();
+        let loads = if loads.len() > 6 { format!("{} loads", loads.len()) } else { loads.join(", ") };
+        format!("K = {} · {loads} · {held_out} of {cells} cells held out", lengths.join(", "))
+    }
+
+    /// The HTML page of the comparison of a server with its predictions.
     pub fn page(&self) -> Page {
         let mut errors = Section::new("errors", "Errors");
         errors.parts.extend(self.figure().map(|svg| {
@@ -66,6 +86,7 @@ impl ServerComparison {
         Page {
             title: "Predictions against a server".into(),
             kind: format!("Foretoken validation · {}", self.source),
+            scope: self.scope(),
             lead: std::iter::once(Part::Headline(self.headline()))
                 .chain(self.warnings.iter().cloned().map(Part::Warning))
                 .collect(),
@@ -110,8 +131,8 @@ impl ServerComparison {
         table
     }
 
-    /// True if undecided cells are marked. This is so only if some cells are decided and others are not, because a mark
-    /// on every cell would say nothing.
+    /// True if undecided cells (draft lengths at loads whose repeats do not agree) get a mark. They get one only if
+    /// other cells are decided, because a mark on every cell would say nothing.
     fn marks_undecided(&self) -> bool {
         self.cells.iter().any(all_decided) && !self.cells.iter().all(all_decided)
     }
@@ -124,7 +145,8 @@ impl ServerComparison {
     }
 }
 
-/// True if every number of the cell that has a bound is decided.
+/// True if all numbers of the cell (a draft length at a load) that have a bound are decided (observed at least twice,
+/// with repeats that agree).
 fn all_decided(cell: &Cell) -> bool {
     JUDGED.iter().all(|(quantity, _)| cell.decided(quantity))
 }

@@ -1,4 +1,4 @@
-//! The report of a comparison with a server as text.
+//! The report of a comparison of a server with its predictions, as text.
 
 use super::cell::{Calibrated, Cell, JUDGED};
 use super::comparison::{Replayed, ServerComparison};
@@ -9,9 +9,9 @@ use crate::row::Row;
 use foretoken_report::plain_table;
 use foretoken_spec::validate::REPEATS_AGREE;
 
-/// Formats a share in percent; positive values have a plus sign.
+/// Formats an error, a share, in percent; positive values have a plus sign.
 pub fn percent(x: f64) -> String {
-    // Small values count as 0, so that none reads "-0.0 %".
+    // Small errors count as 0, so that none reads "-0.0 %".
     let x = if x.abs() < 5e-4 { 0.0 } else { x };
     format!("{:+.1} %", 100.0 * x)
 }
@@ -27,13 +27,15 @@ pub fn name_of(quantity: &str) -> &str {
 }
 
 impl ServerComparison {
-    /// The whole report as text: the headline, the means with the parts of their errors, the percentiles, the verdict.
+    /// The whole report as text: the headline, the predicted means with the parts of their errors, the percentiles, the
+    /// verdict.
     pub fn in_words(&self) -> String {
         let verdict = self.verdict();
         format!("{}\n\n{}\n\n{}\n\n{verdict}", self.headline(), self.means(), self.percentiles())
     }
 
-    /// A text with the share of held-out numbers that are predicted well, and the number with the largest error.
+    /// A text with the share of held-out numbers (nothing was fitted to their runs) that are predicted well, and the
+    /// number with the largest error.
     pub fn headline(&self) -> String {
         let h = &self.held_out;
         let Some(worst) = &h.worst else {
@@ -78,7 +80,8 @@ impl ServerComparison {
         plain_table(header, self.cells.iter().flat_map(mean_rows), ..0).to_string()
     }
 
-    /// A table of the errors of percentiles, of accepted drafts per round, and of requests in flight over time.
+    /// A table of the prediction errors of percentiles, of accepted draft tokens of a request per step, and of requests
+    /// in flight over time.
     fn percentiles(&self) -> String {
         let names: Vec<String> = ["TTFT", "TPOT", "E2E"]
             .iter()
@@ -165,7 +168,7 @@ impl ServerComparison {
     }
 }
 
-/// The rows for one cell in the table of means. Only the first row has the cell's name.
+/// The rows for one cell (a draft length at a load) in the table of means. Only the first row has the cell's name.
 fn mean_rows(cell: &Cell) -> Vec<[String; 13]> {
     let row = |(i, &(quantity, bound)): (usize, &(&str, f64))| {
         let row = cell.row(quantity)?;

@@ -1,4 +1,4 @@
-//! The option `--check-settings`.
+//! The option `--check-settings`: whether a command looks for settings that have no effect.
 
 use clap::ValueEnum;
 use foretoken_run::inert::Check;

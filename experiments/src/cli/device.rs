@@ -1,4 +1,4 @@
-//! The option `--device`.
+//! The option `--device`: the device on which models run.
 
 use foretoken_spec::live::Device;
 

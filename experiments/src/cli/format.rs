@@ -1,4 +1,4 @@
-//! The option `--format` of several commands.
+//! The option `--format` of several commands: whether results are printed as text or as JSON.
 
 use clap::ValueEnum;
 

@@ -1,5 +1,5 @@
 //! `foretoken bench`: times the simulation of an experiment. It times the engine alone, one run at a time, in this
-//! process. The result is the median over the repeats; the spread of the repeats shows how reliable it is.
+//! process. The result is the median time over the repeats; their spread shows how reliable the median is.
 
 use super::print;
 use crate::cli::format::Format;
@@ -30,7 +30,7 @@ pub struct BenchArgs {
     pub repeat: u16,
 }
 
-/// Runs the command with its arguments.
+/// Times the simulation of each policy and prints the times.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let plan = match &args.file {
         Some(file) => shipped::load(file, &args.sets)?,

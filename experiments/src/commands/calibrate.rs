@@ -9,7 +9,7 @@ use foretoken_calibrate::calibration::Calibration;
 use foretoken_calibrate::foreign::{self, Foreign};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
 use foretoken_calibrate::source;
-use foretoken_calibrate::table::{Base, TableCalibration};
+use foretoken_calibrate::table::{Base, ResultFile, Results, TableCalibration};
 use foretoken_run::cells::TAPES;
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Problem, Result};
@@ -23,6 +23,7 @@ pub const EXAMPLES: &str = "Examples:
   foretoken run calibrated/experiment.toml
   foretoken calibrate experiments/validation/gh200/grid.csv --experiment experiments/validation/gh200/server.toml -o gh200
   foretoken calibrate table.csv --fit-k 0,3 -o calibrated
+  foretoken calibrate 0=plain.json 3=drafts.json --experiment server.toml -o calibrated
   foretoken calibrate results/live-cpu-1a2b3c4d -o calibrated
   foretoken validate results/live-cpu-5e6f7a8b --profile calibrated/profile.toml
 
@@ -32,13 +33,16 @@ sizes: from one length alone drafting and verification cannot be told apart, and
 Reads a table of measured cells, too, by itself: a CSV file with the columns clients (or rate), k, input, output, and of tok_s, ttft_ms, tpot_ms,
 accepted, requests what was measured. One law of costs and host time is fitted to all its rows. --experiment says what is known of the server: its
 [engine], the GPU and model whose context costs what [hardware] says, what a draft pass costs, and how lengths spread.
+Reads results of load generators in the same way, each file with its draft length (K=FILE, several for a K): the JSON that
+vllm bench serve (--save-result), SGLang's bench_serving, GuideLLM, AIPerf and GenAI-Perf write. Each run in a file is a row.
 Folders of `live` and `validate` are read as well, by themselves: every pass of a live run was timed, and the profile is fitted to them.
 Exit code 3: written, but not trusted: held-out steps or runs are off by more than 10 % in sum.";
 
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
-    /// Folders that `observe` wrote, their recordings, and files of other tools; or folders of live runs
-    #[arg(required = true, value_name = "FOLDER|FILE")]
+    /// Folders that `observe` wrote, their recordings, and files of other tools; or folders of live runs; or a table;
+    /// or results of load generators, each with its draft length
+    #[arg(required = true, value_name = "FOLDER|FILE|K=FILE")]
     pub from: Vec<PathBuf>,
     /// Folder for the calibration
     #[arg(short, long, value_name = "DIR")]
@@ -49,10 +53,10 @@ pub struct CalibrateArgs {
     /// Tokens drafted per round, for files that do not state it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SPEC_LEN)))]
     pub draft_length: Option<u32>,
-    /// For a table: the experiment that describes its server, as far as it is known
+    /// For a table or results: the experiment that describes its server, as far as it is known
     #[arg(long, value_name = "FILE")]
     pub experiment: Option<PathBuf>,
-    /// For a CSV table: draft lengths to fit to; rows of other lengths test the fit [default: all]
+    /// For a table or results: draft lengths to fit to; rows of other lengths test the fit [default: all]
     #[arg(long, value_name = "K,...", value_delimiter = ',')]
     pub fit_k: Option<Vec<u32>>,
     /// How to print what was found
@@ -60,13 +64,18 @@ pub struct CalibrateArgs {
     pub format: Format,
 }
 
-/// Runs the command with its arguments.
+/// Calibrates (fits costs and acceptance) on a CSV table, on live runs or on observed runs, and prints what was found.
 pub fn run(args: &CalibrateArgs) -> Result<()> {
+    let results = args.from.iter().map(|path| ResultFile::of(path)).collect::<Result<Vec<_>>>()?;
+    if results.iter().any(Option::is_some) {
+        return of_results(args, &results);
+    }
     if args.from.iter().any(|path| is_table(path)) {
         return table(args);
     }
     if args.experiment.is_some() || args.fit_k.is_some() {
-        return Err(Problem::bad_input("--experiment and --fit-k are for tables (CSV)").help("leave them out"));
+        return Err(Problem::bad_input("--experiment and --fit-k are for tables (CSV) and for results (K=FILE)")
+            .help("leave them out, or give each file of results with its draft length: 3=drafts.json"));
     }
     let live = args.from.iter().filter(|path| path.join(TAPES).is_dir()).count();
     if live > 0 && live < args.from.len() {
@@ -118,7 +127,37 @@ fn table(args: &CalibrateArgs) -> Result<()> {
     }
     let unread = |e| Problem::bad_input(format!("cannot read {}: {e}", path.display()));
     let text = foretoken_spec::text::read(path).map_err(unread)?;
-    let base = match &args.experiment {
+    let base = base(args)?;
+    let _watch = work().interrupt.watch();
+    let name = path.display().to_string();
+    let found = TableCalibration::of(&name, &text, base, args.fit_k.as_deref(), work().interrupt.flag())?;
+    finish(args, &found)
+}
+
+/// Calibrates (fits costs and acceptance) on results of load generators, each given with its draft length.
+fn of_results(args: &CalibrateArgs, files: &[Option<ResultFile>]) -> Result<()> {
+    if let Some(at) = files.iter().position(Option::is_none) {
+        let path = args.from[at].display();
+        return Err(Problem::bad_input(format!("{path} is given without its draft length")).help(format!(
+            "give every file of results as K=FILE: 0={path} without speculation, 3={path} with 3 drafts"
+        )));
+    }
+    if args.draft_length.is_some() {
+        return Err(
+            Problem::bad_input("--draft-length does nothing here: each file is given with its K").help("leave it out")
+        );
+    }
+    let files: Vec<ResultFile> = files.iter().flatten().cloned().collect();
+    let results = Results::read(&files)?;
+    let base = base(args)?;
+    let _watch = work().interrupt.watch();
+    finish(args, &TableCalibration::of_results(results, base, args.fit_k.as_deref(), work().interrupt.flag())?)
+}
+
+/// The experiment that describes the server whose measurements (a table or results of load generators) are calibrated
+/// on. Without `--experiment`, nothing is known about the server.
+fn base(args: &CalibrateArgs) -> Result<Base> {
+    Ok(match &args.experiment {
         None => Base::unknown(),
         Some(file) => Base {
             name: file.display().to_string(),
@@ -126,10 +165,11 @@ fn table(args: &CalibrateArgs) -> Result<()> {
             folder: file.parent().unwrap_or(Path::new("")).to_owned(),
             given: true,
         },
-    };
-    let _watch = work().interrupt.watch();
-    let name = path.display().to_string();
-    let found = TableCalibration::of(&name, &text, base, args.fit_k.as_deref(), work().interrupt.flag())?;
+    })
+}
+
+/// Writes what was fitted to a table or to results of load generators, and prints what was found.
+fn finish(args: &CalibrateArgs, found: &TableCalibration) -> Result<()> {
     found.write(&args.output, args.overwrite)?;
     match args.format {
         Format::Table => print(&found.in_words())?,
@@ -141,7 +181,7 @@ fn table(args: &CalibrateArgs) -> Result<()> {
 }
 
 /// True if the path is a results folder or a recording (`.obs`) of Foretoken. Other files come from other tools. A path
-/// that does not exist counts as Foretoken's, so that the error of Foretoken's reader names it.
+/// that does not exist counts as Foretoken's, because then the error of Foretoken's reader names the path.
 fn is_ours(path: &Path) -> bool {
     path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs")
 }

@@ -8,7 +8,7 @@ use foretoken_live::calibrate_runs::calibrate;
 use foretoken_spec::problem::Result;
 use std::path::{Path, PathBuf};
 
-/// Runs the command on folders of live runs.
+/// Fits a profile to the live runs in the folders `from`, writes it into `output` and prints what was found.
 pub fn run(from: &[PathBuf], output: &Path, overwrite: bool, format: Format) -> Result<()> {
     let calibration = calibrate(from)?;
     calibration.write(output, overwrite)?;

@@ -51,7 +51,7 @@ pub struct CapacityArgs {
     pub format: Format,
 }
 
-/// Runs the command with its arguments.
+/// Searches the capacity of each policy and prints the answer.
 pub fn run(args: &CapacityArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let (plan, spec) = load(&document, shipped::folder(&args.file))?;

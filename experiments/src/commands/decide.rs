@@ -38,7 +38,7 @@ pub struct DecideArgs {
     pub explain: bool,
 }
 
-/// Runs the command with its arguments.
+/// Reads the state and prints each policy's decision as JSON.
 pub fn run(args: &DecideArgs) -> Result<()> {
     let name = args.state.display().to_string();
     let text = match name.as_str() {

@@ -85,7 +85,7 @@ pub struct ExportVllmArgs {
     pub model: Option<String>,
 }
 
-/// Runs the command with its arguments.
+/// Exports to the format that the user named: SGLang's, vLLM's or Perfetto's.
 pub fn run(args: &ExportArgs) -> Result<()> {
     match &args.command {
         ExportCommand::Sglang(args) => sglang(args),
@@ -117,8 +117,8 @@ fn sglang(args: &ExportSglangArgs) -> Result<()> {
     print(&format!("{}\n", json.trim_end()))
 }
 
-/// Finds the best draft length for each batch size, by trying every length in closed loops. Prints the lengths as
-/// vLLM's `speculative_config`, and the results of all trials to stderr.
+/// Finds the best draft length for each batch size. To do so, it simulates every length in closed loops. Prints the
+/// lengths as vLLM's `speculative_config` to stdout, and the results of all simulations to stderr.
 fn vllm(args: &ExportVllmArgs) -> Result<()> {
     if args.batch_sizes.is_empty() || args.batch_sizes.contains(&0) {
         return Err(Problem::bad_input("--batch-sizes: a batch has at least one request").help("for example 1,4,16,64"));

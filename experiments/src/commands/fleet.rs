@@ -5,10 +5,11 @@ use super::print;
 use crate::cli::format::Format;
 use crate::shipped;
 use clap::Args;
-use foretoken_capacity::fleet::kept::FLEET_TEXT;
+use foretoken_capacity::fleet::kept::{FLEET_TEXT, PAGE};
 use foretoken_capacity::fleet::plan::load;
 use foretoken_capacity::fleet::run::complete;
-use foretoken_run::cells::{FLEET_JSON, Mode};
+use foretoken_capacity::fleet::shards::run_shard;
+use foretoken_run::cells::{FLEET_JSON, Mode, Shard};
 use foretoken_run::machine;
 use foretoken_spec::problem::{Problem, Result};
 use std::num::NonZeroUsize;
@@ -18,6 +19,7 @@ pub const EXAMPLES: &str = "Examples:
   foretoken fleet experiments/fleet.toml --set seeds='[1]' --set workload.requests=600
   foretoken fleet experiments/fleet.toml --set 'fleet.router={ sweep = [\"round-robin\", \"least-requests\"] }'
   foretoken fleet experiments/fleet.toml --set fleet.price_gpu_hour=4 --set engine.max_num_seqs='{ sweep = [32, 64] }' --resume
+  foretoken fleet experiments/fleet.toml --shard 1/2 -o results/parts --set seeds='[1]' --set workload.requests=600 --resume
 
 The fewest replicas of each policy at the experiment's own load, and what they cost: GPUs × fleet.price_gpu_hour. Sweep
 fleet.router, hardware.target.roofline.tensor_parallel or anything else to search over it. A load is carried where enough requests keep the
@@ -48,12 +50,15 @@ pub struct FleetArgs {
     /// Draw no figure
     #[arg(long)]
     pub no_figures: bool,
+    /// Search one shard of N in a folder that all shards share; `foretoken merge` merges them
+    #[arg(long, value_name = "I/N", conflicts_with = "overwrite")]
+    pub shard: Option<Shard>,
     /// How to print the answer
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
-/// Runs the command with its arguments.
+/// Searches the fewest replicas for each policy, or for one shard of the searches. Prints the answer.
 pub fn run(args: &FleetArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let question = load(&document, shipped::folder(&args.file))?;
@@ -66,6 +71,13 @@ pub fn run(args: &FleetArgs) -> Result<()> {
         _ => Mode::Fresh,
     };
     let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
+    if let Some(shard) = args.shard {
+        match run_shard(&question, &path, shard, args.resume, &pool, crate::work())? {
+            0 => eprintln!("shard {shard} has nothing to do in {}", path.display()),
+            cells => eprintln!("shard {shard}: {cells} searches in {}", path.display()),
+        }
+        return Ok(());
+    }
     let folder = complete(&question, path, mode, !args.no_figures, &pool, crate::work())?;
     let name = match args.format {
         Format::Table => FLEET_TEXT,
@@ -73,6 +85,9 @@ pub fn run(args: &FleetArgs) -> Result<()> {
     };
     let path = folder.path().join(name);
     print(&fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?)?;
+    if folder.path().join(PAGE).exists() {
+        eprintln!("page: {}", folder.path().join(PAGE).display());
+    }
     eprintln!("results: {}", folder.path().display());
     Ok(())
 }

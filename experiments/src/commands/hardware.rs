@@ -46,7 +46,7 @@ pub enum HardwareCommand {
     },
 }
 
-/// Runs the command with its arguments.
+/// Lists the GPU presets, or shows one of them.
 pub fn run(args: &HardwareArgs) -> Result<()> {
     match &args.command {
         HardwareCommand::List { format } => list(*format),

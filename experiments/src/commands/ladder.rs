@@ -48,7 +48,8 @@ pub struct LadderArgs {
     pub format: Format,
 }
 
-/// Runs the command with its arguments.
+/// Runs the experiment with its policies, and with variants of them that know more than a server can know (such as the
+/// true costs). Then writes and prints the ladders, which compare them.
 pub fn run(args: &LadderArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let (plan, ways) = plan_of(document, shipped::folder(&args.file))?;

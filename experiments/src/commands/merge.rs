@@ -1,9 +1,13 @@
-//! `foretoken merge`: merges the results of a run's shards, or lists the cells that are still missing.
+//! `foretoken merge`: merges the results of a run's shards, or lists the cells (runs of one policy each) that are still
+//! missing.
 
 use super::print;
 use crate::cli::check_settings::CheckSettings;
 use crate::cli::format::Format;
 use clap::Args;
+use foretoken_capacity::fleet::kept::FLEET_TEXT;
+use foretoken_capacity::fleet::shards as fleets;
+use foretoken_run::cells::FLEET_JSON;
 use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT};
 use foretoken_run::merge::{Merged, State, merge, state};
 use foretoken_run::plan::Plan;
@@ -15,7 +19,7 @@ pub const EXAMPLES: &str = "Examples:
   foretoken merge results/shared --list
   foretoken merge results/shared
 
-Shards are made by `foretoken run EXPERIMENT --shard I/N -o results/shared`, on as many machines as see that folder (docs/sweeps.md). What comes of
+Shards are made by `foretoken run EXPERIMENT --shard I/N -o results/shared`, or by `foretoken fleet` with the same options, on as many machines as see that folder (docs/sweeps.md). What comes of
 them is byte for byte what one machine makes, but for the time it took.";
 
 #[derive(Debug, Args)]
@@ -40,8 +44,11 @@ pub struct MergeArgs {
     pub check_settings: CheckSettings,
 }
 
-/// Runs the command with its arguments.
+/// Merges the shards in a folder and prints the comparison, or prints how far the shards are (`--list`).
 pub fn run(args: &MergeArgs) -> Result<()> {
+    if fleets::is_here(&args.folder) {
+        return merge_fleets(args);
+    }
     if args.list {
         return print(&words(&state(&args.folder)?, args.format));
     }
@@ -72,6 +79,33 @@ pub fn run(args: &MergeArgs) -> Result<()> {
     let name = match args.format {
         Format::Table => REPORT_TEXT,
         Format::Json => REPORT_JSON,
+    };
+    print(&fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?)
+}
+
+/// Merges the shards of a search for the fewest replicas, or lists the searches that the shards lack.
+fn merge_fleets(args: &MergeArgs) -> Result<()> {
+    if args.list {
+        return print(&words(&fleets::state(&args.folder)?, args.format));
+    }
+    let pool = machine::pool(args.threads.map(usize::from), usize::MAX)?;
+    let folder = match fleets::merge(&args.folder, !args.no_figures, &pool, crate::work())? {
+        fleets::Merged::Before(folder) => {
+            eprintln!("{} is complete: nothing to merge", folder.path().display());
+            folder
+        }
+        fleets::Merged::Now(folder) => {
+            eprintln!("results: {}", folder.path().display());
+            folder
+        }
+        fleets::Merged::Missing(state, problem) => {
+            eprintln!("{}", state.in_words().trim_end());
+            return Err(problem);
+        }
+    };
+    let name = match args.format {
+        Format::Table => FLEET_TEXT,
+        Format::Json => FLEET_JSON,
     };
     print(&fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?)
 }

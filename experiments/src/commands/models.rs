@@ -50,7 +50,7 @@ pub enum ModelsCommand {
     },
 }
 
-/// Runs the command with its arguments.
+/// Lists the model presets, or shows one model.
 pub fn run(args: &ModelsArgs) -> Result<()> {
     match &args.command {
         ModelsCommand::List { format } => list(*format),
@@ -160,7 +160,7 @@ fn words(shape: &ModelShape, source: &str, warnings: &[String], has_mtp: bool) -
     text
 }
 
-/// A layer in words.
+/// A description of a group of equal layers of a model, such as its attention heads, as text.
 fn layer(group: &LayerGroup) -> String {
     let chosen = |what: &str| match group.attention.selection() {
         Some(s) if s.taken => format!(" to {} {what} that a layer before it chose", s.tokens),

@@ -1,4 +1,4 @@
-//! `foretoken export perfetto`: a timeline of one cell of a results folder.
+//! `foretoken export perfetto`: writes a timeline of one cell (one run of one policy) of a results folder.
 
 use super::print;
 use clap::Args;
@@ -42,15 +42,15 @@ pub struct ExportPerfettoArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Writes the timeline of one cell to a file or to stdout. If several cells fit the options, a note says which one was
-/// taken. If the timeline was cut, a note says where.
+/// Writes the timeline of one cell (one run of one policy) to a file or to stdout. If several cells fit the options, a
+/// note says which one was taken. If the timeline was cut, a note says where.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;
     let wanted = Wanted { policy: args.policy.as_deref(), seed: args.seed, sweep: &args.sweep };
     let cell = Cell::read(folder, &wanted)?;
     let Cell { key, steps, .. } = &cell;
-    let Some(timeline) = Timeline::of(&cell.recorded(), window) else {
+    let Some(timeline) = Timeline::of(&cell.recorded(), cell.fleet(), window) else {
         let (first, last) =
             (steps.first().map_or(0.0, |s| s.start.as_s()), steps.last().map_or(0.0, |s| s.start.as_s()));
         let problem = Problem::bad_input(format!("no step of {key} starts in this window"));
@@ -76,7 +76,7 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     }
 }
 
-/// The window that `--from` and `--to` select.
+/// The part of the run's time that `--from` and `--to` select.
 fn window(args: &ExportPerfettoArgs) -> Result<Window> {
     for (name, given) in [("--from", args.from), ("--to", args.to)] {
         if given.is_some_and(|s| !(s >= 0.0 && s.is_finite())) {

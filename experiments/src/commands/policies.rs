@@ -77,7 +77,7 @@ pub enum PoliciesCommand {
     },
 }
 
-/// Runs the command with its arguments.
+/// Lists the policies, shows one, prints its default settings, or writes a new one.
 pub fn run(args: &PoliciesArgs) -> Result<()> {
     match &args.command {
         PoliciesCommand::List { format } => list(*format),
@@ -87,7 +87,7 @@ pub fn run(args: &PoliciesArgs) -> Result<()> {
     }
 }
 
-/// A policy as JSON.
+/// A policy's description, as printed in JSON.
 #[derive(Serialize)]
 struct Described {
     name: &'static str,
@@ -95,10 +95,10 @@ struct Described {
     source: &'static str,
     sees: &'static str,
     differences: &'static str,
-    /// True if the policy uses hidden truth, such as which drafts will be accepted. No server can run it; it is a bound
-    /// on other policies.
+    /// True if the policy uses hidden truth, such as which draft tokens will be accepted. No server can run such a
+    /// policy; it is a bound on other policies.
     sees_hidden_truth: bool,
-    /// The policy's settings with their defaults, under the policy's name, as in an experiment.
+    /// The policy's settings with their defaults, in the form in which an experiment lists policies.
     settings: PolicySpec,
 }
 

@@ -84,10 +84,11 @@ pub enum EngineArg {
     Sglang,
 }
 
-/// Longest draft that is tried, unless drafts at deeper positions were observed or `--longest` is given.
+/// The longest draft to try, tokens. Not used if a server was observed to draft more tokens, or if `--longest` is
+/// given.
 const LONGEST: u32 = 5;
 
-/// Runs the command with its arguments.
+/// Compares draft lengths in simulations, writes the recommendation into a folder, and prints it.
 pub fn run(args: &RecommendArgs) -> Result<()> {
     let (file, known) = open(&args.from)?;
     let goal = match args.objective {
@@ -138,7 +139,8 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     Ok(())
 }
 
-/// The experiment's file, and the data of its calibration that advice needs; `None` without a calibration.
+/// Finds the experiment's file, and the data of its calibration that advice needs. The data are `None` without a
+/// calibration.
 fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.join(OBSERVED_JSON).exists() {
         let folder = from.display();
@@ -153,8 +155,8 @@ fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     Ok((from.to_owned(), folder.map(Known::read).transpose()?))
 }
 
-/// The policy that the server runs now, if neither `--now` nor a calibration states it: the first policy of the
-/// experiment. An error unless this policy is plain decoding, a fixed length or vLLM's table.
+/// The policy that the server runs now: the first policy of the experiment. Used if neither `--now` nor a calibration
+/// states it. An error unless this policy is plain decoding, a fixed draft length or vLLM's table of draft lengths.
 fn first_policy(file: &Path, sets: &[String]) -> Result<Now> {
     let plan = shipped::load(file, sets)?;
     let first = plan.policies.iter().find(|p| !p.implied).map(|p| &p.spec);

@@ -105,7 +105,7 @@ pub enum RunFormat {
     Latex,
 }
 
-/// Runs the command with its arguments.
+/// Runs one experiment, one shard of it, or all experiments of a folder. Prints the results.
 pub fn run(args: &RunArgs) -> Result<()> {
     if args.file.is_dir() {
         if args.why {
@@ -178,7 +178,7 @@ fn run_folder(args: &RunArgs) -> Result<()> {
     print(&folder_text(args.format, &reports, &answers, standings.as_ref()))
 }
 
-/// Refuses a format, or `--quick`, if no experiment of the folder has what it shows.
+/// Refuses a format, or `--quick`, if no experiment of the folder has what the option needs.
 fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     let experiments = || plans.iter().map(|plan| &plan.variants[0].experiment);
     let (asked, arena) = (experiments().any(|e| e.question.is_some()), experiments().any(|e| e.arena.is_some()));
@@ -197,8 +197,8 @@ fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     }
 }
 
-/// The output of `run` on a folder: the claims of papers and the answers to questions, by experiment, and the arena's
-/// comparison of policies.
+/// The output of `run` on a folder of experiments, as text: the claims of papers and the answers to questions, by
+/// experiment, and the arena's comparison of policies.
 fn folder_text(
     format: RunFormat,
     papers: &[(&str, PaperReport)],
@@ -260,14 +260,14 @@ fn plans_of(args: &RunArgs, scenarios: &mut arena::Scenarios) -> Result<Vec<Plan
     if plans.is_empty() { Err(scenarios.explain_nothing(folder)) } else { Ok(plans) }
 }
 
-/// The thread pool for all experiments of a command. `cells` is the number of cells of the largest experiment; more
-/// threads are of no use.
+/// The thread pool for all experiments of a command. `cells` is the number of cells (runs of one policy) of the largest
+/// experiment. The pool has at most this number of threads.
 fn pool(args: &RunArgs, cells: usize) -> Result<ThreadPool> {
     machine::pool(args.threads.map(usize::from), cells)
 }
 
-/// Runs the cells of the plan whose results are missing, so that `path` holds complete results. Returns the results if
-/// this call computed them; `None` if the folder was complete before.
+/// Runs the cells (runs of one policy each) whose results are missing in the folder `path`, so that the folder is
+/// complete. Returns the results if this call computed them; `None` if the folder was complete before.
 fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Result<(Folder, Option<Assembled>)> {
     let mode = match (args.resume, args.overwrite) {
         (true, _) => Mode::Resume,
@@ -297,7 +297,8 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     let said = plan.warnings();
     let new: Vec<&String> = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str())).collect();
     match new.len() {
-        // In the arena, each scenario would print the same warnings.
+        // In the arena (a folder of experiments that compare all policies), each experiment would print the same
+        // warnings.
         n @ 1.. if is_one_of_many(args, plan) => {
             eprintln!("note: {n} warnings are in {}", folder.path().join(REPORT_JSON).display());
         }
@@ -308,7 +309,8 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     Ok((folder, Some(results)))
 }
 
-/// True if the plan is a scenario of the arena and the command runs a whole folder.
+/// True if the plan is a scenario of the arena (an experiment that compares all policies) and the command runs a whole
+/// folder.
 fn is_one_of_many(args: &RunArgs, plan: &Plan) -> bool {
     args.file.is_dir() && plan.variants[0].experiment.arena.is_some()
 }
@@ -326,8 +328,8 @@ struct FolderParts {
     arena: Option<Scenario>,
 }
 
-/// Prints notes on options that finished results cannot obey, because they lack the data. The cells of these results
-/// are deleted, so only another run can obey the options.
+/// Prints notes on options that a finished results folder cannot obey, because it lacks the data. The detailed data of
+/// a run are deleted when the results are complete, so only another run can obey the options.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");

@@ -24,14 +24,14 @@ pub struct SettingsArgs {
     pub markdown: bool,
 }
 
-/// If a setting is a choice among more names than this, only the first names are printed. Such names are presets, which
-/// other commands list.
+/// If a setting is a choice among more names than this, only the first names are printed. A choice of this size is a
+/// list of presets, and another command lists them.
 const MANY: usize = 30;
 
-/// A key of an experiment.
+/// A key of an experiment, with its path and its description.
 struct Setting {
     path: String,
-    /// The type and the default: `number, 256`.
+    /// The setting's type and default as text, such as `number, 256`.
     kind: String,
     says: String,
 }
@@ -132,9 +132,9 @@ fn all_settings() -> Vec<Setting> {
     found
 }
 
-/// Appends the key `at`, which `schema` describes, and the keys below it to `found`. `inherited` is the parent's
-/// description; a key without a description of its own gets this one. `default` is the key's default value, as the
-/// parent states it.
+/// Appends the key `at` and the keys below it to `found`. `schema` describes the key. If `schema` has no description
+/// text, the key gets the text `inherited` of its parent. `default` is the key's default value, as its parent states
+/// it.
 fn walk(
     root: &Value,
     (schema, inherited): (&Value, Option<String>),
@@ -157,7 +157,7 @@ fn walk(
         found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
     }
     for table in tables {
-        // A table with a single key is one form of a choice. The key gets the table's description.
+        // A table with a single key is one form of a choice. Then the key gets the description of its table.
         let choice = table["properties"].as_object().is_some_and(|keys| keys.len() == 1);
         for (key, inner) in table["properties"].as_object().into_iter().flatten() {
             let description = choice.then(|| one_line(table)).flatten();

@@ -79,7 +79,7 @@ pub enum TextFormat {
     Raw,
 }
 
-/// Runs the command with its arguments.
+/// Prints the statistics of a trace (`inspect`), or writes documents (`text`).
 pub fn run(args: &TracesArgs) -> Result<()> {
     match &args.command {
         TracesCommand::Inspect(args) => inspect(args),
@@ -100,7 +100,7 @@ fn inspect(args: &InspectArgs) -> Result<()> {
     }
 }
 
-/// Writes `n` documents: of one family (kind of text), or of all families in turn.
+/// Writes `n` documents. They are of one family (kind of text), or of all families in turn.
 fn text(args: &TextArgs) -> Result<()> {
     let families = match args.family.as_deref().map(str::parse::<Family>).transpose() {
         Ok(one) => one.map_or(Family::ALL.to_vec(), |family| vec![family]),
@@ -123,7 +123,7 @@ fn text(args: &TextArgs) -> Result<()> {
                 .map_err(|e| Problem::failed(format!("cannot write {}: {e}", file.display())))?;
             staged.commit().map_err(failed)
         }
-        // The documents are written to stdout one by one, because `head` may read only a few of millions.
+        // The documents are written to stdout one by one, because a reader such as `head` may want only a few of many.
         None => match write(&mut std::io::stdout().lock(), documents, args.format) {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
             _ => Ok(()),

@@ -10,7 +10,7 @@ use foretoken_calibrate::source::{Source, open_all};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 
-/// Runs the command with its arguments.
+/// Compares the observed runs of `--observed` with predictions from the calibration, and prints the errors.
 pub fn run(args: &ValidateArgs) -> Result<()> {
     let folder = args.calibrated.as_deref().expect("clap asks for it where something was observed");
     let kept = Kept::read(folder)?;
@@ -43,7 +43,7 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     }
 }
 
-/// The runs that the calibration was made from and whose recordings still exist unchanged.
+/// The recordings from which the calibration was made, as far as they still exist unchanged.
 fn fitted(kept: &Kept) -> Vec<Source> {
     let there = kept.inputs.iter().filter_map(|input| Source::open(Path::new(&input.path)).ok());
     there.filter(|source| kept.is_made_from(&source.digest)).collect()

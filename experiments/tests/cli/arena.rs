@@ -4,7 +4,8 @@
 use crate::support::{self, EXPERIMENT, Place};
 use std::path::Path;
 
-/// A scenario of the arena with few policies and a light load, without a sweep.
+/// The text of a scenario (an experiment of the arena, which compares policies) with few policies and a light load,
+/// without a sweep.
 fn scenario(name: &str, set: &str, quick: bool) -> String {
     EXPERIMENT
         .replacen("name = \"small\"", &format!("name = \"arena-{name}\""), 1)
@@ -15,8 +16,9 @@ fn scenario(name: &str, set: &str, quick: bool) -> String {
         + &format!("\n[arena]\nset = \"{set}\"\nabout = \"a light load\"\nquick = {quick}\n")
 }
 
-/// A folder `arena` with three scenarios. One of them needs a trace that does not exist.
-fn folder() -> Place {
+/// A folder `arena` with three scenarios (experiments that compare policies). One of them needs a trace that does not
+/// exist.
+pub fn folder() -> Place {
     let place = Place::new();
     std::fs::create_dir(place.path("arena")).unwrap();
     let write = |name: &str, text: String| std::fs::write(place.path("arena").join(name), text).unwrap();
@@ -29,7 +31,7 @@ fn folder() -> Place {
     place
 }
 
-fn run(place: &Place, more: &[&str]) -> String {
+pub fn run(place: &Place, more: &[&str]) -> String {
     let output = place.foretoken().args(["run", "arena", "-o", "out", "--resume"]).args(more).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -52,6 +54,9 @@ fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     assert!(row("adaspec")["score"].as_f64().unwrap() <= 0.3);
     // An engine that runs 8 requests at a time cannot serve 40 requests a second.
     assert_eq!(json["arena"]["scenarios"][1]["overload"], true);
+    let args = ["run", "arena", "-o", "out", "--resume", "--format", "csv"];
+    let stderr = place.foretoken().args(args).output().unwrap().stderr;
+    assert!(String::from_utf8_lossy(&stderr).contains("skipped: arena-c: "), "CSV has no place to say it");
     let csv = run(&place, &["--format", "csv"]);
     assert_eq!(csv.lines().count(), 1 + 2 * 5, "{csv}");
     assert!(run(&place, &["--format", "markdown"]).starts_with("# The arena\n"));
@@ -61,7 +66,8 @@ fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     assert_eq!(csv, std::fs::read_to_string(place.path("out/arena.csv")).unwrap());
 }
 
-/// The loss in the arena's table must be computed from the latencies in the scenario's own report.
+/// The arena's table has the loss of each policy against the best oracle. It must follow from the latencies in the
+/// report of the scenario.
 #[test]
 fn the_loss_is_that_of_the_runs() {
     let place = folder();
@@ -130,8 +136,9 @@ fn quick_and_csv_of_a_folder_are_for_the_arena() {
     }
 }
 
-/// The shipped arena must have enough scenarios, half of them held out. Scenarios of different sets (tuning, seen, held
-/// out) must share no seeds and no windows of a trace.
+/// The shipped arena must have at least 28 tuning and held-out scenarios (experiments), at least 14 of them held out,
+/// and at least 14 seen ones. Policies are tuned on tuning scenarios; held-out ones judge them; seen ones judged an
+/// earlier version. Scenarios of different sets must share no seeds and no windows of a trace.
 #[test]
 fn no_held_out_scenario_shares_seeds_or_windows_with_tuning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("arena");
@@ -155,7 +162,8 @@ fn no_held_out_scenario_shares_seeds_or_windows_with_tuning() {
         assert_eq!(seeds, (first..first + 5).collect::<Vec<i64>>());
         *counts.entry(set.clone()).or_insert(0) += 1;
         let Some(trace) = read["workload"]["arrivals"].get("trace") else { continue };
-        // AdaSpec's conversation trace is the first ten minutes of Azure's.
+        // AdaSpec's conversation trace is the first ten minutes of Azure's conversation trace, so both count as one
+        // trace.
         let own = trace["path"].as_str().unwrap().replace("adaspec/conv.csv", "azure/AzureLLMInferenceTrace_conv.csv");
         let window = read["workload"]["transform"].as_array().unwrap().iter().find_map(|t| t.get("window"));
         let end = |key: &str| window.map(|w| w[key].as_float().unwrap());

@@ -2,8 +2,8 @@
 
 use crate::support::{EXPERIMENT, Place};
 
-/// Runs the experiment with `from` replaced by `to`. It must be refused as bad input before anything is written.
-/// Returns stderr.
+/// Runs the tests' small experiment with the text `from` replaced by `to`. It must be refused as bad input before
+/// anything is written. Returns stderr.
 fn refused(from: &str, to: &str) -> String {
     assert!(EXPERIMENT.contains(from), "{from} is not in the experiment");
     let place = Place::holding(&EXPERIMENT.replacen(from, to, 1));
@@ -39,7 +39,7 @@ fn wrong_types() {
     says(&refused("seeds = [1, 2]", "seeds = 3"), &["invalid type", "x.toml:2"]);
 }
 
-/// Some places of an experiment need a table. serde alone would accept a list there, as the table's values in order.
+/// At some keys an experiment needs a table. serde alone would accept a list of the table's values in order.
 #[test]
 fn a_value_in_the_place_of_a_table() {
     let error = refused("constant = { rate = 0.7 }", "constant = 0.7");
@@ -145,7 +145,7 @@ fn on_trace(text: &str) -> String {
     std::fs::write(place.path("t.csv"), text).unwrap();
     let error = place.fails(&["run", "x.toml", "-o", "new/out"], 2);
     assert!(!place.path("new").exists(), "a run that came to nothing left its folder behind");
-    // A folder that existed before stays, and stays empty.
+    // If the output folder existed before, it stays, and stays empty.
     std::fs::create_dir(place.path("mine")).unwrap();
     assert_eq!(place.fails(&["run", "x.toml", "-o", "mine"], 2), error);
     assert_eq!(std::fs::read_dir(place.path("mine")).unwrap().count(), 0);

@@ -1,5 +1,5 @@
-//! SLO bounds that are a multiple of the latency without speculation. One bound must hold for all loads of a sweep,
-//! unless the experiment asks for one bound per load.
+//! SLO bounds that are a multiple of the latency without speculation. In a sweep over loads, one bound must hold for
+//! all loads, unless the experiment asks for one bound per load.
 
 use crate::interrupted::{resumes_to_the_same_bytes, start};
 use crate::support::{EXPERIMENT, Place};
@@ -17,7 +17,7 @@ fn json(place: &Place, out: &str, more: &[&str]) -> Value {
     serde_json::from_str(&place.run(out, &[&["--format", "json"][..], more].concat())).unwrap()
 }
 
-/// For each variant, the TPOT bound of each seed, ms.
+/// The TPOT bounds in ms: for each variant (combination of swept values) one bound per seed.
 fn bounds(document: &Value) -> Vec<Vec<f64>> {
     let bounds_ms =
         |v: &Value| v["slo"].as_array().unwrap().iter().map(|s| s["tpot_s"].as_f64().unwrap() * 1e3).collect();

@@ -3,14 +3,14 @@
 use crate::support::Place;
 use std::path::PathBuf;
 
-/// The recording of twelve requests of three clients on vLLM 0.32 for CPUs, with drafts of `k` tokens.
+/// The recording of twelve requests of three clients on vLLM 0.32 for CPUs, with draft length `k`.
 fn recording(k: u32) -> String {
     let name = format!("../recordings/fixtures/vllm-0.32-k{k}.obs");
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 
-/// Calibrates on the recordings with these draft lengths, into the folder `cal`. The command must exit with `code`.
-/// Returns the folder that contains `cal`, and the command's output.
+/// Calibrates on the recordings of a server with these draft lengths, into the folder `cal`. The command must exit with
+/// `code`. Returns the folder that contains `cal`, and the command's output.
 fn calibrated(lengths: &[u32], code: i32) -> (Place, String) {
     let place = Place::new();
     let runs: Vec<String> = lengths.iter().map(|&k| recording(k)).collect();
@@ -32,8 +32,8 @@ fn text(place: &Place, name: &str) -> String {
     std::fs::read_to_string(place.path(name)).unwrap()
 }
 
-/// The verdict must be in the terminal's output, in the JSON and on the page. If the costs are trusted, the profile has
-/// no key `distrust`.
+/// The verdict (are the fitted costs trusted?) must be in the terminal's output, in the JSON and on the page. If the
+/// costs are trusted, the profile has no key `distrust`.
 #[test]
 fn a_calibration_states_its_verdict_everywhere() {
     let (place, said) = calibrated(&[0, 3], 0);

@@ -50,16 +50,16 @@ fn one_live_run_predicts_another_and_not_itself() {
     };
     let output = validate("b", "cal/profile.toml");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // The size of the error depends on how busy the machine is.
+    // The prediction's error depends on how busy the machine is, so exit code 3 (a negative verdict) is accepted, too.
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{stderr}");
     let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(validation["costs"], "calibrated: cal/profile.toml");
     for region in validation["regions"].as_array().unwrap() {
         eprintln!("{}: {}", region["region"], region["error"]);
-        // The bound is wide, because one of the runs may have shared its core with other tests.
+        // The bound on the error is wide, because one of the runs may have shared its core with other tests.
         assert!((-0.9..9.0).contains(&region["error"].as_f64().unwrap()), "{region}");
     }
-    // The cells of one folder predict each other too, each with costs learned from the other cells.
+    // The runs of one folder also predict each other. For each run the costs are learned from the other runs.
     assert!(!validation["learned_regions"].as_array().unwrap().is_empty());
     assert!(validation["cells"][0]["rows"][0]["learned_error"].is_f64(), "{}", validation["cells"][0]["rows"][0]);
     // The calibrated profile refuses to predict the run that it was fitted to, even if the profile is a copy in another
@@ -77,7 +77,7 @@ fn one_live_run_predicts_another_and_not_itself() {
     let advice = place.fails(&["recommend", "cal"], 2);
     assert!(advice.contains("it was made from live runs"), "{advice}");
 
-    // Any experiment can use the calibrated profile.
+    // Any experiment can use the profile that was calibrated on a live run.
     let text = LIVE.replace("requests = 12", "requests = 60");
     let hardware = text.split("[hardware]").nth(1).unwrap().split("[engine]").next().unwrap();
     let with_profile = text.replace(hardware, "\nprofile = \"cal/profile.toml\"\n\n");

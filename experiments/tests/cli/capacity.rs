@@ -100,8 +100,8 @@ fn experiments_without_a_rate_to_search_are_refused() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("no rate is carried, however low"));
 }
 
-/// The experiment with a log of `requests` requests instead of the generated load. The log has about one request every
-/// half second.
+/// The experiment with a log of `requests` requests instead of the generated load. The log has about one request in 0.5
+/// s.
 fn with_a_log(requests: u32) -> Place {
     let place = Place::holding(
         &EXPERIMENT
@@ -140,8 +140,8 @@ fn a_log_that_is_too_short_is_refused() {
     assert!(!place.path("out").exists(), "nothing is left behind");
 }
 
-/// The bound is on TPOT alone, and an overloaded server keeps it. So the growth of the queue must limit the capacity.
-/// The table must have numbers, not words.
+/// The only bound is on TPOT, and an overloaded server keeps it. So the growth of the queue must limit the capacity.
+/// The capacity must be a number.
 #[test]
 fn an_overloaded_server_has_no_capacity() {
     let place = Place::holding(EXPERIMENT);
@@ -151,7 +151,7 @@ fn an_overloaded_server_has_no_capacity() {
     for of in json["capacities"].as_array().unwrap() {
         let rate = of["req_s"]["mean"].as_f64().unwrap();
         // Sixteen requests run at a time. A request takes 20 to 60 ms for one of its 32 tokens, or for several tokens
-        // with drafts.
+        // if draft tokens are accepted.
         assert!((5.0..60.0).contains(&rate), "{rate}");
         assert!(
             of["seeds"].as_array().unwrap().iter().all(|s| s["verdict"] == "rate" && s["limit"] == "queue"),

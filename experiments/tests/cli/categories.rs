@@ -28,16 +28,16 @@ code = { by-depth = { rates = [1.0] } }
 story = { constant = { rate = 0.0 } }
 "#;
 
-/// The share of accepted drafts of `policy`, from the printed table.
+/// The share of accepted draft tokens of `policy`, from the printed table.
 fn accepted(table: &str, policy: &str) -> f64 {
     let row = table.lines().find(|line| line.trim_start().starts_with(policy)).expect(table);
     let columns: Vec<&str> = row.split_whitespace().rev().collect();
     columns[3].parse().expect(row)
 }
 
-/// Drafts of code are always right, and drafts of stories never. `by-category` drafts nothing for stories, so all its
-/// drafts are accepted. `by-context` drafts only for contexts below 300 tokens. Only stories have such contexts, so
-/// none of its drafts is accepted.
+/// Draft tokens for code are always right, and draft tokens for stories never. `by-category` drafts nothing for
+/// stories, so all draft tokens of `by-category` are accepted. `by-context` drafts only for contexts below 300 tokens.
+/// Only stories have such contexts, so no draft token of `by-context` is accepted.
 #[test]
 fn each_category_has_its_lengths_its_acceptance_and_its_drafts() {
     let place = Place::holding(TRAFFIC);
@@ -83,8 +83,8 @@ fn a_draft_on_its_own_device_has_its_limits() {
     assert!(output.status.code() == Some(2) && error.contains("do not bound a draft on its own device"), "{error}");
 }
 
-/// A run on a trace with assumed acceptance has a note: its lengths are real, but acceptance depends on texts that the
-/// trace does not contain.
+/// A run on a trace with assumed acceptance has a note. It says that the lengths are real, but that acceptance depends
+/// on texts that the trace does not contain.
 #[test]
 fn real_lengths_with_assumed_acceptance_are_noted() {
     let place = Place::holding(TRAFFIC);

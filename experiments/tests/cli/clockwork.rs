@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 const FOLDER: &str = "validation/clockwork/memory-bound";
 
-/// The loads from which costs are fitted.
+/// The recordings (draft length, arrivals, clients) from which costs are fitted.
 const FITTED: [&str; 6] = ["k0-closed-1", "k0-closed-4", "k0-closed-12", "k3-closed-1", "k3-closed-4", "k3-closed-12"];
-/// Loads that the calibration is not made from.
+/// The recordings (draft length, arrivals, clients or load) from which no costs are fitted; the fitted costs must
+/// predict them.
 const HELD_OUT: [&str; 4] = ["k1-closed-4", "k2-open-0.7", "k3-open-0.3", "k5-closed-4"];
 
 /// Unpacks recordings by name into the folder and returns their paths.
@@ -39,10 +40,10 @@ fn target_s(profile: &toml::Value, tokens: f64, context: f64) -> f64 {
     interpolated(&curve("batched"), tokens) + interpolated(&curve("context"), context)
 }
 
-/// A calibration on what a client and the step log saw recovers the device's cost law,
-/// `tests/vllm/clockwork/laws/memory-bound.toml`. On loads and draft lengths that were held out, costs and schedule add
-/// little to the error of predictions. The remaining error is the random acceptance of some dozen requests that the
-/// calibration has not seen.
+/// A calibration on what a client and the step log saw recovers the device's cost law
+/// (`tests/vllm/clockwork/laws/memory-bound.toml`). Predictions of held-out loads and draft lengths have small errors.
+/// Costs and schedule add little to these errors. Most of them comes from the random acceptance of some dozen requests
+/// that the calibration has not seen.
 #[test]
 fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     let place = Place::holding("");
@@ -61,8 +62,8 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
         let value = &law[part][key];
         value.as_float().unwrap_or_else(|| value.as_integer().unwrap() as f64)
     };
-    // Pass sizes that occurred: decodes with their contexts, verify passes up to the law's knee at 48 tokens, and
-    // prompts.
+    // Sizes of passes that occurred in the recordings, with the allowed relative error of the fitted cost: decodes with
+    // their contexts, verify passes up to 48 tokens (where the cost law has its knee), and prompts.
     for (tokens, context, within) in [
         (1.0, 120.0, 0.03),
         (4.0, 480.0, 0.03),
@@ -85,7 +86,8 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     let held_out = unpacked(&place, &HELD_OUT);
     let mut validate = place.foretoken();
     validate.args(["validate", "--calibrated", "cal", "-o", "val", "--format", "json", "--observed"]).args(&held_out);
-    // Each load was observed once, so no number is decided and the command fails. stdout has the numbers nevertheless.
+    // Each load was observed only once, so repeats cannot show whether an error is real. The command therefore judges
+    // no number and fails. stdout has all numbers nevertheless.
     let (_, stdout, said) = run(&mut validate);
     let json: Value = serde_json::from_slice(&stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
     let cells = json["cells"].as_array().unwrap();
@@ -104,14 +106,14 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
             assert!(error < 0.05 && cost < 0.02 && schedule < 0.005, "{what}");
         }
     }
-    // Each predicted number has a 95 % interval. Each load has 4 numbers, of which at most 2 may lie outside of their
-    // intervals.
+    // Each predicted number has a 95 % interval. There are 4 numbers for each load. Of all these numbers, at most 2 may
+    // lie outside of their intervals.
     let held_out = &json["held_out"];
     assert_eq!(held_out["numbers"], 4 * HELD_OUT.len(), "{held_out}");
     let within = held_out["within_interval"].as_u64().unwrap();
     assert!(within + 2 >= 4 * HELD_OUT.len() as u64, "{held_out}");
     assert!((0.02..0.06).contains(&held_out["median_half_width"].as_f64().unwrap()), "{held_out}");
-    // The simulated scheduler repeats vLLM's schedule: every step of every recording is equal in both.
+    // The simulated scheduler repeats vLLM's schedule: every step of every recording has an equal simulated step.
     let replayed = json["replayed"].as_array().unwrap();
     assert!(!replayed.is_empty());
     for run in replayed {

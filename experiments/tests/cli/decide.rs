@@ -4,7 +4,8 @@
 use crate::support::Place;
 use serde_json::{Value, json};
 
-/// Runs `foretoken decide -` on a state, which must succeed. Returns the decisions, one per policy.
+/// Runs `foretoken decide -` on a server state given as JSON, which must succeed. Returns the decisions, one per
+/// policy.
 fn decide(state: &Value, more: &[&str]) -> Vec<Value> {
     let place = Place::new();
     let output = place.foretoken().args(["decide", "-"]).args(more).write_stdin(state.to_string()).output().unwrap();
@@ -12,13 +13,13 @@ fn decide(state: &Value, more: &[&str]) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The decision on the state with `policy` as its only policy.
+/// The decision of `policy` on the server state `state`. The state gets `policy` as its only policy.
 fn asked(mut state: Value, policy: Value) -> Value {
     state["policies"] = json!([policy]);
     decide(&state, &[]).remove(0)
 }
 
-/// Draft and verify lengths on the state with `policy` as its only policy.
+/// The draft lengths and the verify lengths (tokens per request) that `policy` chooses on the server state.
 fn lengths(state: &Value, policy: Value) -> (Value, Value) {
     let mut decision = asked(state.clone(), policy);
     (decision["draft_len"].take(), decision["verify_len"].take())
@@ -29,8 +30,8 @@ fn close(actual: &Value, expected: f64) {
     assert!((actual - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{actual} for {expected}");
 }
 
-/// A state with costs that do not depend on context: (γ, δ) of draft and target in milliseconds, and each request's
-/// confidences.
+/// A server state with costs that do not depend on context: (γ, δ), the milliseconds per token and per pass, of draft
+/// and target model; and each request's confidences (the draft model's probabilities of its tokens).
 fn state(draft_ms: (f64, f64), target_ms: (f64, f64), confidences: &[&[f64]]) -> Value {
     let model = |(gamma, delta): (f64, f64)| json!({"alpha_s": 0.0, "gamma_s": gamma * 1e-3, "delta_s": delta * 1e-3});
     let request = |c: &&[f64]| json!({"context": 100, "confidences": c});
@@ -48,7 +49,7 @@ fn state(draft_ms: (f64, f64), target_ms: (f64, f64), confidences: &[&[f64]]) ->
     })
 }
 
-/// A state that has every field of docs/model.md 12.
+/// A server state that has every field that docs/model.md 12 lists.
 fn whole() -> Value {
     json!({
         "draft": {"alpha_s": 1e-6, "gamma_s": 1e-4, "delta_s": 1e-3},
@@ -103,14 +104,14 @@ fn every_policy_gets_the_same_estimate_of_a_decision() {
         (&json!("fixed"), &json!([2, 2]), &json!([2, 2]))
     );
     assert_eq!((&two["draft_forwards"], &two["own_estimate"]), (&json!(2), &Value::Null));
-    // Draft passes over 150 and 152 tokens of context: 1.35 + 1.352 ms. Verify pass over 150 of context and 6 tokens:
-    // 1.5 + 6 + 10 ms.
+    // Two draft passes over 150 and 152 tokens of context take 1.35 and 1.352 ms. A verify pass over 150 tokens of
+    // context and 6 new tokens takes 1.5 + 6 + 10 ms.
     close(&two["estimated_step_s"], 20.202e-3);
-    // Expected tokens: the drafts' survival probabilities, 0.5 + 0.25 and 0.8 + 0.2, and a bonus token for each
-    // request.
+    // Expected tokens of the step: the survival probabilities of the draft tokens, 0.5 + 0.25 and 0.8 + 0.2, and a
+    // bonus token for each of the two requests.
     close(&two["estimated_token_goodput_tok_s"], 3.75 / 20.202e-3);
     assert_eq!((&once[1]["draft_len"], &once[1]["draft_forwards"]), (&json!([0, 0]), &json!(0)));
-    // Plain decoding, 150 of context and 2 tokens: 1.5 + 2 + 10 ms.
+    // A pass of plain decoding over 150 tokens of context and 2 new tokens takes 1.5 + 2 + 10 ms.
     close(&once[1]["estimated_step_s"], 13.5e-3);
     close(&once[1]["estimated_token_goodput_tok_s"], 2.0 / 13.5e-3);
     assert_eq!(once[2]["draft_len"], json!([4, 4]), "max_draft_len caps every policy");
@@ -122,7 +123,8 @@ fn every_policy_gets_the_same_estimate_of_a_decision() {
 
     let mut state = whole();
     state["context_reads"] = json!("per-position");
-    // Each of the 6 tokens reads its own context: 100 + 101 + 102 + 50 + 51 + 52 = 456 tokens; 4.56 + 6 + 10 ms.
+    // Each of the 6 tokens reads its own context: 100 + 101 + 102 + 50 + 51 + 52 = 456 tokens. The verify pass takes
+    // 4.56 + 6 + 10 ms.
     close(&decide(&state, &[])[0]["estimated_step_s"], 2.702e-3 + 20.56e-3);
 }
 
@@ -130,7 +132,7 @@ fn every_policy_gets_the_same_estimate_of_a_decision() {
 fn smartspec_is_the_best_by_enumeration() {
     let mut state = state((0.0, 1.0), (0.0, 10.0), &[&[0.5; 4]]);
     state["acceptance_rate"] = json!(0.5);
-    // Expected tokens / step time for k = 0 to 4, in tokens per millisecond.
+    // Expected tokens / step time with k = 0 to 4 draft tokens, in tokens per millisecond.
     let weighed = [1.0 / 10.0, 1.5 / 11.0, 1.75 / 12.0, 1.875 / 13.0, 1.9375 / 14.0];
     state["policies"] = json!([{"smartspec": {}}]);
     let decision = decide(&state, &["--explain"]).remove(0);
@@ -143,14 +145,14 @@ fn smartspec_is_the_best_by_enumeration() {
         assert!(candidate["what"].is_string());
     }
     assert!(decide(&state, &[])[0].get("candidates").is_none());
-    // SmartSpec uses `acceptance_rate` and not the history. So rounds without an accepted token in the history change
-    // nothing.
+    // SmartSpec uses the state's `acceptance_rate` and not its history of accepted tokens. So a history of steps that
+    // accepted no draft token changes nothing.
     state["history"] = json!(vec![[0]; 30]);
     assert_eq!(decide(&state, &[])[0]["draft_len"], json!([2]));
 }
 
-/// docs/model.md 10, Leviathan et al.: if every step takes one second, goodput is the expected tokens E(a, k) of a
-/// round.
+/// The test vectors of Leviathan et al. in docs/model.md 10. Every step takes one second, so goodput in tokens per
+/// second is E(a, k), the expected tokens that a step gives a request with acceptance rate a and k draft tokens.
 #[test]
 fn expected_tokens_are_leviathans() {
     for (rate, k, expected) in [(0.7, 3, 2.533), (0.8, 7, 4.161_139_2), (1.0, 5, 6.0)] {
@@ -170,16 +172,16 @@ fn expected_tokens_are_leviathans() {
 
 #[test]
 fn adaspec_follows_the_paper_with_its_errata() {
-    // A step with k drafts, v of them verified, takes k + 10 + v milliseconds.
+    // A step with k draft tokens, v of them verified, takes k + 10 + v milliseconds.
     let mut state = state((0.0, 1.0), (1.0, 9.0), &[&[0.9, 0.05, 0.9]]);
     // Goodput is in expected tokens per ms.
     //
-    // Drafting: the first draft is predicted to give 1.6/12. With its actual confidence, it gives 1.9/12. The second is
-    // predicted to give 2.44/14 and gives 1.945/14. A third is predicted to give 1.972/16, which is less, so two tokens
-    // are drafted.
+    // Drafting: the policy predicts 1.6/12 for a step with one draft token. With this token's actual confidence, the
+    // step gives 1.9/12. For two draft tokens the policy predicts 2.44/14, and the step gives 1.945/14. For three it
+    // predicts 1.972/16, which is less, so two tokens are drafted.
     //
-    // Verifying: without the second draft the goodput is 1.9/13, which is more, so the second draft is dropped. Without
-    // the first draft too, it would be 1/12, which is less, so the first draft is kept.
+    // Verifying: without the second draft token the goodput is 1.9/13, which is more, so this token is dropped. Without
+    // the first draft token too, the goodput would be 1/12, which is less, so the first token is kept.
     let full = asked(state.clone(), json!({"adaspec": {}}));
     assert_eq!((&full["draft_len"], &full["verify_len"]), (&json!([2]), &json!([1])));
     close(&full["own_estimate"], 1900.0 / 13.0);
@@ -188,20 +190,21 @@ fn adaspec_follows_the_paper_with_its_errata() {
     assert_eq!(drafter["verify_len"], json!([2]));
     close(&drafter["own_estimate"], 1945.0 / 14.0);
     assert_eq!(lengths(&state, json!({"adaspec": {"verifier": false}})), (json!([2]), json!([2])));
-    // AdaSpec predicts with `prev_confidence`. At 0.1, the first draft is predicted to give 1.1/12; AdaSpec makes it
-    // nevertheless. The second is predicted to give 1.99/14, less than 1.9/12, and is not made.
+    // AdaSpec predicts with `prev_confidence`. At 0.1, it predicts a goodput of 1.1/12 with one draft token; AdaSpec
+    // drafts this token nevertheless. With two draft tokens it predicts 1.99/14, less than 1.9/12, so the second token
+    // is not drafted.
     state["prev_confidence"] = json!(0.1);
     assert_eq!(lengths(&state, json!({"adaspec": {}})), (json!([1]), json!([1])));
     state["prev_confidence"] = json!(0.6);
 
-    // A step with one draft takes 12 ms, a step with two drafts 14 ms.
+    // A step with one draft token takes 12 ms, a step with two draft tokens 14 ms.
     for (slo_ms, expected) in [(14.5, (2, 1)), (13.0, (1, 1)), (11.0, (0, 0))] {
         state["slo_tpot_s"] = json!(slo_ms * 1e-3);
         let (d, v) = expected;
         assert_eq!(lengths(&state, json!({"adaspec": {}})), (json!([d]), json!([v])), "{slo_ms} ms");
         assert_eq!(lengths(&state, json!({"adaspec": {"slo": "off"}})), (json!([2]), json!([1])));
     }
-    // `slo = "expected"` bounds step time / expected tokens. With one draft this is 12 ms / 1.6 = 7.5 ms.
+    // `slo = "expected"` bounds step time / expected tokens. With one draft token this is 12 ms / 1.6 = 7.5 ms.
     for (slo_ms, expected) in [(7.6, (2, 1)), (7.4, (0, 0))] {
         state["slo_tpot_s"] = json!(slo_ms * 1e-3);
         let (d, v) = expected;
@@ -213,17 +216,18 @@ fn adaspec_follows_the_paper_with_its_errata() {
 fn thresholds_compare_strictly() {
     let state = state((0.0, 1.0), (0.0, 10.0), &[&[0.9, 0.3, 0.9, 0.9], &[0.4, 0.5, 0.1, 0.9]]);
     let ask = |settings: Value| lengths(&state, json!({"threshold": settings}));
-    // Drafting stops at the first confidence below tau; 0.4 is not below 0.4. By default, the token with this
-    // confidence is verified too.
+    // Drafting stops at the first confidence below the policy's threshold `tau`; 0.4 is not below 0.4. By default, the
+    // token with this confidence is verified too.
     assert_eq!(ask(json!({"tau": 0.4})), (json!([2, 3]), json!([2, 3])));
     assert_eq!(ask(json!({"tau": 0.4, "keep_last": false})), (json!([2, 3]), json!([1, 2])));
-    // The means of the confidences over the batch at positions 1 to 4 are 0.65, 0.4, 0.5 and 0.9.
+    // The means of the draft model's confidences over the batch's two requests, at draft positions 1 to 4, are 0.65,
+    // 0.4, 0.5 and 0.9.
     assert_eq!(ask(json!({"tau": 0.4, "scope": "batch-mean"})), (json!([4, 4]), json!([4, 4])));
     assert_eq!(ask(json!({"tau": 0.45, "scope": "batch-mean"})), (json!([2, 2]), json!([2, 2])));
 }
 
-/// The two requests of docs/model.md 10, adaptive verification. The survival probabilities of their drafts, sorted, are
-/// .9, .72, .6, .36, .3, .12.
+/// The two requests of the example of adaptive verification in docs/model.md 10. The survival probabilities of their
+/// draft tokens, sorted, are .9, .72, .6, .36, .3, .12.
 fn promising() -> Value {
     state((0.0, 1.0), (0.0, 10.0), &[&[0.9, 0.8, 0.5], &[0.6, 0.5, 0.4]])
 }
@@ -236,8 +240,8 @@ fn tetris_verifies_the_most_promising() {
     assert_eq!(lengths(&alone, json!({"tetris": {"k": 1, "extra": 2}})), (json!([1]), json!([1])));
 }
 
-/// docs/model.md 10: drafting takes 2 s. A verify pass takes 10 s for up to four tokens. For up to eight tokens it
-/// takes 16 s, or 14 s in the second table.
+/// The example of adaptive verification in docs/model.md 10. Drafting takes 2 s. A verify pass takes 10 s for up to
+/// four tokens. For up to eight tokens a verify pass takes 16 s with the first cost table and 14 s with the second.
 #[test]
 fn adaptive_verification_by_given_tables() {
     let rates = [0.1667, 0.2417, 0.3017, 0.2344, 0.2544, 0.2711, 0.2778];
@@ -261,23 +265,24 @@ fn adaptive_verification_by_given_tables() {
 #[test]
 fn cost_tables_are_of_the_states_own_batch() {
     let mut state = promising();
-    // A target token costs 1 ms, a token of context 1 µs. Three draft passes take 1 ms each. The cost tables must be
-    // made for the contexts of the state, 2 · 100 tokens, and not for 8192 tokens.
+    // A target token costs 1 ms, a token of context 1 µs. Three draft passes take 1 ms each. The policies' cost tables
+    // (pass times by number of tokens) must be made for the contexts of the state, 2 · 100 tokens, and not for 8192
+    // tokens.
     state["target"] = json!({"alpha_s": 1e-6, "gamma_s": 1e-3, "delta_s": 1e-2});
-    // Pass sizes are padded to 2, 4 or 8 tokens. With 0, 1, 2, 3, …, 6 drafts verified, expected tokens per ms are
-    // (2 + Σ survival) / (3 + 10.2 + padded size): 2/15.2, 2.9/17.2, 3.62/17.2, 4.22/21.2, …, 5/21.2.
+    // Pass sizes are padded to 2, 4 or 8 tokens. With 0, 1, 2, 3, …, 6 verified draft tokens, the expected tokens per
+    // ms are (2 + Σ survival) / (3 + 10.2 + padded size): 2/15.2, 2.9/17.2, 3.62/17.2, 4.22/21.2, …, 5/21.2.
     let adaptive = asked(state.clone(), json!({"vllm-adaptive": {}}));
     assert_eq!(adaptive["verify_len"], json!([3, 3]));
     close(&adaptive["own_estimate"], 5e3 / 21.2);
-    // DSpark rounds pass sizes down: 4 to 7 tokens take as long as 4. Five drafts give 4.88/17.2, six drafts give
-    // 5/21.2.
+    // DSpark rounds pass sizes down: a pass of 4 to 7 tokens takes as long as a pass of 4. Five draft tokens give
+    // 4.88/17.2 expected tokens per ms, six draft tokens give 5/21.2.
     let dspark = asked(state, json!({"dspark": {}}));
     assert_eq!(dspark["verify_len"], json!([3, 2]));
     close(&dspark["own_estimate"], 4.88e3 / 17.2);
 }
 
-/// docs/model.md 10: the draft length that SGLang's adaptive policies (generations 1 to 3) and `ema-tier` choose after
-/// a history of accepted tokens.
+/// The examples of docs/model.md 10: the draft length that SGLang's adaptive policies (generations 1 to 3) and
+/// `ema-tier` choose after a history of accepted tokens per step.
 #[test]
 fn sglang_learns_from_the_history() {
     let steps = |policy: Value, history: Vec<Vec<u32>>| {
@@ -285,8 +290,8 @@ fn sglang_learns_from_the_history() {
         state["history"] = json!(history);
         asked(state, policy)["draft_len"][0].as_u64().unwrap()
     };
-    // `times(n, accepted)`: n equal verify batches. `accepted` has the accepted tokens of each request. The names of
-    // the batches below say the mean over the batch.
+    // `times(n, accepted)` is a history of n equal verify batches. `accepted` has the number of accepted tokens of each
+    // request. The name of each batch below says its mean number of accepted tokens.
     let times = |n: usize, accepted: &[u32]| vec![accepted.to_vec(); n];
     let (point_2, point_3, point_4, two_point_6) =
         ([1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [3, 3, 3, 2, 2]);
@@ -296,7 +301,7 @@ fn sglang_learns_from_the_history() {
         assert_eq!(steps(json!({name: {}}), times(15, &[3])), 7);
         assert_eq!(steps(json!({name: {}}), times(15, &[0])), 1);
         assert_eq!(steps(json!({name: {}}), times(40, &point_4)), 3);
-        // Verify batches without a request do not count.
+        // Verify batches without a request in the history do not count.
         assert_eq!(steps(json!({name: {}}), [times(14, &[3]), times(9, &[])].concat()), 3);
     }
     let falls = |n| [times(20, &[7]), times(n, &point_3)].concat();
@@ -307,8 +312,8 @@ fn sglang_learns_from_the_history() {
     for (n, expected) in [(14, 1), (15, 3), (25, 3), (30, 7), (40, 3), (54, 3), (55, 1)] {
         assert_eq!(steps(json!({"sglang-gen1": {"initial_steps": 1}}), moves[..n].to_vec()), expected, "{n}");
     }
-    // If the initial length is not among the candidates, generation 2 adds it. Generation 3 keeps an average for each
-    // range of batch sizes.
+    // If the initial draft length is not among the candidate lengths, generation 2 adds it to them. Generation 3 keeps
+    // an average of accepted tokens for each range of batch sizes.
     let off_list = json!({"candidates": [1, 7], "initial_steps": 3});
     assert_eq!(steps(json!({"sglang-gen1": off_list}), Vec::new()), 1);
     assert_eq!(steps(json!({"sglang-gen2": off_list}), Vec::new()), 3);
@@ -316,8 +321,8 @@ fn sglang_learns_from_the_history() {
     assert_eq!(steps(json!({"sglang-gen3": {}}), times(15, &[0; 8])), 3, "another slot's");
 }
 
-/// SGLang chooses a length only before some of the batches. A choice within the history stays in force until the next
-/// choice.
+/// SGLang's throughput strategy chooses a draft length only before some of the verify batches. If the last choice was
+/// made within the state's history, it stays in force until the next choice.
 #[test]
 fn sglangs_throughput_strategy_decides_within_the_history() {
     let mut state = state((0.0, 1.0), (0.0, 10.0), &[&[0.5; 8]]);
@@ -325,8 +330,8 @@ fn sglangs_throughput_strategy_decides_within_the_history() {
         state["history"] = json!(vec![[0]; n]);
         lengths(&state, json!({"sglang-throughput": {}})).0
     };
-    // The windows are full after 20 batches. No draft was ever accepted, so the shortest length is chosen then and
-    // later.
+    // The strategy's windows are full after 20 verify batches. No draft token was ever accepted, so from then on the
+    // shortest draft length is chosen.
     assert_eq!([ask(19), ask(20), ask(23)], [json!([3]), json!([1]), json!([1])]);
 }
 

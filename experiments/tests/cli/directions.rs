@@ -6,11 +6,11 @@ use crate::support::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The results of a shipped experiment's claims, by id.
+/// The results of the claims of a paper that a shipped experiment checks, by the claim's id.
 struct Claims(BTreeMap<String, Value>);
 
-/// Runs a shipped experiment with one seed and the given settings. `None` if the experiment needs traces and the
-/// machine has none.
+/// Runs a shipped experiment with one seed and the settings `sets`. `None` if the experiment needs traces and this
+/// machine has no traces.
 fn run(file: &str, sets: &[&str]) -> Option<Claims> {
     let path = format!("{}/papers/{file}.toml", env!("CARGO_MANIFEST_DIR"));
     let on_traces = std::fs::read_to_string(&path).unwrap().contains("${FORETOKEN_TRACES}");
@@ -28,14 +28,14 @@ fn run(file: &str, sets: &[&str]) -> Option<Claims> {
 }
 
 impl Claims {
-    /// Asserts that each of these claims agrees with the paper.
+    /// Asserts that Foretoken's numbers agree with the paper's in each of these claims.
     fn agree(&self, ids: &[&str]) {
         for id in ids {
             assert_eq!(self.0[*id]["agrees"], true, "{:#}", self.0[*id]);
         }
     }
 
-    /// The number that Foretoken gets for a claim; if it is a range, its lower end.
+    /// The number that Foretoken measures for the claim `id`. If the claim has a range of numbers, the lower end.
     fn number(&self, id: &str) -> f64 {
         let ends = self.0[id]["ours"]["numbers"].as_array().unwrap_or_else(|| panic!("{:#}", self.0[id]));
         ends.iter().find_map(Value::as_f64).unwrap()
@@ -80,8 +80,8 @@ fn smartspec_fig_11() {
     assert!(region.is_sorted_by(|a, b| a > b), "the larger the model, the smaller the region: {region:?}");
 }
 
-/// SmartSpec does not beat every fixed length (the experiment gives the reason), but it avoids long drafts at loads
-/// where they do not pay.
+/// SmartSpec does not beat every fixed length (the experiment gives the reason). But it avoids long drafts at loads at
+/// which long drafts do not pay.
 #[test]
 fn smartspec_fig_12() {
     let rates = "workload.arrivals.poisson.rate={ sweep = [1.0, 4.0, 12.0] }";
@@ -104,7 +104,8 @@ fn smartspec_fig_14() {
     claims.agree(&["oracle-ahead", "oracle-ahead-longer-average", "random-behind-longer-average"]);
 }
 
-/// Corollary 4.4 holds if each verified position reads the context, and is reversed if a pass reads the context once.
+/// AdaSpec's corollary 4.4 holds if each verified position reads the context. It is reversed if a pass reads the
+/// context once for all positions.
 #[test]
 fn context_reads() {
     let small = ["workload.requests=16", "workload.lengths.fixed.prompt={ sweep = [128, 32768] }"];
@@ -158,8 +159,8 @@ const TWO_MINUTES: &str = "workload.transform=[{ window = { start_s = 0.0, end_s
 
 #[test]
 fn adaspec_fig_10() {
-    // The least speedup of the released code is 10.3 % below the paper's on two minutes of each trace, and 6.9 % below
-    // it on whole windows. This test uses 150 s.
+    // On two minutes of each trace, the least speedup of the released code is 10.3 % below the paper's. On whole
+    // windows it is 6.9 % below the paper's. This test uses 150 s of each trace.
     let window = TWO_MINUTES.replace("120.0", "150.0");
     let Some(claims) = run("adaspec-fig10", &[&window]) else { return };
     claims.agree(&["speedup", "over-fixed", "speedup-without-slo-rule", "over-fixed-without-slo-rule"]);
@@ -174,8 +175,8 @@ fn adaspec_fig_11_and_5() {
     claims.agree(&["fig5-longer-risks", "fig5-below-autoregressive", "fig5-faster-yet"]);
 }
 
-/// On every trace, the threshold method drafts most, and the smallest share of its drafts is right. Elimination raises
-/// this share and the speedup.
+/// On every trace, the threshold method drafts most tokens, and the smallest share of its draft tokens is right.
+/// AdaSpec drops draft tokens before it verifies, which raises the share of right draft tokens and the speedup.
 #[test]
 fn adaspec_table_2() {
     let Some(claims) = run("adaspec-table2", &[TWO_MINUTES]) else { return };

@@ -10,7 +10,7 @@ fn with(engine: &str, more: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// Asserts that the settings are refused with a message that contains each of the texts.
+/// Asserts that the settings `engine` of the engine are refused with a message that contains each of the texts.
 fn refused(engine: &str, parts: &[&str]) {
     let (code, error) = with(engine, &[]);
     assert_eq!(code, Some(2), "{engine}\n{error}");
@@ -51,8 +51,8 @@ fn engine_keys_that_contradict_the_version_are_refused() {
     refused("{ watermark = 1.0 }", &["engine.watermark", "not a share in [0, 1)"]);
 }
 
-/// Settings that decide how much memory is needed, or that are counted in 32 bits, have limits. The limits are checked
-/// before anything else.
+/// Some settings decide how much memory is needed, or are counted in 32 bits. These settings have limits, and the
+/// limits are checked before anything else.
 #[test]
 fn sizes_are_bounded() {
     refused("{ num_lookahead_tokens = 4294967295 }", &["num_lookahead_tokens", "over the limit of 65536 tokens"]);
@@ -92,7 +92,8 @@ fn impossible_orders_of_scheduling_and_drafting_are_refused() {
         ("{ draft_at = 'end' }", &["unknown name `end`", "step-end, step-start"]),
     ];
     cases.iter().for_each(|(engine, parts)| refused(engine, parts));
-    // n-gram drafts with asynchronous scheduling are accepted on runner V2: vLLM 0.33 looks up n-grams on the device.
+    // n-gram drafting with asynchronous scheduling is accepted on vLLM's model runner V2, because vLLM 0.33 looks up
+    // n-grams on the device.
     let (code, said) = with("{ method = 'ngram', async_scheduling = true }", &[]);
     assert_eq!(code, Some(0), "{said}");
 }
@@ -109,7 +110,7 @@ fn a_key_that_overrides_its_version_is_noted() {
     assert!(said.contains("the engine differs from vllm-0.33: set by hand are draft_at"), "{said}");
     let (_, said) = with("{ async_scheduling = false, deliver_at = 'drafted' }", &[]);
     assert!(said.contains("set by hand are async_scheduling, deliver_at"), "{said}");
-    // A setting that has the release's own value gives no note.
+    // A setting with the same value as the vLLM release gives no note.
     let own = "{ watermark = 0.0, chunked_prefill = true, draft_at = 'step-end', async_scheduling = true }";
     let (_, said) = with(own, &[]);
     assert!(!said.contains("set by hand"), "{said}");

@@ -1,6 +1,6 @@
-//! Every key of an experiment has an effect: another value changes the results or the messages. This test tries the
-//! keys about the whole experiment and the tables of single commands (`every_key.txt`). `run/src/inert/every_leaf.rs`
-//! tries all other keys.
+//! Every key of an experiment has an effect: another value of the key changes the results or the messages. This test
+//! tries the keys about the whole experiment and the tables of single commands. `every_key.txt` lists them.
+//! `run/src/inert/every_leaf.rs` tries all other keys.
 
 use crate::live::LIVE;
 use crate::observe::speculating;
@@ -20,7 +20,7 @@ const EXCEPTIONS: [(&str, &str); 2] = [
     ("live.warm_up_requests", "what is served before the clock starts changes times only, and is not recorded"),
 ];
 
-/// The tables and keys that this test tries.
+/// The tables and keys of an experiment file that this test tries.
 const TABLES: [&str; 12] = [
     "name",
     "seeds",
@@ -56,7 +56,7 @@ source = { constant = { rate = 0.7 } }
 figures = false
 "#;
 
-/// One claim of each kind, in the order of `KINDS`.
+/// One claim for each kind of measure, as (kind, measure in TOML).
 const KINDS: [(&str, &str); 11] = [
     ("value", r#"{ metric = "speedup", policy = "fixed-3" }"#),
     ("gain", r#"{ metric = "speedup", policy = "fixed-3", over = ["autoregressive"] }"#),
@@ -111,6 +111,28 @@ fn searched() -> String {
         + "[capacity]\nrequests = 100\nwarm_up_requests = 10\ntolerance = 0.05\nshare = 0.95\n"
 }
 
+/// A `[fleet]` table in which two replicas compute prompts for two others.
+const SPLIT: &str = r#"router = "least-requests"
+replicas = [{ count = 2, role = "prefill" }, { count = 2, role = "decode" }]
+link = { bandwidth_gb_s = 0.1, latency_s = 0.002, kv_bytes_token = 1e5, draft_kv_bytes_token = 4e4 }"#;
+
+/// A run on a fleet that is busy enough for its settings to matter.
+fn served(fleet: &str) -> String {
+    let text = RUN.replace("{ sweep = [1, 16] }", "8").replace("{ sweep = [0.0, 0.01] }", "0.0");
+    let text = text.replace("{ sweep = [1, 3] }", "3").replace("rate = 2.0", "rate = 30.0");
+    format!("{}[fleet]\n{fleet}\n", text.replace("requests = 40", "requests = 300"))
+}
+
+/// A run on a fleet that a rule scales. The load follows a day that is shortened to 60 s.
+fn scaled() -> String {
+    let day = "servegen-day = { rate = 25.0, day_s = 60.0, tau_s = 5.0 }";
+    let text = served("replicas = 2\nrouter = \"least-requests\"").replace("poisson = { rate = 30.0 }", day);
+    let text =
+        text.replace("requests = 300", "duration_s = 60.0").replace("num_gpu_blocks = 4000", "num_gpu_blocks = 200");
+    text + "scaling = { rule = { llm-d = { down_window_s = 5.0 } }, max_replicas = 6, boot_s = 3.0, interval_s = 1.0 }\n\
+            [slo]\nttft_s = 0.3\ntpot_s = 0.05\n"
+}
+
 fn experiment(command: &str) -> String {
     match command {
         "run" => RUN.to_owned(),
@@ -119,6 +141,9 @@ fn experiment(command: &str) -> String {
         "arena" => arena(),
         "capacity" => searched(),
         "fleet" => searched() + "[fleet]\nprice_gpu_hour = 2.0\n",
+        "served" => served("replicas = [{ count = 3 }]\nrouter = \"vllm-dp\""),
+        "split" => served(SPLIT),
+        "scaled" => scaled(),
         "observe" => crate::observe::EXPERIMENT.replace("{ closed-loop = 2 }", "{ poisson = { rate = 400.0 } }"),
         "live" => {
             LIVE.replace("{ poisson = { rate = 100.0 } }", "{ closed-loop = 1 }").replace(", { smartspec = {} }", "")
@@ -127,8 +152,8 @@ fn experiment(command: &str) -> String {
     }
 }
 
-/// The messages and files of `command` on an experiment with the settings `sets`. Leaves out times, and files that
-/// repeat the settings.
+/// The messages and files of `command` on an experiment with the settings `sets`. Times are left out, and so are files
+/// that repeat the settings.
 fn outcome(command: &str, sets: &[String]) -> Value {
     let place = Place::holding(&experiment(command));
     let prompt = |text: &str| format!("{{\"prompt\": \"{text}\"}}\n").repeat(3);
@@ -152,10 +177,10 @@ fn outcome(command: &str, sets: &[String]) -> Value {
         std::fs::read(place.path("out").join(name)).map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap())
     };
     match command {
-        "run" | "paper" | "question" => {
+        "run" | "paper" | "question" | "served" | "split" | "scaled" => {
             json!([run(&["run", "x.toml", "-o", "out", "--check-settings", "never"]), files()])
         }
-        // A folder of scenarios prints the table of the arena.
+        // `run` on a folder of scenarios prints the table of the arena.
         "arena" => {
             std::fs::create_dir(place.path("all")).unwrap();
             std::fs::rename(place.path("x.toml"), place.path("all/x.toml")).unwrap();
@@ -182,8 +207,8 @@ fn blake3_of(bytes: &[u8]) -> String {
     foretoken_intact::seal::digest(bytes)
 }
 
-/// The acceptance rates and draft lengths in a report. They do not depend on times if a single client waits for each
-/// answer before it sends the next request.
+/// The acceptance rates and draft lengths of each policy in a report, as texts. They do not depend on pass times if a
+/// single client sends each request only after the answer to the one before.
 fn rates(report: &Value) -> Vec<String> {
     let mut all = Vec::new();
     let policies =
@@ -269,7 +294,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The leaves of the schema in [`TABLES`]; `[]` stands for any index.
+/// The paths of all keys of the schema's tables [`TABLES`] that hold a value and no table; `[]` stands for any index.
 fn leaves() -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(include_str!("../../experiment.schema.json")).unwrap();
     let mut leaves = BTreeSet::new();
@@ -282,13 +307,12 @@ fn leaves() -> BTreeSet<String> {
 }
 
 fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
-    // Replicas, the settings of routers, prompts computed elsewhere, and scaling have tests of their own:
-    // `fleet/src/routers/tests.rs`, `fleet/tests` and `fleet.rs`.
-    if ["fleet.replicas", "fleet.router", "fleet.signals", "fleet.link", "fleet.split", "fleet.scaling"].contains(&at) {
+    // `fleet/src/routers/tests/keys.rs` tries the settings of routers. `fleet.rs` tries the policies of replicas.
+    if ["fleet.router", "fleet.split.router", "fleet.replicas[].policy"].contains(&at) {
         return;
     }
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
-        // A swept key has the same values as the plain key, so its leaves are not tried again.
+        // A sweep of a key has values of the plain key, so the key is not tried a second time.
         if !name.starts_with("sweep-") {
             walk(root, &root["$defs"][name], at, leaves);
         }
@@ -326,7 +350,8 @@ fn every_key_of_the_other_tables_has_a_row() {
     assert!(tried.is_disjoint(&excepted) && leaves.len() > 140, "{} leaves", leaves.len());
 }
 
-/// Runs the table's rows for `commands`. Rows with the same base settings share one run of the base experiment.
+/// Runs the rows of `every_key.txt` for `commands`. Rows with the same base settings share one run of the base
+/// experiment.
 fn act(commands: &[&str]) {
     let rows: Vec<Row> = rows().into_iter().filter(|row| commands.contains(&row.command.as_str())).collect();
     let bases: BTreeSet<(String, Vec<String>)> =
@@ -356,6 +381,11 @@ fn keys_of_searches_act() {
     act(&["capacity", "fleet"]);
 }
 
+#[test]
+fn keys_of_fleets_act() {
+    act(&["served", "split", "scaled"]);
+}
+
 /// Two runs with the same settings must have the same outcome. Otherwise a difference would not show that a key acts.
 #[test]
 fn keys_of_observations_and_live_runs_act() {
@@ -365,8 +395,8 @@ fn keys_of_observations_and_live_runs_act() {
     act(&["observe", "live"]);
 }
 
-/// Runs two validations that differ in every key of `[validate]`. Measured times differ between any two runs. So for
-/// each key the test compares a fact that depends on this key, and the fact must differ.
+/// Runs two validations that differ in every key of `[validate]`. Measured times differ between any two runs. So the
+/// test compares for each key a fact that depends on this key, and the fact must differ.
 #[test]
 fn keys_of_validations_act() {
     let facts = [
@@ -402,7 +432,8 @@ fn keys_of_validations_act() {
     assert_eq!(facts[0].keys().map(|key| format!("validate.{key}")).collect::<BTreeSet<_>>(), keys);
     let differs =
         |key: &str, fact: &str| match (LONGER.contains(&key), fact.parse::<u64>(), facts[1][key].parse::<u64>()) {
-            // The second duration is ten times the first, so its count is larger even on a busy machine.
+            // The second validation has ten times the duration of the first, so its count of requests or passes is
+            // larger even on a busy machine.
             (true, Ok(short), Ok(long)) => 10 * long > 13 * short,
             _ => facts[1][key] != fact,
         };
@@ -410,7 +441,7 @@ fn keys_of_validations_act() {
     assert!(same.is_empty(), "{same:#?}");
 }
 
-/// Keys of `[validate]` that are durations. Their facts count requests or passes.
+/// Keys of `[validate]` that are durations, seconds. A longer duration gives more requests or passes.
 const LONGER: [&str; 3] = ["service_s", "run_s", "profile_s"];
 
 /// For each key of `[validate]`, a result as text that depends on this key.

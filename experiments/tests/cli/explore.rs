@@ -25,7 +25,8 @@ pub fn silent(opened: &Opened) {
     assert!(opened.console.is_empty(), "the page complains: {:#?}", opened.console);
 }
 
-/// The page's numbers and sentences at each state, given by its URL hash. `None` without a browser.
+/// The page's numbers and sentences at each of its states. `hashes` has the states as URL hashes. `None` without a
+/// browser.
 pub fn checked(page: &Path, hashes: &[&str]) -> Option<Vec<Value>> {
     let opened = open(page, &format!("#check={}", escaped(&json!(hashes).to_string())))?;
     silent(&opened);
@@ -42,7 +43,8 @@ fn compare_all(page: &Path, points: &[Point]) {
     println!("{} states, the largest deviation is {off:e}", points.len());
 }
 
-/// The names and numbers of the page's acceptance sources other than rates, read from its presets.
+/// The page's acceptance sources (what decides which draft tokens are right) that are not rates, by name, with their
+/// numbers as the page's presets have them.
 fn drawn(page: &Path) -> Vec<(String, Accepted)> {
     let text = std::fs::read_to_string(page).unwrap();
     let presets = text.split("id=\"presets\">").nth(1).unwrap().split("</script>").next().unwrap();
@@ -66,8 +68,8 @@ fn the_explorers_numbers_equal_the_librarys() {
     compare_all(&page, &(0..150).map(|_| any_point(&mut draws, &drawn)).collect::<Vec<_>>());
 }
 
-/// The hardware of experiments whose runs have an explorer: staircases, and rooflines with settings that no control of
-/// the page has.
+/// Hardware of experiments whose runs have an explorer. It cannot be set with the page's controls: staircases (cost
+/// models that pad passes to the next measured size), and rooflines with settings that have no control.
 const HARDWARE: [(&str, &str, &str); 3] = [
     (
         "staircase",
@@ -110,8 +112,9 @@ fn staircases_and_every_setting_of_a_roofline_are_the_librarys() {
     }
 }
 
-/// A profile with every feature of a measured model: a smallest size above 1, flat and bent curves, curves of pairs and
-/// of context that begin above 0, and a draft with a single point. The test also reads values outside of all curves.
+/// A profile with every feature of a measured cost model: a smallest pass size above 1, flat and bent curves of pass
+/// time, curves over query-key pairs and over context that begin above 0, and a draft model with a single measured
+/// point. Tests also read times beyond the ends of these curves.
 pub fn every_feature() -> String {
     let target = json!({ "measured": {
         "batched": [[4, 2e-3], [16, 2e-3], [17, 3.5e-3], [256, 9e-3], [512, 9e-3], [2048, 40e-3]],
@@ -143,8 +146,8 @@ pub fn every_feature() -> String {
     calibrated.to_toml()
 }
 
-/// The costs of `explore --profile` must equal the library's, number by number. The profiles are the shipped one, one
-/// that `calibrate` wrote, and one with every feature of a measured model.
+/// The costs of `explore --profile` must equal the library's, number by number. Three profiles are tried: the shipped
+/// one, one that `calibrate` wrote, and one with every feature of a measured model.
 #[test]
 fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
     let Some(calibration) = calibrated() else { return };
@@ -173,7 +176,7 @@ fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
     }
 }
 
-/// The page opens with the host time and the context setting of the profile.
+/// The page of a profile opens with the profile's host time and its setting of how passes read context.
 #[test]
 fn a_profile_gives_the_host_time_and_the_reading_of_context() {
     let place = Place::new();

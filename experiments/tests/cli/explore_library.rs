@@ -1,4 +1,4 @@
-//! The numbers of the explorer's page, computed with the library, and random states of the page to compare.
+//! Computes the numbers of the explorer's page with the library, and makes random states of the page to compare.
 
 use foretoken_hardware::LatencySpec;
 use foretoken_hardware::gpus::gpus;
@@ -12,18 +12,21 @@ use foretoken_sim::{
 use itertools::Itertools;
 use serde_json::{Value, json};
 
-/// Longest draft that the page considers.
+/// The longest draft length that the explorer's page considers, tokens.
 pub const LONGEST: u32 = 16;
-/// Largest batch that the page considers.
+/// The largest batch size that the explorer's page considers, requests.
 pub const MOST: u32 = 1024;
 
-/// The tokens and drafts of a round, by the draft length that the policy asks for.
+/// The acceptance of draft tokens in one of two forms. It says how many tokens a step gives a request, and how many
+/// tokens are drafted, by the draft length that the policy asks for.
 #[derive(Clone, Debug)]
 pub enum Accepted {
-    /// Acceptance rates by draft position in the round. The last rate holds for all later positions.
+    /// Acceptance rates by the draft token's position in the draft of its step. The last rate holds for all later
+    /// positions.
     Rates(Vec<f64>),
-    /// Mean tokens of a round, and the shares of rounds that have a first, second, … draft. `shares` is `None` if every
-    /// round has all its drafts.
+    /// Numbers by draft length: the mean tokens that a step gives a request, and the shares of these request-steps that
+    /// have a first, second, … draft token. `shares` is `None` if the policy always gets all draft tokens that it asks
+    /// for.
     Drawn { tokens: Vec<f64>, shares: Option<Vec<Vec<f64>>> },
 }
 
@@ -39,7 +42,7 @@ impl Accepted {
         }
     }
 
-    /// The draft length of each of `batch` requests if the policy asks for `length`.
+    /// The number of draft tokens of each of `batch` requests if the policy asks for `length`.
     fn lengths(&self, batch: u32, length: u32) -> Vec<u32> {
         let Accepted::Drawn { shares: Some(shares), .. } = self else { return vec![length; batch as usize] };
         let counts: Vec<f64> = shares[length as usize].iter().map(|s| (s * f64::from(batch)).round()).collect();
@@ -97,7 +100,8 @@ pub fn any_point(draws: &mut Draws, drawn: &[(String, Accepted)]) -> Point {
         let mut model = || &catalog()[draws.below(catalog().len())].name;
         let (target, draft) = (model(), model());
         let n = [1, 2, 4, 8][draws.below(4)];
-        // The page does the same: if the GPU cannot compute in the precision of the weights, it multiplies in bf16.
+        // As the explorer's page does: if the GPU cannot compute in the precision of the weights, it multiplies in
+        // bf16.
         let roofline = |model: &str, n: u32| {
             let with_weights = |weight_only: bool| {
                 let settings = json!({ "gpu": gpu, "model": model, "tensor_parallel": n, "weight_only": weight_only });
@@ -121,8 +125,8 @@ pub fn any_point(draws: &mut Draws, drawn: &[(String, Accepted)]) -> Point {
     any_load(draws, target, draft, &machine, drawn)
 }
 
-/// Adds a random load to a machine, which gives a state. `machine` is the part of the URL hash that describes the
-/// machine.
+/// A random state of the page on the given machine: adds a random load. `machine` is the part of the URL hash that
+/// describes the machine.
 pub fn any_load(
     draws: &mut Draws,
     target: LatencySpec,
@@ -146,7 +150,7 @@ pub fn any_load(
         reads: [ContextReads::Once, ContextReads::PerPosition][draws.below(2)],
         drafting: [Drafting::Autoregressive, Drafting::Parallel][draws.below(2)],
     };
-    // The page's lookup sources copy text, so no draft model runs.
+    // Some of the page's acceptance sources look draft tokens up in earlier text. For them no draft model runs.
     if matches!(point.accepted, Accepted::Drawn { shares: Some(_), .. }) {
         (point.draft, point.drafting) = (LatencySpec::Linear(Coefficients::FREE), Drafting::Parallel);
     }
@@ -166,8 +170,8 @@ pub fn any_load(
     point
 }
 
-/// A random acceptance source: a constant rate, rates by draft position, or an entry of `drawn`. Returns (its part of
-/// the URL hash, the source for the library).
+/// A random acceptance source (what decides which draft tokens are right): a constant rate, rates by draft position, or
+/// an entry of `drawn`. Returns (its part of the URL hash, the source for the library).
 fn any_source(draws: &mut Draws, drawn: &[(String, Accepted)]) -> (String, Accepted) {
     match draws.below(3) {
         0 => {
@@ -191,7 +195,7 @@ pub fn escaped(text: &str) -> String {
     text.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-/// Computes the page's numbers for one state, with the library.
+/// Computes the numbers that the explorer's page shows in one state, with the library.
 pub struct Library<'a> {
     point: &'a Point,
     target: Box<dyn LatencyModel>,
@@ -208,7 +212,7 @@ impl Library<'_> {
         if self.point.draft_cost == 1.0 { pass } else { Time::from_s(pass.as_s() * self.point.draft_cost) }
     }
 
-    /// (The time of all draft passes of a step, the time of its verify pass), computed as in the simulator. Request i
+    /// The time of all draft passes of a step and the time of its verify pass, computed as in the simulator. Request i
     /// drafts `lengths[i]` tokens.
     fn passes(&self, lengths: &[u32]) -> (Time, Time) {
         let n = lengths.len();
@@ -266,7 +270,7 @@ impl Library<'_> {
         self.speedup_of(&self.point.host, &self.point.accepted, batch, length)
     }
 
-    /// The speedup at a constant rate.
+    /// The speedup over plain decoding if every draft has the acceptance rate `rate`.
     fn speedup_at(&self, rate: f64) -> f64 {
         let constant = Accepted::Rates(vec![rate]);
         self.speedup_of(&self.point.host, &constant, self.point.batch, self.point.length)
@@ -284,7 +288,7 @@ impl Library<'_> {
         intervals
     }
 
-    /// (Bytes left for KV beside the weights, bytes of KV per token), as the engine counts them with a drafter.
+    /// Bytes left for KV beside the weights, and bytes of KV per token, as the engine counts them with a drafter.
     fn memory(&self) -> Option<(f64, f64)> {
         let memory = self.point.target.memory()?;
         let LatencySpec::Roofline(draft) = &self.point.draft else {
@@ -341,8 +345,8 @@ pub fn compare(page: &Value, point: &Point) -> f64 {
             close("kv_bytes_token", &page["kv"]["kv_bytes_token"], of_token, point);
         }
     }
-    // The page shows a band only for a roofline without host time: the speedup with and without the host time of a
-    // measured server.
+    // For a roofline without host time, the page shows a band. One end is the speedup without host time, the other end
+    // is the speedup with the host time of a measured server.
     let left_out = matches!(point.target, LatencySpec::Roofline(_)) && point.host.is_zero() && point.overhead_s == 0.0;
     assert_eq!(page["banded"].is_null(), !left_out, "{}", point.hash);
     if left_out {

@@ -7,7 +7,8 @@ use foretoken_hardware::config::read;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Adds a script of the test to the end of the page, and removes the page's policy, which would not let it run.
+/// Adds a script of the test to the end of the page. Removes the page's Content-Security-Policy, because it would keep
+/// the script from running.
 fn driven(page: &Path, script: &str) {
     let text = std::fs::read_to_string(page).unwrap();
     let policy = text.lines().find(|line| line.contains("Content-Security-Policy")).unwrap();
@@ -16,8 +17,8 @@ fn driven(page: &Path, script: &str) {
     std::fs::write(page.with_file_name("driven.html"), text.replacen("</body>", &driver, 1)).unwrap();
 }
 
-/// What the page reads from these files: a shape, its work and the keys that it does not model, or why it refuses the
-/// file.
+/// What the page reads from these `config.json` files. For each file: the model's shape, its work, and the keys that
+/// the page does not model; or why the page refuses the file.
 fn read_by_page(texts: &[String]) -> Option<Vec<Value>> {
     let (_place, page) = explorer(&[]);
     let script = format!(
@@ -43,7 +44,7 @@ fn dense() -> Value {
     })
 }
 
-/// A random file of a family that the page reads.
+/// A random `config.json` of a model family that the page reads.
 fn any_config(draws: &mut Draws) -> Value {
     let families = [
         "llama",
@@ -94,8 +95,8 @@ fn any_config(draws: &mut Draws) -> Value {
     config
 }
 
-/// Keys that change a model's layers or the bits of its weights. The page must refuse a file with such a key, or read
-/// it as the library does.
+/// Keys of a `config.json` that change a model's layers or the bits of its weights. The page must refuse a file with
+/// such a key, or read it as the library does.
 fn changes() -> Vec<Value> {
     vec![
         json!({ "model_type": "gemma2" }),
@@ -176,7 +177,7 @@ fn config_files_are_read_as_by_the_library_or_refused_in_words() {
         );
         accepted += 1;
     }
-    // The page may refuse only a faulty file, or a file with a key that only the program reads.
+    // The page may refuse only a faulty file, or a file with a key that only the library reads.
     println!("{accepted} files are read, {} are refused", refused.len());
     assert!(accepted > 150, "{refused:#?}");
     for (part, about) in [
@@ -193,7 +194,7 @@ fn config_files_are_read_as_by_the_library_or_refused_in_words() {
     }
 }
 
-/// Are the values equal, apart from rounding of numbers?
+/// Are the JSON values equal, apart from rounding of numbers?
 fn alike(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
@@ -206,14 +207,14 @@ fn alike(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// A file that is dropped onto the page becomes the target, and the page's link contains it.
+/// A `config.json` that is dropped onto the page becomes the target, and the page's link contains the model.
 #[test]
 fn a_dropped_file_is_the_target_and_the_link_has_it() {
     let (_place, page) = explorer(&[]);
     let drop = |file: &str, text: &str| {
         let script = format!(
-            // The browser's virtual clock does not wait for a file or an animation frame. So the script makes both
-            // available without waiting.
+            // The browser's virtual clock does not wait for a file or an animation frame. So the script gives both at
+            // once.
             "window.requestAnimationFrame = (draw) => setTimeout(draw, 0);
             File.prototype.text = () => Promise.resolve({0});
             const data = new DataTransfer();

@@ -18,7 +18,8 @@ fn the_hash_is_the_state_of_the_page() {
         assert_eq!(shown(id), checked[0][id].as_f64().unwrap(), "{id}");
     }
     assert!(text_of(&opened.dom, "headline").starts_with("Drafting 3 tokens pays: 1."), "{}", opened.dom);
-    // The page drew curves, cells of the map and rows of the table.
+    // The page drew curves, the fields of its map (one field for each draft length and batch size) and rows of its
+    // table.
     for (part, least) in [("<path", 3), ("class=\"cell\"", 16 * 30), ("<tr>", 30)] {
         assert!(opened.dom.matches(part).count() >= least, "{part}");
     }
@@ -52,7 +53,7 @@ fn an_invalid_url_hash_is_ignored_and_reported() {
     assert!(other != usual && said.is_empty(), "{said}");
 }
 
-/// With a target of zero cost every speedup would be 0 / 0.
+/// If the target model's passes cost nothing, every speedup would be 0 / 0.
 #[test]
 fn a_target_with_zero_cost_is_reported() {
     let (_place, page) = explorer(&[]);
@@ -66,8 +67,7 @@ fn a_target_with_zero_cost_is_reported() {
     crate::pages::sound("a target without a cost", &opened.dom);
 }
 
-/// The page opens with the hardware and the acceptance of the experiment `x.toml`. Its acceptance is a constant rate of
-/// 0.7.
+/// The page opens with the hardware of the experiment `x.toml` and with its acceptance, a constant rate of 0.7.
 #[test]
 fn an_experiment_can_be_explored_without_a_run() {
     let (_place, page) = explorer(&["x.toml"]);
@@ -97,8 +97,8 @@ fn words(page: &Value) -> Vec<String> {
     page["said"].as_array().unwrap().iter().map(|said| said.as_str().unwrap().to_owned()).collect()
 }
 
-/// With a mixture of experts, drafting pays at middle batch sizes only. At batch size 1, drafts make the step read more
-/// experts. At large batch sizes, computation limits the step.
+/// With a mixture of experts, drafting pays at middle batch sizes only. At batch size 1, draft tokens make the step
+/// read more experts. At large batch sizes, computation limits the step.
 #[test]
 fn batch_sizes_that_pay_are_said_as_intervals() {
     let (_place, page) = explorer(&[]);
@@ -121,7 +121,7 @@ fn what_does_not_fit_is_said_and_hatched() {
         ["n=300&c=1200&k=0", "n=300&c=1200&k=4", "hw=l4&target=llama-3.1-8b&k=4", "hw=l4&target=llama-3.1-8b&k=0"];
     let Some(all) = checked(&page, &hashes) else { return };
     let full = |i: usize| all[i]["full"].as_str().unwrap().to_owned();
-    // Without a draft model in the memory the batch fits.
+    // Draft length 0 needs no draft model in memory. Then the batch fits.
     assert_eq!(full(0), "");
     assert!(full(1).starts_with("This batch does not fit: its KV, the draft's with it, takes "), "{}", full(1));
     assert!(full(1).contains("are left beside the weights of target and draft. "), "{}", full(1));
@@ -132,8 +132,8 @@ fn what_does_not_fit_is_said_and_hatched() {
     assert!(!open(&page, "#hw=linear").unwrap().dom.contains("curve-hatch"));
 }
 
-/// A roofline has no host time. If the host time of a measured server would change the answer, the page says that the
-/// answer is undecided.
+/// A roofline has no host time. If the host time of a measured server changed the answer, the page says that the answer
+/// is undecided.
 #[test]
 fn an_answer_that_turns_within_the_band_is_undecided() {
     let (_place, page) = explorer(&[]);
@@ -145,7 +145,7 @@ fn an_answer_that_turns_within_the_band_is_undecided() {
     assert!(words(&all[1]).iter().any(|said| said.contains("the answer stays")), "{:?}", words(&all[1]));
 }
 
-/// A page that opens the explorer's page in a frame, visits each of `hashes` at two widths, and lists the faults.
+/// The text of a page that opens the explorer's page in a frame, sets each of `hashes` at two widths, and lists faults.
 fn driver(hashes: &[String]) -> String {
     let hashes = json!(hashes);
     format!(

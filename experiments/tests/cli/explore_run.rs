@@ -1,4 +1,5 @@
-//! Runs the experiment that the explorer's page writes. The run must have the page's step times and tokens of a round.
+//! Runs the experiment that the explorer's page writes. The run must have the step times that the page shows, and as
+//! many tokens per request and step.
 
 use crate::explore::{checked, every_feature, explorer};
 use crate::explore_library::escaped;
@@ -25,17 +26,17 @@ fn own_model() -> String {
     )
 }
 
-/// The steps of each cell of a run: of plain decoding, and of the fixed draft length. Keeps only steps with `batch`
-/// requests and without prompts.
+/// The steps of both policies of a run: first of plain decoding, then of the fixed draft length. Keeps only steps with
+/// `batch` requests and without prompts.
 fn steps_of(folder: &Path, batch: u32) -> Vec<Vec<StepRecord>> {
     let keys = read_keys(folder).unwrap();
     let full = |s: &StepRecord| s.batch_size == batch && s.chunks == 0;
     keys.iter().map(|key| read_steps(folder, key).unwrap().into_iter().filter(full).collect()).collect()
 }
 
-/// Runs the experiment that the page writes at `hash`. The run's step times and tokens of a round must be near the
-/// page's. `tolerance` is the largest relative deviation of the mean time of drafting steps, whose drafts are a sample.
-/// `None` without a browser.
+/// Runs the experiment that the page writes at `hash`. The run's step times and tokens per request and step must be
+/// near the page's. `tolerance` is the largest relative deviation of the mean time of steps with draft tokens: which
+/// draft tokens are right is a random sample. `None` without a browser.
 fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<()> {
     let first = checked(page, &[hash])?;
     let place = Place::holding(first[0]["toml"].as_str().unwrap());
@@ -49,7 +50,8 @@ fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<(
     let seconds =
         |steps: &[StepRecord]| steps.iter().map(|s| (s.end - s.start).as_s()).sum::<f64>() / steps.len() as f64;
     assert!(plain.len() > 100 && drafting.len() > 50, "{hash}: {} and {} full steps", plain.len(), drafting.len());
-    // The page's states with the mean context of each cell's steps.
+    // The state of the page again, with the mean context (tokens of a request in KV) that each policy's steps had in
+    // the run.
     let at = [context(plain), context(drafting)].map(|c| format!("{hash}&c={}", c.round()));
     let all = checked(page, &[&at[0], &at[1]])?;
     let page_of = |i: usize, key: &str| all[i][key].as_f64().unwrap();
@@ -68,7 +70,8 @@ fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<(
     Some(())
 }
 
-/// Every kind of hardware with a control on the page, every acceptance source of the page, and every other setting.
+/// Runs the experiment for every kind of hardware with a control on the page, every acceptance source of the page, and
+/// every other setting.
 #[test]
 fn the_written_experiment_runs_and_has_the_pages_step_times() {
     let (_place, page) = explorer(&[]);

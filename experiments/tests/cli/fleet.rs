@@ -4,7 +4,7 @@ use crate::support::Place;
 use serde_json::Value;
 use std::process::Output;
 
-const EXPERIMENT: &str = r#"
+pub const EXPERIMENT: &str = r#"
 name = "many"
 seeds = [1, 2]
 policies = [{ autoregressive = {} }, { fixed = { k = 3 } }]
@@ -87,8 +87,8 @@ fn two_replicas_behind_round_robin_share_the_load() {
 }
 
 /// Three replicas with a policy, an engine and hardware of their own: two run the experiment's policy, and the third is
-/// faster and never drafts. They are compared with three equal replicas. In the run of the policy `autoregressive`, no
-/// replica drafts.
+/// faster and never drafts. This fleet is compared with a fleet of three equal replicas. In the run of the policy
+/// `autoregressive`, no replica drafts.
 #[test]
 fn replicas_have_policies_engines_and_hardware_of_their_own() {
     let place = Place::holding(EXPERIMENT);
@@ -101,9 +101,9 @@ fn replicas_have_policies_engines_and_hardware_of_their_own() {
     assert!(plain(&mix) < plain(&three), "the third replica is faster");
 }
 
-/// A fleet in which the first replica computes prompts for two others.
+/// A list of replicas in which the first replica computes prompts for two others.
 const SPLIT: &str = "fleet.replicas=[{ count = 1, role = \"prefill\" }, { count = 2, role = \"decode\" }]";
-/// The link states the bytes of KV per token, because a linear cost names no model.
+/// The link over which KV is sent. It states the bytes of KV per token, because a linear cost names no model.
 const LINK: &str =
     "fleet.link={ bandwidth_gb_s = 1.0, latency_s = 0.002, kv_bytes_token = 1e5, draft_kv_bytes_token = 4e3 }";
 
@@ -114,8 +114,8 @@ fn report_of(place: &Place, out: &str, sets: &[&str]) -> Value {
     serde_json::from_str(&place.run(out, &args)).unwrap()
 }
 
-/// Prefill replicas change the latencies. A rule that never splits gives the latencies of the decode replicas alone. A
-/// slower link makes the time to first token longer.
+/// A fleet with prefill replicas has other latencies than a fleet without. If the rule for splitting never splits, the
+/// latencies equal the latencies of the decode replicas alone. A slower link makes the time to first token longer.
 #[test]
 fn prompts_are_computed_elsewhere() {
     let place = Place::holding(EXPERIMENT);
@@ -133,8 +133,8 @@ fn prompts_are_computed_elsewhere() {
     }
 }
 
-/// The bytes of KV follow from the model's shape. They equal the bytes computed by hand here, and so does their time on
-/// the link. Without the draft's KV only the target's KV is transferred. Requests come one at a time.
+/// The bytes of KV that are sent follow from the model's shape. They equal the bytes computed by hand here, and so does
+/// the time on the link. If the draft model's KV is not sent, only the target's KV is. Requests come one at a time.
 #[test]
 fn bytes_of_kv_follow_from_the_shape() {
     let costs = "target = { linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }";
@@ -147,7 +147,7 @@ fn bytes_of_kv_follow_from_the_shape() {
     };
     let link = |gb_s: &str, draft: &str| format!("fleet.link={{ bandwidth_gb_s = {gb_s}, {draft} }}");
     let (kept, moved) = ("draft_kv = false", "draft_kv_bytes_token = 4096.0");
-    // 64 tokens have keys and values in 32 layers with 8 heads of 128 numbers, 2 bytes each.
+    // 64 prompt tokens have keys and values in 32 layers with 8 heads of 128 numbers, 2 bytes each.
     let target = 2.0 * 32.0 * 8.0 * 128.0 * 2.0 * 64.0;
     let takes = |policy: &str, draft: &str| {
         let slow = ttft(&format!("slow-{policy}-{}", draft.len()), policy, &link("0.01", draft));
@@ -176,7 +176,6 @@ fn clear_errors() {
         (vec!["fleet.signals={ interval_s = 0.0 }"], "0 is not a time of at least 0.0001 s", ""),
         (vec!["fleet.signals={ interval_s = 1.0, delay_s = -1.0 }"], "-1 is not a time of at least 0 s", ""),
         (vec![unlike], "blocks of 16 and 32 tokens", "one engine.block_size"),
-        (vec!["fleet.replicas=2", "output.steps=true"], "a table of steps is about one engine", "fleet.replicas = 1"),
         (
             vec!["fleet.replicas=[{ count = 1, engine = { max_num_seq = 8 } }]"],
             "unknown key `max_num_seq`",
@@ -290,8 +289,15 @@ fn the_fewest_replicas_are_found_and_an_interrupted_search_resumes() {
         }
     }
     assert!(place.path("whole/figures/frontier.svg").exists());
+    let headline = whole["headlines"][0].as_str().unwrap();
+    assert!(headline.contains("costs the least: ") && text.contains(headline), "{headline}");
+    let page = std::fs::read_to_string(place.path("whole/fleet.html")).unwrap();
+    for words in [headline, "The same GPUs, three ways", "Where drafts stop paying", "Speedup by drafts", "2 seeds"] {
+        assert!(page.contains(words), "{words}");
+    }
 
-    // A killed search keeps the results of its probes. When it is resumed, it continues from them to the same answer.
+    // A killed search keeps the results of the fleets that it tried. When it is resumed, it continues to the same
+    // answer.
     let mut running = std::process::Command::new(env!("CARGO_BIN_EXE_foretoken"));
     running.current_dir(place.path(".")).args(["fleet", "x.toml", "-o", "killed"]).args(PRICE);
     let mut running = running.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();

@@ -43,7 +43,7 @@ fn a_fixed_rule_gives_the_bytes_of_a_fleet_without_scaling() {
     place.run("plain", &["--no-figures"]);
     let set = scaling("fixed", "");
     place.run("fixed", &["--no-figures", "--set", &set]);
-    for name in ["summary", "requests", "positions", "series", "lengths", "calibration", "replicas"] {
+    for name in ["summary", "requests", "positions", "series", "lengths", "calibration", "replicas", "replica_series"] {
         let read = |out: &str| std::fs::read(place.path(&format!("{out}/{name}.parquet"))).unwrap();
         assert!(read("plain") == read("fixed"), "{name}");
     }
@@ -107,7 +107,6 @@ fn clear_errors() {
             "",
         ),
         (vec![set("keda = {}")], "keda", "llm-d"),
-        (vec![llm_d.clone(), "output.steps=true".into()], "a table of steps is about one engine", ""),
     ] {
         let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set.as_str()]).collect();
         let output = place.foretoken().args(["run", "x.toml", "-o", "bad"]).args(args).output().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::support::Place;
 
-/// A new run and a finished folder must print the same table, and its numbers must be those in the JSON report.
+/// A new run and a finished folder must print the same table. The table's numbers must equal those in the JSON report.
 #[test]
 fn one_experiment_is_one_table() {
     let place = Place::new();

@@ -21,7 +21,7 @@ const NOT_RUN: [&str; 12] = [
     "doctor",
     "policies new",
 ];
-/// Files that the examples name and that no small experiment makes. Examples with these files are not run.
+/// Files in examples that no small experiment makes. Examples with these files are not run.
 const NOT_HERE: [&str; 2] = ["profile.toml", "conversation_trace"];
 
 const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
@@ -46,7 +46,7 @@ fn examples(help: &str) -> impl Iterator<Item = &str> {
     help.lines().map(str::trim).filter(|line| line.starts_with("foretoken "))
 }
 
-/// A folder with small versions of all files that examples name.
+/// A folder with a small version of every file that an example names.
 fn stage(decide_help: &str) -> Place {
     let place = Place::new();
     for folder in [
@@ -97,7 +97,7 @@ fn every_help_has_examples_and_they_run() {
                 true => example.replace("results/small", "results/kept"),
                 false => example.to_owned(),
             };
-            // The examples in the top-level help belong to other commands. The tests of those commands run them.
+            // The examples in the top-level help belong to other commands. They run with those commands.
             if name.is_empty() {
                 continue;
             }

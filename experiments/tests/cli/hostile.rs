@@ -41,8 +41,8 @@ fn impossible_distribution_parameters_are_refused() {
 fn runs_of_zero_time_are_refused_with_their_cell() {
     let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
     let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
-    // The run must take no time at all. This needs costs of zero and drafts at the start of a step. With vLLM's own
-    // order, the engine sleeps a millisecond now and then.
+    // The run takes no time at all. For this, pass costs are zero and tokens are drafted at the start of a step. If
+    // tokens are drafted at the end of a step, as in vLLM, the engine sleeps a millisecond now and then.
     let sets = [target.as_str(), draft.as_str(), "seeds=[7]", "engine.draft_at=step-start"];
     refused(&sets, &["autoregressive, engine.max_num_seqs = ", ", seed 7: mean E2E is 0 s", "no speedup"]);
 }
@@ -58,8 +58,8 @@ fn sizes_beyond_memory_are_refused_before_allocation() {
         &["engine.num_gpu_blocks=1000000000"],
         &["engine.num_gpu_blocks: 1000000000 KV blocks take 34 GiB", raise, "--threads 1"],
     );
-    // In a session, each prompt contains the turns before it. So the prompts and their shared blocks grow with the
-    // number of turns.
+    // In a session, each prompt contains the turns before it. So the more turns a session has, the longer its prompts
+    // and the more shared blocks.
     let chats = "workload.sessions={ turns = 1000.0, gap_s = 1.0 }";
     refused(
         &[chats, "workload.requests=100000"],
@@ -187,8 +187,8 @@ fn a_pipe_is_read_like_the_file() {
     assert!(from_file.contains("requests             300"), "{from_file}");
     assert_eq!(shell(&format!("cat t.csv | {bin} traces inspect /dev/stdin")), from_file);
     assert_eq!(shell(&format!("gzip -c t.csv | {bin} traces inspect /dev/stdin")), from_file);
-    // The second line names the trace's file. The name differs between pipe and file, so the line is removed before the
-    // comparison.
+    // The second line of the output names the trace's file. The name differs between pipe and file, so this line is not
+    // compared.
     let without =
         |text: String| text.lines().enumerate().filter(|(i, _)| *i != 1).map(|(_, line)| format!("{line}\n")).collect();
     let file: String = without(place.run("out", &["--no-figures"]));
@@ -291,8 +291,8 @@ fn control_characters_are_never_printed() {
         failed += usize::from(!output.status.success());
     }
     assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
-    // The messages of a successful run name its folder, its trace and parts of the trace. They must not print these
-    // characters either.
+    // A successful run prints the names of its folder, its trace and parts of the trace. It must not print these
+    // control characters either.
     let out = format!("out{ACTING}");
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
     is_safe("a good run", &output);
@@ -349,7 +349,8 @@ fn a_small_address_space_suffices_and_gives_a_warning() {
     }
 }
 
-/// 65,535 threads would need 128 GiB of addresses. The run has 20 cells, so it needs no more than 20 threads.
+/// 65,535 threads would need 128 GiB of addresses. The experiment has 20 cells (runs of one policy each), so it needs
+/// at most 20 threads.
 #[test]
 fn there_are_no_more_threads_than_cells() {
     let place = Place::new();

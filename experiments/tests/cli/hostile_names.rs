@@ -7,8 +7,8 @@ use crate::support::Place;
 use foretoken_tests::stub::{Reply, Stub, aside};
 use std::path::Path;
 
-/// Names that change a page's title if a browser reads them as markup: as an element, as an attribute, after a script's
-/// end, or in an SVG.
+/// Names that would change the page's title if a browser took them for markup. The markup is an element, an attribute,
+/// text after the end of a script, or part of an SVG.
 const NAMES: [&str; 5] = [
     "<script>document.title='ran'</script>",
     "\"onload=\"document.title='ran'\" x=\"",
@@ -46,8 +46,9 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Opens a page twice. The page as it is must run no name, report no violation of its policy, and contain no name as
-/// markup. A copy has the names inserted as markup, and its policy must keep the browser from running them.
+/// Opens a page twice. The page itself must not run a name as a script, violate its Content-Security-Policy, or contain
+/// a name as markup. In a copy the names are inserted as markup. There the policy must keep the browser from running
+/// them.
 fn runs_nothing(page: &Path) {
     let Some(opened) = open(page, "") else { return };
     assert!(opened.console.is_empty(), "{}: {:?}", page.display(), opened.console);

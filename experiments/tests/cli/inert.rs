@@ -73,13 +73,13 @@ fn settings_without_effect_are_reported_with_the_reason() {
     ] {
         assert!(stderr.contains(says), "`{says}` is missing in\n{stderr}");
     }
-    // A setting that equals its default, or that has an effect, is not reported.
+    // A setting that equals its default is not reported, and neither is a setting with an effect.
     assert!(!stderr.contains("block_size") && !stderr.contains("requests ="), "{stderr}");
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("no policy here drafts trees"));
 }
 
-/// An experiment in which every setting has an effect gives no report.
+/// In this experiment every setting has an effect, so none is reported.
 #[test]
 fn settings_with_an_effect_are_not_reported() {
     let (stderr, json) = run(&Place::new(), &["--no-figures"]);
@@ -100,7 +100,7 @@ fn the_check_of_settings_changes_no_other_result() {
     let (with, without) =
         (results("with", &["--check-settings", "always"]), results("without", &["--check-settings", "never"]));
     assert!(with == without, "results depend on whether they were looked at again");
-    // The finished cells show which swept keys had no effect, so this needs no further run.
+    // The finished runs show which swept keys had no effect, so this check needs no further run.
     let json: Value = serde_json::from_slice(&std::fs::read(place.path("without/report.json")).unwrap()).unwrap();
     assert_eq!(named(&json), ["acceptance.ranks"]);
 }
@@ -139,8 +139,8 @@ fn memory_settings_of_the_draft_are_refused() {
     }
 }
 
-/// One load's run sets the SLO bound of all loads. Settings without effect must be reported in this case too. If each
-/// load has its own bound, `slo.reference` must not be reported as a setting without effect.
+/// The run at one load sets the SLO bound of all loads. Settings without effect must be reported in this case, too. If
+/// each load has its own bound, the setting `slo.reference` has an effect and must not be reported.
 #[test]
 fn settings_without_effect_are_reported_under_a_shared_bound() {
     let text = r#"name = "loads"

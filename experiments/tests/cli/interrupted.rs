@@ -1,18 +1,18 @@
-//! Runs that end early, because they are killed or interrupted or the disk is full. Finished cells must be kept, no
-//! file may be half-written, and `--resume` must give the same bytes as an undisturbed run.
+//! Runs that end early, because they are killed or interrupted or the disk is full. Finished cells (runs of one policy
+//! each) must be kept, no file may be half-written, and `--resume` must give the same bytes as an undisturbed run.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// An experiment with many cells, so that some are unfinished when the run is interrupted.
+/// An experiment with many cells (runs of one policy each), so that some are unfinished when it is interrupted.
 pub fn long() -> Place {
     let many: Vec<String> = (1..=10).map(|s| s.to_string()).collect();
     let text = EXPERIMENT.replacen("seeds = [1, 2]", &format!("seeds = [{}]", many.join(", ")), 1);
     Place::holding(&text.replacen("requests = 200", "requests = 1000", 1).replacen("steps = true", "steps = false", 1))
 }
 
-/// Starts a run on one thread and waits until some cells are finished.
+/// Starts a run on one thread and waits until some cells (runs of one policy each) are finished.
 pub fn start(place: &Place) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
         .args(["run", "x.toml", "-o", "out", "--threads", "1"])

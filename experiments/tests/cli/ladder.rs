@@ -1,5 +1,5 @@
-//! `foretoken ladder` splits a policy's loss into parts, the rungs. The rungs must sum to the loss, a rung without a
-//! correction has a dash, and unsuitable experiments are refused.
+//! `foretoken ladder` splits a policy's loss into parts, the rungs. The rungs must sum to the loss. A rung that does
+//! not apply to a policy has a dash. Unsuitable experiments are refused.
 
 use crate::support::{EXPERIMENT, Place};
 
@@ -44,8 +44,8 @@ fn the_rungs_sum_to_the_loss_and_a_fixed_length_has_nothing_to_correct() {
     assert!(page.contains("<svg") && !page.contains("NaN"));
 }
 
-/// The wrapper `true-cost` gives a policy the true costs. Around a policy with a wrong belief about costs, it gives the
-/// decisions of the policy with the right belief.
+/// The wrapper `true-cost` gives a policy the true costs. A policy with a wrong belief about costs, inside this
+/// wrapper, must decide as the policy with the right belief does.
 #[test]
 fn the_true_cost_takes_the_place_of_a_wrong_belief() {
     let policies = |policy: &str| {
@@ -69,7 +69,8 @@ fn the_true_cost_takes_the_place_of_a_wrong_belief() {
     assert_ne!(e2e(&smartspec, "smartspec", &wrong), right);
 }
 
-/// A wrapper that replaces a belief is refused if the policy does not have this belief, or if the policy is unknown.
+/// A wrapper that replaces a policy's belief (its assumption about costs or acceptance) is refused if the policy does
+/// not have this belief, or if the policy is unknown.
 #[test]
 fn a_wrapper_around_an_unsuitable_policy_is_refused() {
     let refused = |policy: &str, source: &str, args: &[&str], says: &[&str]| {

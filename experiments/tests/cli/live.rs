@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A small, short experiment with the shipped pair of models.
+/// A small, short experiment with the shipped pair of target and draft model.
 pub const LIVE: &str = r#"name = "small"
 seeds = [3]
 policies = [{ autoregressive = {} }, { fixed = { k = 3 } }, { smartspec = {} }]
@@ -39,7 +39,7 @@ threads = 1
 warm_up_requests = 4
 "#;
 
-/// If the experiment has the name of the command, the name of the results folder does not repeat it.
+/// If the experiment has the command's name (`live-cpu`), the name of the results folder has it only once.
 #[test]
 fn results_of_live_cpu_are_named_live_cpu() {
     let place = Place::holding(LIVE);
@@ -111,7 +111,8 @@ fn more_arrivals_than_the_device_serves_are_called_overload() {
     assert!(found["offered_req_s"].as_f64() > found["completed_req_s"].as_f64(), "{found}");
 }
 
-/// The models are loaded once, with room for the largest values of a sweep. Every value is checked before that.
+/// The models are loaded once, with memory for the largest values of a sweep. Every value is checked before the models
+/// are loaded.
 #[test]
 fn a_sweep_may_grow_what_the_device_holds() {
     let place = Place::holding(LIVE);
@@ -184,7 +185,7 @@ fn instructions_that_the_processor_lacks_are_refused() {
     }
 }
 
-/// Does /proc/cpuinfo list this feature?
+/// Does /proc/cpuinfo list this feature of the processor?
 fn has(flag: &str) -> bool {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     text.lines().any(|line| line.starts_with("flags") && line.split_whitespace().any(|word| word == flag))

@@ -34,7 +34,7 @@ pub fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
     Stub::start(move |r| aside(r, "").unwrap_or_else(|| say(r)))
 }
 
-/// The answer of a vLLM server with K = 3 to a request for 8 tokens, in chunks of 1, 4 and 3 tokens.
+/// The answer of a vLLM server with draft length 3 to a request for 8 tokens, in chunks of 1, 4 and 3 tokens.
 pub fn speculating(request: &Request) -> Completion {
     let rounds = json!({ "per_step_drafted": [3, 3], "per_step_accepted": [3, 2] });
     Completion {
@@ -228,7 +228,7 @@ fn the_key_is_sent_and_never_printed() {
     assert!(!recorded.windows(7).any(|w| w == b"hunter2"));
 }
 
-/// A stub server that shuts down when completion request number `n` comes.
+/// A stub server that closes its connections and stops when completion request number `n` comes.
 fn dying_at(n: usize) -> Stub {
     let own = Arc::new(OnceLock::<Arc<AtomicBool>>::new());
     let switch = own.clone();
@@ -358,7 +358,7 @@ fn a_killed_observation_keeps_its_recording() {
     assert_eq!(recordings(&place), ["v0-s0.obs", "v0-s0.part1.obs"]);
 }
 
-/// From a run without a step log, acceptance and requests can be calibrated, but no costs.
+/// A run without a step log suffices to calibrate acceptance and requests, but not costs.
 #[test]
 fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     let place = Place::holding(EXPERIMENT);
@@ -371,7 +371,7 @@ fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("accepted, if reached"), "{out:?}");
     assert!(place.path("cal/acceptance.truth").exists() && place.path("cal/calibration.html").exists());
     assert!(!place.path("cal/profile.toml").exists());
-    // The file by-category.toml has the acceptance of each category, as tables of an experiment.
+    // The file by-category.toml has the acceptance of each category, as settings of an experiment.
     let law = std::fs::read_to_string(place.path("cal/by-category.toml")).unwrap();
     let law: toml::Value = toml::from_str(&law).unwrap();
     assert!(

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 type Says = Box<dyn Fn(&Request, &AtomicBool) -> Reply + Send + Sync>;
 
-/// Without Ctrl-C, each wait in these tests would last at least this long. A program that ends sooner has obeyed the
-/// signal.
+/// Without Ctrl-C, each wait in these tests would last at least this long. So a program that ends sooner has obeyed
+/// Ctrl-C.
 const NEVER: Duration = Duration::from_secs(30);
 
-/// Runs `foretoken observe` on a stub server. `says` answers the requests and sets the flag that it gets when the
-/// program waits. The program is then interrupted. Returns the folder, the exit code and stderr.
+/// Runs `foretoken observe` on a stub server, and interrupts it when it waits. `says` answers the requests; it sets the
+/// flag that it gets when the program is about to wait. Returns the folder, the exit code and stderr.
 fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     let place = Place::holding(EXPERIMENT);
     let waits = Arc::new(AtomicBool::new(false));
@@ -49,8 +49,8 @@ fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     (place, status.and_then(|s| s.code()), said)
 }
 
-/// A server that answers `path` with `reply` and sets its flag. For completions, this applies from request number `nth`
-/// on. Other requests get the usual answers.
+/// The answers of a server that answers `path` with `reply` and sets the flag. Completions get `reply` from request
+/// number `nth` on. All other requests get the usual answers.
 fn but(path: &'static str, nth: usize, reply: Reply) -> Says {
     Box::new(move |r, waits| {
         if r.path == path && (path != "/v1/completions" || r.nth >= nth) {
@@ -99,8 +99,8 @@ fn requests_in_flight_are_kept_as_abandoned() {
     assert!(out.status.success(), "{}", stderr(&out));
 }
 
-/// The open loop waits, because the largest allowed number of requests is in flight and none of them ends. The signal
-/// must end this wait too.
+/// The open loop waits, because the largest allowed number of requests is in flight and no request ends. The signal
+/// must end this wait, too.
 #[test]
 fn an_open_loop_ends_while_it_waits_for_a_place() {
     let says = but("/v1/completions", 1, Completion { first: NEVER, ..of_one() }.reply(&nothing()));

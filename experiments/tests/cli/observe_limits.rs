@@ -83,8 +83,8 @@ fn a_pipe_without_a_writer_is_refused_at_once() {
     assert!(stderr(&out).contains("--step-log pipe: it is a pipe, not a regular file"), "{}", stderr(&out));
 }
 
-/// An answer of 8 tokens in chunks without token ids. Its last event has the given usage and rounds with the given
-/// `drafted` tokens.
+/// An answer of 8 tokens in chunks without token ids. Its last event states `usage` completion tokens, and `drafted`
+/// draft tokens by step.
 fn claiming(r: &Request, usage: Option<u64>, drafted: &Value) -> Reply {
     let Reply::Events(mut events) = Completion { ids: false, usage: false, ..speculating(r) }.reply(r) else {
         panic!("a completion is a stream of events")
@@ -97,7 +97,8 @@ fn claiming(r: &Request, usage: Option<u64>, drafted: &Value) -> Reply {
     Reply::Events(events)
 }
 
-/// vLLM's metrics of its cache and of its rounds of drafting, with the given numbers.
+/// The text of vLLM's metrics of its KV cache and of its draft tokens, with the given numbers. `rounds` is the number
+/// of request-steps with draft tokens.
 fn metrics(block_size: u64, blocks: u64, rounds: u64) -> String {
     format!(
         "vllm:cache_config_info{{block_size=\"{block_size}\",num_gpu_blocks=\"{blocks}\"}} 1.0\n\

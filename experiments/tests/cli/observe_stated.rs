@@ -5,7 +5,7 @@ use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
 use serde_json::json;
 
-/// The answer of a server with K = `k` to a request for 8 tokens.
+/// The answer of a server with draft length `k` to a request for 8 tokens.
 fn drafting(r: &Request, k: u32) -> Completion {
     let rounds = json!({ "per_step_drafted": [k, k], "per_step_accepted": [3, 2] });
     Completion { metrics: Some(json!({ "speculative_decoding": rounds })), ..speculating(r) }

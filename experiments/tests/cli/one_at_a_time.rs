@@ -29,12 +29,12 @@ fn a_calibration_that_was_killed_is_made_again() {
     let (code, said) = calibrate(&[]);
     assert_eq!(code, Some(0), "{said}");
     let whole = crate::support::bytes_of(&place.path("cal"));
-    // The state of the folder if the command is killed just after its start.
+    // Makes the folder `cal` look as if `calibrate` was killed just after its start.
     std::fs::remove_dir_all(place.path("cal")).unwrap();
     std::fs::create_dir(place.path("cal")).unwrap();
     std::fs::write(place.path("cal/calibration.json.partial"), "{").unwrap();
     assert_eq!(calibrate(&[]).0, Some(0));
-    // The state of the folder if the command is killed halfway.
+    // Makes the folder `cal` look as if `calibrate` was killed halfway.
     std::fs::write(
         place.path("cal/calibration.json"),
         "{ \"unfinished\": \"the command that wrote this folder did not end\" }\n",

@@ -44,7 +44,7 @@ fn overload_is_reported_in_every_output() {
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("the queue grew while requests came") && page.contains("which was overloaded"));
     assert!(page.contains("a measure of the queue, not a promise"));
-    // `report` makes the page from the files alone. So these numbers come from Parquet.
+    // `report` makes the page from the files of the results folder alone. So the page's numbers come from Parquet.
     let made = place.foretoken().args(["report", "out", "-o", "again"]).output().unwrap();
     assert!(made.status.success());
     assert_eq!(std::fs::read_to_string(place.path("again/index.html")).unwrap(), page);
@@ -68,7 +68,8 @@ fn a_closed_loop_is_never_overloaded() {
     assert!(!text.contains("overload") && !text.contains('!'), "{text}");
 }
 
-/// A low load, then a burst of thirty requests at the end. They are served only after the last arrival.
+/// A low load, then a burst of thirty requests at the end. The requests of the burst are served only after the last
+/// arrival.
 #[test]
 fn a_burst_at_the_end_is_not_overload() {
     let place = offered(4.0);

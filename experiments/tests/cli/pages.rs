@@ -7,8 +7,8 @@ use crate::observe;
 use crate::support::Place;
 use std::path::Path;
 
-/// A folder with recordings `k*-c*-s1.obs` of a simulated server with a known cost law, and with `cal`, a calibration
-/// on the recordings with K = 0 and 3. `None` if there is no browser.
+/// A folder with recordings `k*-c*-s1.obs` of a simulated server with a known cost law, and with the folder `cal`.
+/// `cal` is a calibration on the recordings with draft lengths 0 and 3. `None` if there is no browser.
 pub fn calibrated() -> Option<Place> {
     let place = Place::new();
     let browser = place.path("empty.html");
@@ -59,7 +59,7 @@ fn does(place: &Place, args: &[&str], codes: &[i32]) {
     assert!(codes.contains(&code), "{args:?} ends with {code}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// The part of the URL after the page's name, in the run page's link to the explorer.
+/// The part of the explorer's URL after the file name, read from the link on a run's page.
 fn link(dom: &str) -> String {
     let after = dom.split("href=\"explore.html").nth(1).expect("a link to the explorer");
     after.split('"').next().unwrap().replace("&amp;", "&")
@@ -126,7 +126,40 @@ fn a_page_of_capacities_has_no_nan() {
     }
 }
 
-/// The page of an observed server without calibrated costs has no explorer. In an explorer all costs would be zero.
+/// Pages of fleets: of a fixed size, with prefill replicas, with many replicas, and scaled. Also the page of a search
+/// for the fewest replicas.
+#[test]
+fn pages_of_fleets_have_no_nan() {
+    let place =
+        Place::holding(&crate::support::EXPERIMENT.replace("max_num_seqs = { sweep = [8, 64] }", "max_num_seqs = 8"));
+    let split = "fleet.replicas=[{ count = 1, role = \"prefill\" }, { count = 2, role = \"decode\" }]";
+    let link = "fleet.link={ bandwidth_gb_s = 1.0, kv_bytes_token = 1e5, draft_kv_bytes_token = 4e3 }";
+    let scaling = "fleet.scaling={ rule = { llm-d = {} }, max_replicas = 4, boot_s = 2.0, interval_s = 1.0 }";
+    for (out, sets, shown) in [
+        ("three", &["fleet.replicas=3"][..], "each with 33."),
+        ("split", &[split, link], "1 prefill replica"),
+        ("many", &["fleet.replicas=130"], "replica 0–1"),
+        ("scaled", &[scaling, "engine.num_gpu_blocks=60"], "serve at a time"),
+    ] {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        does(&place, &["run", "x.toml", "-o", out].into_iter().chain(sets).collect::<Vec<_>>(), &[0]);
+        let page = format!("{out}/report/index.html");
+        let text = std::fs::read_to_string(place.path(&page)).unwrap();
+        assert!(text.contains("id=\"fleet\"") && text.contains(shown), "{out}: {shown}");
+        assert!(place.path(&format!("{out}/replica_series.parquet")).exists());
+        if open(&place.path(&page), "").is_some() {
+            check(&place, &page, "");
+        }
+    }
+    let slo = ["--set", "slo={ ttft_s = 0.5, tpot_s = 0.05 }", "--set", "fleet.price_gpu_hour=2.0"];
+    does(&place, &[&["fleet", "x.toml", "-o", "search"][..], &slo].concat(), &[0]);
+    if open(&place.path("search/fleet.html"), "").is_some() {
+        check(&place, "search/fleet.html", "");
+    }
+}
+
+/// The page of an observed server without calibrated costs links no explorer, because the explorer would show costs of
+/// zero.
 #[test]
 fn the_page_of_a_server_with_unknown_costs_has_no_explorer() {
     let place = Place::holding(observe::EXPERIMENT);

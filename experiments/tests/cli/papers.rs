@@ -3,8 +3,8 @@
 
 use crate::support::{self, EXPERIMENT, Place, bytes_of};
 
-/// Three claims for the shared experiment. One agrees with the results, one differs and gives a reason, one differs
-/// without a reason.
+/// Three claims for the shared experiment. The first agrees with the results. The second differs and gives a reason.
+/// The third differs without a reason.
 const PAPER: &str = r#"
 [paper]
 title = "A paper"
@@ -33,7 +33,7 @@ paper = [-inf, 0]
 measure = { gain = { metric = "speedup", policy = "fixed-3", over = ["fixed-1"] } }
 "#;
 
-fn with_paper() -> String {
+pub fn with_paper() -> String {
     format!("{EXPERIMENT}{PAPER}")
 }
 
@@ -84,8 +84,8 @@ fn a_folder_prints_one_table_and_resumes() {
     for name in ["a", "b", "small"] {
         assert!(place.path("out").join(name).join("summary.parquet").exists(), "{name}");
     }
-    // The results of one experiment are deleted. The other experiments must not run again, and the table must be the
-    // same.
+    // The results of experiment b are deleted. A resumed run must not run the other experiments again, and must print
+    // the same table.
     std::fs::remove_dir_all(place.path("out/b")).unwrap();
     let before = bytes_of(&place.path("out/a"));
     assert_eq!(run(&["--resume"]), text);

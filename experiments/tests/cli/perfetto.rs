@@ -1,4 +1,4 @@
-//! Timelines must be valid trace events, and must agree with the tables from which they were made.
+//! Timelines that `export perfetto` writes must be valid trace events, and must agree with the tables of the run.
 
 use crate::support::{EXPERIMENT, Place};
 use flate2::read::GzDecoder;
@@ -12,7 +12,8 @@ fn ran() -> Place {
     place
 }
 
-/// Exports the timeline of a cell with the arguments `more`. Returns the timeline and the messages on stderr.
+/// Exports the timeline of a cell (one run of one policy) with the arguments `more`. Returns the timeline and the
+/// messages on stderr.
 fn export(place: &Place, more: &[&str]) -> (Value, String) {
     let output = place.foretoken().args(["export", "perfetto", "out"]).args(more).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -39,7 +40,7 @@ fn named<'a>(trace: &'a Value, phase: &'a str, name: &'a str) -> impl Iterator<I
 fn check(trace: &Value) {
     assert!(!events(trace).is_empty());
     let mut open: BTreeMap<(u64, u64), Vec<(i128, i128)>> = BTreeMap::new();
-    let mut counted: BTreeMap<String, i128> = BTreeMap::new();
+    let mut counted: BTreeMap<(u64, String), i128> = BTreeMap::new();
     for event in events(trace) {
         let track = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
         let at = ps(event, "ts");
@@ -64,15 +65,38 @@ fn check(trace: &Value) {
                 stack.push((at, end));
             }
             "C" => {
-                let last = counted.insert(event["name"].to_string(), at);
+                let last = counted.insert((track.0, event["name"].to_string()), at);
                 assert!(last.is_none_or(|last| last <= at), "a counter goes back: {event}");
                 let values = event["args"].as_object().unwrap();
                 assert!(!values.is_empty() && values.values().all(Value::is_number), "{event}");
             }
             "M" => assert!(event["args"]["name"].is_string() || event["args"]["sort_index"].is_u64(), "{event}"),
             "i" => assert_eq!(event["s"], "t", "{event}"),
+            "s" | "t" | "f" => assert!(event["id"].is_u64() && event["cat"] == "request", "{event}"),
             other => panic!("phase {other}"),
         }
+    }
+    check_arrows(trace);
+}
+
+/// Checks the arrows of a trace. Each arrow starts once and then ends once, and both ends lie in spans of their tracks.
+fn check_arrows(trace: &Value) {
+    let mut spans: BTreeMap<(u64, u64), Vec<(i128, i128)>> = BTreeMap::new();
+    let track = |event: &Value| (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+    for span in events(trace).iter().filter(|e| e["ph"] == "X") {
+        spans.entry(track(span)).or_default().push((ps(span, "ts"), ps(span, "ts") + ps(span, "dur")));
+    }
+    let mut arrows: BTreeMap<u64, Vec<(&str, i128)>> = BTreeMap::new();
+    for end in events(trace).iter().filter(|e| e["cat"] == "request") {
+        let at = ps(end, "ts");
+        let covered = spans[&track(end)].iter().any(|&(from, to)| from <= at && at < to);
+        assert!(covered, "an arrow's end in no span: {end}");
+        arrows.entry(end["id"].as_u64().unwrap()).or_default().push((end["ph"].as_str().unwrap(), at));
+    }
+    for (id, ends) in arrows {
+        let phases: String = ends.iter().map(|end| end.0).collect();
+        assert!(phases == "sf" || phases == "stf", "arrow {id}: {phases}");
+        assert!(ends.is_sorted_by_key(|end| end.1), "arrow {id} goes back: {ends:?}");
     }
 }
 
@@ -94,7 +118,7 @@ fn a_timeline_is_valid_and_has_everything() {
     }
     let requests = events(&trace).iter().filter(|e| e["name"].as_str().unwrap().starts_with("request ")).count();
     assert_eq!(requests, 200);
-    // The passes fill the whole time of their steps.
+    // The spans of model passes fill the whole time of their steps.
     let total = |name: &str| -> i128 {
         let mine = named(&trace, "X", name).filter(|e| e["pid"] == 1 && e["tid"] == 1);
         mine.map(|e| ps(e, "dur")).sum()
@@ -106,9 +130,9 @@ fn a_timeline_is_valid_and_has_everything() {
     assert_eq!(emitted, 200 * 64);
 }
 
-/// The bar of drafts that are made at the end of a step. On runner V2 it lies after the step's bar, because the host
-/// gets the step's tokens before the drafts are made. On V1 it lies within the step's bar, because the host gets the
-/// tokens after drafting.
+/// If tokens are drafted at the end of a step, the timeline has a bar of its own for drafting. On runner V2 this bar
+/// lies after the step's bar, because the host gets the step's tokens before drafting. On V1 it lies within the step's
+/// bar, because the host gets the tokens after drafting.
 #[test]
 fn drafts_behind_a_step_have_a_row_of_their_own() {
     for (runner, overlaps) in [("v2", true), ("v1", false)] {
@@ -142,7 +166,8 @@ fn a_window_cuts_and_says_so() {
     assert!(said.contains(trace["otherData"]["cut"].as_str().unwrap()));
     let whole = export(&place, &["--policy", "fixed-3"]).0;
     assert!(events(&trace).len() < events(&whole).len() / 2);
-    // Requests that arrived before the window are cut at its start, so no event begins before the window.
+    // A request that arrived before the window is drawn only from the start of the window on. So no event begins before
+    // the window.
     assert!(events(&trace).iter().filter(|e| e["ph"] == "X").all(|e| ps(e, "ts") >= 10_000_000_000_000));
 }
 
@@ -189,4 +214,68 @@ fn timelines_that_cannot_be_made_are_refused_with_a_reason() {
     assert!(fails(&[]).contains("out is damaged or was changed: steps.parquet (blake3 "));
     std::fs::remove_file(place.path("out/steps.parquet")).unwrap();
     assert!(fails(&[]).contains("out: steps.parquet is missing, and the manifest lists it"));
+}
+
+/// The names of the processes in the timeline.
+fn processes(trace: &Value) -> Vec<&str> {
+    named(trace, "M", "process_name").map(|e| e["args"]["name"].as_str().unwrap()).collect()
+}
+
+/// Runs the experiment on a fleet and exports the timeline of the policy that drafts 3 tokens.
+fn of_fleet(sets: &[&str]) -> Value {
+    let place = Place::holding(&EXPERIMENT.replace("[8, 64]", "[3, 64]"));
+    let sets = sets.iter().flat_map(|set| ["--set", set]);
+    place.run("out", &["--no-figures"].into_iter().chain(sets).collect::<Vec<_>>());
+    let (trace, _) = export(&place, &["--policy", "fixed-3", "--seed", "1"]);
+    check(&trace);
+    trace
+}
+
+/// Each replica is a process of the trace, with its own steps and counters. The router's events name the replica of
+/// each request, and an arrow leads from the event to the request's first step there.
+#[test]
+fn a_fleet_has_a_process_for_each_replica() {
+    let trace = of_fleet(&["fleet={ replicas = 3, router = \"round-robin\" }"]);
+    let names = processes(&trace);
+    assert_eq!(names[1..], ["replica 0", "replica 1", "replica 2", "requests"]);
+    assert!(names[0].starts_with("router round-robin: fixed-3, "), "{names:?}");
+    let emitted = |pid: u64| -> u64 {
+        events(&trace).iter().filter(|e| e["pid"] == pid).filter_map(|e| e["args"]["emitted"].as_u64()).sum()
+    };
+    assert_eq!(emitted(10) + emitted(11) + emitted(12), 200 * 64);
+    for pid in [10, 11, 12] {
+        assert!(emitted(pid) > 60 * 64, "round-robin sends a third of the requests to each");
+        assert!(named(&trace, "C", "waiting").any(|e| e["pid"] == pid), "the queue of each replica");
+    }
+    let sent: Vec<&Value> = events(&trace).iter().filter(|e| e["ph"] == "i" && e["pid"] == 3).collect();
+    assert_eq!(sent.len(), 200);
+    let arrows = || events(&trace).iter().filter(|e| e["ph"] == "f");
+    assert_eq!(arrows().count(), 200);
+    for arrow in arrows() {
+        let decision = sent.iter().find(|e| e["args"]["request"] == arrow["id"]).unwrap();
+        assert_eq!(arrow["pid"].as_u64().unwrap(), 10 + decision["args"]["replica"].as_u64().unwrap());
+    }
+}
+
+#[test]
+fn an_arrow_goes_over_the_prefill_replica() {
+    let trace = of_fleet(&[
+        "fleet.replicas=[{ count = 1, role = \"prefill\" }, { count = 2, role = \"decode\" }]",
+        "fleet.link={ bandwidth_gb_s = 1.0, kv_bytes_token = 1e5, draft_kv_bytes_token = 4e3 }",
+    ]);
+    assert_eq!(processes(&trace)[1..], ["prefill 0", "decode 1", "decode 2", "requests"]);
+    let count = |phase: &str, pid: u64| events(&trace).iter().filter(|e| e["ph"] == phase && e["pid"] == pid).count();
+    assert_eq!(count("t", 10), 200, "each request runs on the prefill replica first");
+    assert_eq!(count("f", 11) + count("f", 12), 200);
+    assert_eq!(named(&trace, "X", "KV transfer").count(), 200);
+}
+
+#[test]
+fn a_scaled_fleet_shows_lives_and_decisions() {
+    let scaling = "scaling = { rule = { llm-d = {} }, max_replicas = 4, boot_s = 2.0, interval_s = 1.0 }";
+    let trace = of_fleet(&[&format!("fleet={{ replicas = 1, {scaling} }}"), "engine.num_gpu_blocks=60"]);
+    assert!(named(&trace, "X", "serves").count() > 1 && named(&trace, "X", "boots").count() > 0);
+    assert!(named(&trace, "C", "replicas").count() > 1);
+    let reasons = events(&trace).iter().filter(|e| e["args"]["reason"].is_string());
+    assert!(reasons.count() > 0);
 }

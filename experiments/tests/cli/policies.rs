@@ -1,5 +1,5 @@
-//! All policies run. The costs that policies assume (their belief) may differ from the truth. Settings of engines are
-//! imported and exported.
+//! All policies run. The costs that a policy assumes (its belief) may differ from the true costs. Settings of engines
+//! are imported and exported.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
@@ -9,7 +9,7 @@ fn json(place: &Place, out: &str, more: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The metrics of one policy under the first swept values.
+/// The metrics of one policy at the first combination of swept values.
 fn numbers(document: &Value, policy: &str) -> Value {
     let policies = document["variants"][0]["policies"].as_array().unwrap();
     policies.iter().find(|p| p["policy"] == policy).unwrap_or_else(|| panic!("no {policy}")).clone()
@@ -34,7 +34,7 @@ fn every_policy_runs_with_its_defaults() {
     for (policy, name) in shown.iter().zip(&names) {
         let speedup = policy["speedup"]["mean"].as_f64().unwrap();
         assert!(speedup > 0.2, "{name} has a speedup of {speedup}");
-        // Every policy has a regret (its loss against the policy oracle-goodput), positive or not.
+        // Every policy has a regret: its loss in mean E2E against the policy oracle-goodput, positive or not.
         assert!(policy["regret_to_oracle_goodput"]["mean"].is_number(), "{name} has no regret");
     }
     let error = place.fails(&["run", "x.toml", "--set", "policies=[{ dspark = { table = \"flat\" } }]"], 2);
@@ -94,8 +94,7 @@ fn the_clairvoyant_is_the_best_fixed_length() {
     assert!(said.contains("the best in hindsight was fixed-"), "{said}");
 }
 
-/// A policy's belief about costs, and the delay of its feedback, change its decisions. They do not change the true
-/// costs.
+/// A policy's belief about costs, and the delay of its feedback, change its decisions. Neither changes the true costs.
 #[test]
 fn beliefs_can_be_wrong() {
     // The SLO bound is removed, because AdaSpec hardly drafts under it here.
@@ -107,7 +106,8 @@ fn beliefs_can_be_wrong() {
         let sets: Vec<&str> = sets.iter().flat_map(|s| ["--set", *s]).collect();
         let document = json(&place, out, &sets);
         let draft_len = |policy: &str| mean(&document, policy, "draft_len");
-        // Fixed lengths and oracles do not use a belief about costs.
+        // Policies with fixed draft lengths and oracles do not use a belief about costs (the pass costs that a policy
+        // assumes).
         (
             draft_len("fixed-3"),
             draft_len("oracle-goodput"),
@@ -134,7 +134,8 @@ fn beliefs_can_be_wrong() {
     for (out, set) in changed {
         assert_ne!(lens(out, &[set]), right, "{set} changed nothing");
     }
-    // The true costs are linear, so a table measured from them equals the table of their linear fit.
+    // The true costs are linear. So a policy's cost table (pass times by number of tokens) is the same whether it is
+    // computed from the true costs or from their linear fit.
     assert_eq!(lens("tables", &["belief.tables=\"linear\""]).3, right.3);
     for (set, part) in [
         ("belief.scale.draft=0.0", "belief.scale.draft: 0 is not a factor above 0"),

@@ -10,8 +10,8 @@ const ALPHA: f64 = 3e-7;
 const GAMMA: f64 = 55e-6;
 const DELTA: f64 = 11e-3;
 
-/// Seconds of a pass on a machine with linear costs: target passes have α, γ and δ, and draft passes take a tenth of
-/// these times.
+/// Seconds of a pass on a machine with linear costs. A target pass takes α per token of context, γ per new token, and
+/// δ; a draft pass takes a tenth of this time.
 fn straight(role: Role, shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     let seconds = ALPHA * p.context as f64 + GAMMA * p.batched as f64 + DELTA;
@@ -77,7 +77,7 @@ requests = 100
 constant = { rate = 0.7 }
 "#;
 
-/// A folder with an experiment whose profile has the text `profile`.
+/// A folder with an experiment that uses a profile (measured pass times); the profile has the text `profile`.
 fn place(profile: &str) -> Place {
     let place = Place::holding(EXPERIMENT);
     std::fs::write(place.path("p.toml"), profile).unwrap();
@@ -94,7 +94,7 @@ fn a_profile_gives_truth_and_belief() {
     place.run("linear", &["--set", "hardware.truth=linear"]);
     let by_profile = report(&place, "linear");
     assert_eq!(by_profile["source"], "simulated on profiled costs");
-    // The same experiment, with the coefficients of the profile written by hand.
+    // The same experiment, with the profile's coefficients written into it by hand.
     let own = profile(straight);
     let line_of = |role| {
         let c = own.belief(role);
@@ -124,7 +124,7 @@ fn a_profiles_digest_is_recorded_and_resolved_experiments_run() {
     // The values that come from the profile are not written into the results folder's experiment.
     let kept = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
     assert!(kept.contains("p.toml") && !kept.contains("measured"), "{kept}");
-    // If the profile has other bytes, the plan is another one.
+    // If the profile's file has other bytes, the experiment counts as another one.
     std::fs::write(place.path("p.toml"), profile(straight).to_toml() + "\n# seen\n").unwrap();
     let stderr = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
     assert!(stderr.contains("another experiment"), "{stderr}");
@@ -140,8 +140,8 @@ fn truths_can_be_swept_and_noise_taken_over() {
     place.run("out", &["--set", "hardware.truth={ sweep = [\"table\", \"linear\", \"staircase\"] }"]);
     let report = report(&place, "out");
     let e2e = |i: usize| report["variants"][i]["policies"][0]["e2e_mean_s"]["mean"].as_f64().unwrap();
-    // The machine's costs are linear. So the table and the line give equal results, but the staircase pads passes and
-    // is slower.
+    // The machine's costs are linear. So a table of measured times and the fitted line give equal results. The
+    // staircase pads passes and is slower.
     assert!((e2e(0) / e2e(1) - 1.0).abs() < 0.01, "{} {}", e2e(0), e2e(1));
     assert!(e2e(2) >= e2e(1) * 0.999, "{} {}", e2e(2), e2e(1));
     place.run("noise", &["--set", "hardware.profile_noise=true"]);
@@ -239,7 +239,7 @@ fn a_pair_is_measured_drawn_and_used() {
     let place = with_model();
     let output = profiles(&place, &["p.toml", "--quick", "--time-budget", "0.5", "--plot"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // How linear the times of this machine are does not matter here, so exit code 3 is accepted too.
+    // It does not matter here whether the times of this machine are linear, so exit code 3 is accepted, too.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(stdout.starts_with("profiled: m with m on cpu") && stdout.contains("held-out error"), "{stdout}");
@@ -281,7 +281,7 @@ fn a_profile_measures_only_passes_of_its_engine() {
             profile.of(role).measured.iter().filter(|m| m.fold > 0).count() as u64 == profile.of(role).held_out.shapes
         );
     }
-    // The smallest possible engine.
+    // The smallest engine that can be profiled: one request, 32 tokens of context, 16 tokens a pass.
     let least = ["--max-model-len", "32", "--max-num-seqs", "1", "--max-num-batched-tokens", "16"];
     let output = profiles(&place, &[&["q.toml", "--time-budget", "0.3"], &least[..]].concat());
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
@@ -289,8 +289,8 @@ fn a_profile_measures_only_passes_of_its_engine() {
     assert!(stderr.contains("--max-num-seqs"), "{stderr}");
 }
 
-/// The table of a profile counts each request's context once. The line of a profile counts context as it was fitted,
-/// here once for each position. A run on the profile must equal a run with these settings written by hand.
+/// Costs of a profile's table count each request's context once. The profile's line counts context as in its fit, here
+/// once for each position. A run on the profile must equal a run with these settings written by hand.
 #[test]
 fn truth_and_belief_count_context_each_in_its_own_way() {
     let each = |_: Role, s: &Shape| {

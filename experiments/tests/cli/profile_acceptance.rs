@@ -11,8 +11,8 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/tests/golden").join(name)
 }
 
-/// A folder with two models that often agree: `target`, and `draft`, a copy in which every fifth weight is changed a
-/// little.
+/// A folder with two models that often agree: `target`, and `draft`. The draft is a copy of the target in which every
+/// fifth weight is changed a little.
 fn pair(experiment: &str) -> Place {
     let place = Place::holding(experiment);
     for name in ["target", "draft"] {
@@ -35,7 +35,7 @@ fn arguments<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     base.into_iter().chain(more.iter().copied()).collect()
 }
 
-/// Records a table and returns its summary.
+/// Records a truth table (which draft tokens are right) and returns its summary.
 fn record(place: &Place, output: &str, more: &[&str]) -> Value {
     let all = arguments(output, more);
     let out = place.foretoken().args(&all).args(["--format", "json"]).output().unwrap();
@@ -76,7 +76,7 @@ fn the_table_is_the_same_however_it_is_recorded() {
     let families: Vec<&str> =
         summary["families"].as_array().unwrap().iter().map(|f| f["family"].as_str().unwrap()).collect();
     assert_eq!(families, ["all", "cipher", "copy", "facts", "arithmetic", "retrieval", "dialogue"]);
-    // Three prompts of each family, 64 output tokens each, of which 63 can be drafted.
+    // There are three prompts of each of the six families. Of the 64 output tokens of a prompt, 63 can be drafted.
     assert_eq!(
         (&summary["families"][0]["outputs"], &summary["families"][0]["positions"]),
         (&18.into(), &(18 * 63).into())
@@ -100,8 +100,9 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     let out = place.foretoken().args(base).args(SMALL).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let all = text.lines().find(|l| l.trim_start().starts_with("all ")).unwrap();
-    // The draft is the target itself, so every draft is right. There are 63 positions. With 1, 2 and 3 drafts, all
-    // rounds are full. With 4 drafts, the thirteenth round has room for only three.
+    // The draft model is the target itself, so every draft token is right. 63 tokens of each output can be drafted.
+    // With 1, 2 and 3 draft tokens in a round (a request's draft tokens of one step), all rounds are full. With 4, only
+    // three tokens are left for the thirteenth round.
     let lengths: Vec<&str> = all.split_whitespace().skip(3).take(5).collect();
     assert_eq!(lengths, ["100.0", "2.000", "3.000", "4.000", "4.923"], "{all}");
     for part in ["Mean acceptance length", "Rank of the right token", "Calibration", "recorded", "cipher"] {
@@ -112,7 +113,7 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     }
 }
 
-/// The mean acceptance length that `run` reports for `policy`, in tokens per round.
+/// The mean acceptance length (accepted draft tokens of a request in a step, plus one) that `run` reports for `policy`.
 fn mean_length(report: &Value, policy: &str) -> f64 {
     let policies = report["variants"][0]["policies"].as_array().unwrap();
     let row = policies.iter().find(|p| p["policy"] == policy).unwrap();
@@ -148,7 +149,7 @@ fn a_truth_table_serves_any_workload_with_notes() {
     // The resolved experiment in the results folder still finds the table.
     let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
-    // If the table has other bytes, the experiment is another one.
+    // If the truth table has other bytes, the experiment counts as another one.
     record(&place, "x.truth", &[&SMALL[..], &["--seed", "9", "--overwrite"]].concat());
     place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
 
@@ -224,7 +225,7 @@ fn invalid_recordings_are_refused_and_leave_no_files() {
     assert!(place.fails(&cuda, 4).contains("cuda:7"));
 }
 
-/// A tokenizer with these three words.
+/// A tokenizer whose vocabulary is these three words.
 fn tokenizer(words: [&str; 3]) -> String {
     let vocab: Vec<String> = words.iter().enumerate().map(|(i, w)| format!("\"{w}\": {i}")).collect();
     format!(

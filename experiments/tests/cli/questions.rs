@@ -27,7 +27,7 @@ measure = { value = { metric = "acceptance-length", policy = "fixed-3" } }
 because = "The thread has no number."
 "#;
 
-fn with_question() -> String {
+pub fn with_question() -> String {
     format!("{EXPERIMENT}{QUESTION}")
 }
 
@@ -43,7 +43,7 @@ fn the_answer_stands_below_the_comparison() {
 
 #[test]
 fn an_answer_that_depends_on_what_is_assumed_is_none() {
-    // A limit of 1 request keeps the batch at size 1. A limit of 64 does not.
+    // At engine.max_num_seqs = 1 every batch has one request. At 64 batches are larger.
     let sweep = |text: String| text.replacen("sweep = [8, 64]", "sweep = [1, 64]", 1);
     let measure = "measure = { gain = { metric = \"speedup\", policy = \"oracle-goodput\", over = [\"fixed-3\"] } }";
     let batch = "measure = { value = { metric = \"batch-size\", policy = \"fixed-3\" } }";

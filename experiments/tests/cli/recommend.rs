@@ -4,7 +4,7 @@ use crate::support::Place;
 use serde_json::Value;
 use std::process::Output;
 
-/// A server with cheap drafts, most of which are accepted.
+/// A server whose draft tokens cost little and are mostly accepted.
 const EXPERIMENT: &str = r#"
 name = "advised"
 seeds = [1, 2]
@@ -112,7 +112,7 @@ fn lengths_beyond_the_limit_are_refused_by_the_name_of_their_option() {
     }
 }
 
-/// Each row has a kind of arrivals, and the name of the load that the answer must have.
+/// Each row of the test has a kind of arrivals, and the name that the recommendation must give to this load.
 #[test]
 fn recommend_accepts_every_kind_of_arrivals() {
     let lengths = "lengths = { fixed = { prompt = 32, output = 24 } }";
@@ -155,8 +155,8 @@ fn recommend_accepts_every_kind_of_arrivals() {
     }
 }
 
-/// The example of the help runs, shortened. The policies of the experiment are ignored, even if they draft longer than
-/// the candidates.
+/// The example in the help runs, shortened. `recommend` tries draft lengths of its own and ignores the experiment's
+/// policies, even if they draft longer.
 #[test]
 fn the_example_of_the_help_works_as_printed() {
     let place = Place::new();
@@ -167,7 +167,7 @@ fn the_example_of_the_help_works_as_printed() {
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     let example = help.lines().map(str::trim).find(|l| l.contains("experiments/quickstart.toml")).unwrap();
     let args = example.split_whitespace().skip(1);
-    // The run has a tenth of the time, because the test only checks that the example works.
+    // The run simulates only 60 s, because the test only checks that the example works.
     let out =
         place.foretoken().args(args).args(["--set", "workload.duration_s=60.0", "--longest", "2"]).output().unwrap();
     assert!(out.status.success(), "{example}: {}", stderr(&out));
@@ -189,8 +189,8 @@ fn recommend_reports_overload_first() {
     assert!(page.contains("is overloaded whatever is drafted: "), "the page says it, too");
 }
 
-/// If the bound is scaled from plain decoding, plain decoding keeps it for nine in ten requests by definition. Other
-/// draft lengths can still be better.
+/// If the SLO bound is scaled from plain decoding, nine in ten requests keep the bound with plain decoding by
+/// definition. Other draft lengths can still be better.
 #[test]
 fn recommend_keeps_a_scaled_bound() {
     let place = Place::holding(EXPERIMENT);

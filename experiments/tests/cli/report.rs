@@ -46,8 +46,8 @@ fn the_page_has_notes_and_a_link_to_the_explorer() {
         page.contains("<li>adaspec: the policies&#x27; linear belief fits the target&#x27;s true cost badly"),
         "fixed lengths and oracles have no use for it: {page}"
     );
-    // The explorer opens with the acceptance rate of policies whose choice of length uses no information. Here it is
-    // 0.7.
+    // The explorer opens with the acceptance rate of policies that choose draft lengths without looking at the
+    // requests. Here the rate is 0.7.
     let state = page.split("href=\"explore.html#a=").nth(1).unwrap().split('"').next().unwrap();
     let (acceptance, batch) = state.split_once("&amp;n=").unwrap();
     assert!((acceptance.parse::<f64>().unwrap() - 0.7).abs() < 0.02 && batch.parse::<u32>().unwrap() >= 1, "{state}");
@@ -103,7 +103,7 @@ fn a_baseline_gives_paired_differences() {
     let (page, stderr) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
     assert!(stderr.contains("engine.block_size is 32 here and was 16. "), "{stderr}");
     assert!(stderr.contains("No mean end-to-end latency changed."), "{stderr}");
-    // Both experiments have five policies at two settings. Each has two seeds, and they have one seed in common.
+    // Both experiments have five policies at two swept values. Each has two seeds, and one seed is in both.
     for part in [
         "10 pairs",
         "<td>engine.block_size</td><td>16</td><td>32</td>",
@@ -218,7 +218,8 @@ fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
 
 const LEFT_OUT: &str = "; this run is left out, and --resume repeats it";
 
-/// A killed run leaves incomplete tables. Its finished cells are read instead, and damaged cells are reported.
+/// A killed run leaves incomplete tables. The files of its finished cells (runs of one policy each) are read instead,
+/// and damaged cells are reported.
 #[test]
 fn only_finished_cells_of_an_unfinished_run_are_read() {
     let place = long();
@@ -352,6 +353,19 @@ fn a_paper_gets_columns_captions_and_numbers() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read = |name: &str| std::fs::read_to_string(place.path("paper").join(name)).unwrap();
     assert!(read("speedup.svg").starts_with("<svg width=\"3.3in\""));
+    // A PDF embeds fonts. A machine without fonts says that it writes none.
+    let pdf = std::fs::read(place.path("paper/speedup.pdf"));
+    match pdf {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(text.starts_with("%PDF-") && text.contains("/FontFile"), "the font is embedded");
+            // The figure is 3.3 inches wide, and an inch has 72 points.
+            let (_, size) = text.split_once("/MediaBox [0 0 ").expect("a page has a size");
+            let width: f64 = size.split_once(' ').unwrap().0.parse().unwrap();
+            assert!((width - 237.6).abs() < 0.01, "{width}");
+        }
+        Err(_) => assert!(String::from_utf8_lossy(&output.stderr).contains("no PDFs are written")),
+    }
     let caption = read("speedup.txt");
     for part in ["Speedup over autoregressive", "simulated", "200 requests a run", "2 seeds"] {
         assert!(caption.contains(part), "{part}: {caption}");

@@ -61,7 +61,7 @@ fn json_is_one_document_with_the_same_numbers() {
     assert!(0.0 < low && low < mean && mean < high, "{low} {mean} {high}");
     assert_eq!(policies[4]["sees_hidden_truth"], true);
     assert_eq!(policies[4]["regret_to_oracle_goodput"]["mean"], 0.0);
-    // The AdaSpec bound is the P90 of the baseline itself, so the baseline meets it in nine of ten requests.
+    // The AdaSpec bound is the P90 TPOT of the baseline, so nine of ten requests of the baseline meet the bound.
     assert!((policies[0]["slo_attainment"]["mean"].as_f64().unwrap() - 0.9).abs() < 0.01);
 }
 
@@ -106,7 +106,7 @@ fn a_complete_folder_is_not_run_again() {
 #[test]
 fn a_request_that_never_fits_is_rejected_and_shown() {
     let place = Place::new();
-    // There are 20 usable blocks of 16 tokens. Prompts of 128 tokens fit, and a prompt of 400 tokens would not.
+    // There are 20 usable KV blocks of 16 tokens. Prompts of 128 tokens fit, and a prompt of 400 tokens would not.
     std::fs::write(place.path("t.csv"), "t_s,input_tokens,output_tokens\n0.0,128,8\n1.0,400,8\n2.0,128,8\n").unwrap();
     let sets = [
         "--set",
@@ -124,7 +124,7 @@ fn a_request_that_never_fits_is_rejected_and_shown() {
     assert!(row.trim_end().ends_with(" 1"), "{text}");
 }
 
-/// Two variants with different KV pools must each have their own pool in the legend.
+/// Two variants (swept values) with different numbers of KV blocks: the legend must give the number of blocks of each.
 #[test]
 fn the_legend_gives_the_pool_of_each_variant() {
     let place = Place::new();
@@ -151,7 +151,7 @@ fn options_that_a_complete_folder_cannot_serve_are_reported() {
     assert!(notes.contains("run without figures") && notes.contains("lacks the implied run"), "{notes}");
 }
 
-/// The resolved experiment in the results folder can be run from this folder, and is the same experiment.
+/// The results folder has a resolved copy of the experiment. It can be run from this folder and is the same experiment.
 #[test]
 fn the_resolved_experiment_runs_from_the_results_folder() {
     let place = Place::new();
@@ -169,7 +169,7 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
     assert_eq!(text("deep/out"), text("deep/again"));
 }
 
-/// Runs the shared experiment with each of these settings. The experiment itself has none of them.
+/// Runs the shared experiment with each of these settings, which it does not have itself.
 #[test]
 fn every_kind_of_part_runs() {
     let place = Place::new();

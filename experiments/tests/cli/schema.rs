@@ -28,7 +28,7 @@ fn faults(schema: &Validator, value: &Value) -> Vec<String> {
     schema.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// TOML has infinity and JSON does not. Infinite numbers are replaced by a finite one.
+/// Replaces infinite numbers by finite ones, because TOML has infinity and JSON does not.
 fn make_finite(value: &mut toml::Value) {
     match value {
         toml::Value::Float(x) if x.is_infinite() => *x = f64::MAX.copysign(*x),
@@ -88,7 +88,8 @@ fn every_shipped_experiment_satisfies_it_and_names_it() {
     assert!(faults_of_text(&schema, EXPERIMENT).is_empty());
 }
 
-/// Every table that `policies defaults` prints satisfies the schema. A policy without settings does too.
+/// Every policy's table of defaults, as `policies defaults` prints it, satisfies the schema. A policy without settings
+/// does, too.
 #[test]
 fn every_preset_satisfies_it() {
     let mut schema: Value = serde_json::from_str(&text()).unwrap();

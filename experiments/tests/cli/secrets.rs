@@ -1,4 +1,4 @@
-//! A key or a password goes only to the server. No message, file or page contains it.
+//! An API key or a password goes only to the server. No message, file or page contains it.
 
 use crate::observe::{EXPERIMENT, speculating};
 use crate::serve::Server;
@@ -10,7 +10,8 @@ use std::path::Path;
 const KEY: &str = "MARKED-KEY-7f3a";
 const PASSWORD: &str = "MARKED-PASS-7f3a";
 
-/// Panics if `bytes` contain a secret, either as plain text or as in a header (base64 of `user:` and the password).
+/// Panics if `bytes` contain a secret. The secret may be plain text, or base64 of `user:` and the password as in a
+/// header.
 fn free_of_secrets(what: &str, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for secret in [KEY, PASSWORD, "dXNlcjpNQVJLRUQtUEFTUy03ZjNh"] {
@@ -32,7 +33,7 @@ fn files_free_of_secrets(folder: &Path) -> usize {
         .sum()
 }
 
-/// An error of the server that quotes the whole request.
+/// An error answer of the server that quotes the whole request.
 fn quoting(request: &Request) -> Reply {
     let said = serde_json::json!({ "error": { "message": format!("wrong: {:?}", request.headers) } });
     Reply::Text(401, vec!["content-type: application/json".into()], said.to_string())

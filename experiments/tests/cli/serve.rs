@@ -1,5 +1,5 @@
-//! `foretoken serve`: clients of every kind, bad input, and a calibration on the served engine, which must find its
-//! costs.
+//! `foretoken serve`: clients of every kind, bad input, and a calibration on the served engine. The calibration must
+//! find the engine's costs.
 
 use crate::support::Place;
 use foretoken_recordings::step_log::LoggedStep;
@@ -180,7 +180,7 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     let so_far: Vec<u64> = events.iter().map(|e| e["usage"]["completion_tokens"].as_u64().unwrap()).collect();
     assert!(so_far.is_sorted() && so_far.last() == Some(&20), "{so_far:?}");
 
-    // Without `ignore_eos`, an answer ends at an output length that the experiment's workload has.
+    // Without `ignore_eos`, an answer ends after one of the output lengths of the experiment's workload.
     let by_itself = server.json("/v1/completions", r#"{"prompt": [1, 2, 3], "max_tokens": 900}"#);
     assert_eq!(
         (&by_itself["choices"][0]["finish_reason"], &by_itself["usage"]["prompt_tokens"]),
@@ -190,7 +190,7 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     assert_eq!(server.json("/version", "")["version"], "0.32.0+foretoken");
     assert_eq!(server.ask("/health", "").0, 200);
 
-    // If a prompt comes again, all of it but its last block is in the prefix cache.
+    // If a prompt comes again, all of its blocks but the last are in the prefix cache.
     let long = format!("{{\"prompt\": \"{}\", \"max_tokens\": 4}}", "0123456789abcdef".repeat(40));
     server.json("/v1/completions", &long);
     let again = server.json("/v1/completions", &long);
@@ -206,8 +206,8 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     let steps: Vec<LoggedStep> = log.lines().map(|line| LoggedStep::read(line).unwrap().unwrap()).collect();
     assert_eq!(steps.iter().map(|step| step.context_requests).sum::<u32>(), 6);
     assert!(steps.iter().map(|step| step.iteration).eq(0..steps.len() as u64));
-    // A step of one request that verifies three drafts. It takes 6 ms, 0.04 ms for each of 4 tokens, and 0.6 ms for
-    // each of three draft passes.
+    // A step of one request that verifies three draft tokens. It takes 6 ms, plus 0.04 ms for each of 4 tokens, plus
+    // 0.6 ms for each of three draft passes.
     let decode = steps.iter().find(|step| step.generation_requests == 1 && step.context_requests == 0).unwrap();
     assert_eq!(decode.generation_tokens, 4);
     assert!((decode.elapsed_s - (0.00616 + 3.0 * 0.0006)).abs() < 0.0001, "{decode:?}");
@@ -233,8 +233,8 @@ fn what_cannot_be_served_is_refused_and_clients_may_leave() {
     let clients: Vec<TcpStream> = (0..10)
         .map(|i| {
             let client = server.send("/v1/completions", endless);
-            // The next request is sent only when this one runs, or when eight requests run. So it is certain which
-            // requests run.
+            // The next request is sent only when this one runs, or when eight requests run. So the first eight run and
+            // the others wait.
             let begun = Instant::now();
             while server.metric("vllm:num_requests_running", "") < f64::from(i + 1).min(8.0) {
                 assert!(begun.elapsed() < Duration::from_secs(20), "request {i} does not run");
@@ -288,8 +288,8 @@ fn settings_that_no_server_has_are_refused() {
     }
 }
 
-/// `observe` on the served engine and `calibrate` on the recordings must recover the costs of the experiment. The step
-/// log has the simulated times, so a busy machine changes none of these numbers.
+/// Runs `observe` on the served engine and `calibrate` on the recordings. The calibration must find the experiment's
+/// costs. The step log has the simulated times, so a busy machine changes none of these numbers.
 #[test]
 fn the_law_of_a_served_engine_comes_back() {
     let place = Place::holding(&EXPERIMENT.replace("prefix_caching = true", "prefix_caching = false"));

@@ -1,4 +1,4 @@
-//! Runs in shards: in any order, on several processes, some shards killed, failed or given twice. When merged, they
+//! Runs in shards: in any order, in several processes, some shards killed, failed or given twice. The merged results
 //! must equal a run on one machine.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
@@ -59,8 +59,8 @@ fn listed(place: &Place) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Asserts that the merged folder equals the results folder of a run on one machine. Both folders have the same depth,
-/// so that the trace has the same relative path in both.
+/// Asserts that the merged folder equals the results folder of a run on one machine. Both folders are equally deep, so
+/// that the relative path of the trace is the same in both.
 fn is_that_of_one_machine(place: &Place, printed: &str) {
     assert_eq!(printed, place.run("one/out", &["--overwrite"]));
     let (parted, whole) = (bytes_of(&place.path("shared/out")), bytes_of(&place.path("one/out")));
@@ -100,7 +100,7 @@ fn merged_shards_equal_a_run_on_one_machine() {
 }
 
 /// All shards start at the same time, each in its own process, in a folder that does not exist yet. There are nine
-/// shards and only six comparisons (two loads with three seeds each), so some shards have no cells.
+/// shards and only six comparisons (two loads with three seeds each), so some shards have nothing to run.
 #[test]
 fn shards_begin_at_once() {
     let place = on_a_trace();
@@ -132,8 +132,8 @@ fn merge_lists_missing_cells_and_their_commands_complete_them() {
         assert!(said.contains(&command), "{said}");
     }
     assert!(said.contains("10 (not begun)"), "{said}");
-    // This makes shard 2 look killed halfway: of its ten cells one is missing and one is half-written, and its progress
-    // file says that it is incomplete.
+    // Makes shard 2 look as if it was killed halfway. Of its ten cells (runs of one policy each) one is missing and one
+    // is half-written. Its progress file says that it is incomplete.
     shard(&place, "2/3", &[]);
     let mark = place.path("shared/out/shards/2-of-3.json");
     let text = std::fs::read_to_string(&mark).unwrap();
@@ -151,7 +151,8 @@ fn merge_lists_missing_cells_and_their_commands_complete_them() {
     is_that_of_one_machine(&place, &printed);
 }
 
-/// If a cell fails, it is kept with its exit code, and the other cells run. It runs again only on request.
+/// If a cell (the run of one policy) fails, its exit code is kept, and the other cells run. The failed cell runs again
+/// only on request.
 #[test]
 fn failures_are_kept_and_tried_again_when_asked() {
     let place = Place::holding(
@@ -172,8 +173,8 @@ fn failures_are_kept_and_tried_again_when_asked() {
         said.contains("failed: autoregressive, engine.num_gpu_blocks = 4, seed 1") && said.contains("--retry-failed"),
         "{said}"
     );
-    // If the run is resumed without the option `--retry-failed`, the failed cell is not tried again: its file is
-    // unchanged.
+    // If the run is resumed without the option `--retry-failed`, the failed cell (the run of one policy) is not tried
+    // again: its file is unchanged.
     let age = || std::fs::metadata(place.path("shared/out/cells/v0-s0-p0.failure.json")).unwrap().modified().unwrap();
     let before = age();
     place.fails(&[&args[..], &["--resume"]].concat(), 2);
@@ -182,7 +183,7 @@ fn failures_are_kept_and_tried_again_when_asked() {
     assert!(age() > before);
 }
 
-/// A cell that failed because memory was short succeeds when it gets more memory.
+/// A cell (the run of one policy) that failed because memory was short succeeds when it gets more memory.
 #[test]
 fn cells_that_failed_for_memory_succeed_with_more() {
     let place = on_a_trace();
@@ -222,7 +223,7 @@ fn shards_of_different_runs_are_not_merged() {
         let found = run(more);
         assert!(found.contains(said), "{more:?}: {found}");
     }
-    // The progress file of a shard of another run, copied here by hand.
+    // The progress file of a shard of another run, as if a user had copied it into this folder.
     let other = place.path("shared/out/shards/2-of-2.json");
     let mark = std::fs::read_to_string(place.path("shared/out/shards/1-of-2.json")).unwrap();
     let as_second = mark.replace("\"index\": 1", "\"index\": 2");
@@ -257,7 +258,7 @@ fn shards_of_different_runs_are_not_merged() {
     assert!(said.contains("is no results folder"), "{said}");
 }
 
-/// A running shard and a running merge hold a lock each. The files of killed processes hold none.
+/// A running shard and a running merge each hold a lock. A killed process leaves files but no lock.
 #[test]
 fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
     let place = on_a_trace();
@@ -295,8 +296,8 @@ fn follow(place: &Place, said: &str) {
     }
 }
 
-/// If a cell of a finished shard is damaged in any way, `merge` names the file and the cell and prints a command. This
-/// command repairs the cell.
+/// If a cell (the run of one policy) of a finished shard is damaged in any way, `merge` names the file and the cell,
+/// and prints a command that repairs the cell.
 #[test]
 fn a_damaged_cell_is_named_and_can_be_run_again() {
     let whole = on_a_trace();
@@ -355,7 +356,8 @@ fn a_damaged_cell_is_named_and_can_be_run_again() {
     }
 }
 
-/// If a cell of a complete shard is damaged, the shard does not count as complete. It runs again only on request.
+/// If a cell (the run of one policy) of a complete shard is damaged, the shard no longer counts as complete. It runs
+/// again only on request.
 #[test]
 fn a_complete_shard_with_a_damaged_cell_is_reported() {
     let place = on_a_trace();

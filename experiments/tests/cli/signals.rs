@@ -2,7 +2,7 @@
 //! half-written file.
 //!
 //! A named pipe stops a command at a known place: the command waits until the test opens the other end of the pipe. The
-//! test opens it when it knows that the command waits, and never writes data.
+//! test opens this end, which shows that the command has come to this place. The test never writes data.
 #![cfg(unix)]
 
 use crate::interrupted::{long, start};
@@ -82,8 +82,8 @@ fn half_written_files_are_removed_on_ctrl_c() {
     assert!(!place.path("big.jsonl").exists());
 
     place.run("out", &["--no-figures"]);
-    // The timeline is first written to a temporary file beside its final name. Here this file is a pipe, so the command
-    // waits until the reader is gone.
+    // The timeline is first written to a temporary file beside its final name. Here a pipe stands in for this file, so
+    // the command waits until the reader is gone.
     pipe(&place, "t.json.partial");
     let child = spawn(&place, &["export", "perfetto", "out", "-o", "t.json"]);
     let _held = File::open(place.path("t.json.partial")).unwrap();
@@ -91,14 +91,15 @@ fn half_written_files_are_removed_on_ctrl_c() {
     assert!(!place.path("t.json.partial").exists() && !place.path("t.json").exists());
 }
 
-/// Interrupts a run after its cells, while it writes tables. A resumed run must give the bytes of an undisturbed run.
+/// Interrupts a run when all policies have run, while it writes tables. A resumed run must give the bytes of an
+/// undisturbed run.
 #[test]
 fn a_run_interrupted_while_writing_tables_is_resumed() {
     let place = long();
     let mut begun = start(&place);
     begun.kill().unwrap();
     begun.wait().unwrap();
-    // The first table is written into a pipe, which holds less than the table. So the command waits in the middle of
+    // The first table is written into a pipe. The pipe holds less than the table, so the command waits in the middle of
     // the table.
     pipe(&place, "out/requests.parquet.partial");
     let child = spawn(&place, &["run", "x.toml", "-o", "out", "--resume", "--no-figures"]);

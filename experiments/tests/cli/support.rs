@@ -54,7 +54,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Changes the manifest of a results folder and renews its seal, so that it does not count as edited.
+    /// Changes the manifest of a results folder and renews its seal (checksum), so that it does not count as edited.
     pub fn edit_manifest(&self, out: &str, edit: impl FnOnce(&mut serde_json::Value)) {
         let path = self.path(out).join("manifest.json");
         let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -100,8 +100,8 @@ pub fn refused(text: &str, from: &str, to: &str, says: &[&str]) {
     }
 }
 
-/// Every file below a folder, with its bytes. The timing and the seal of the manifest are left out, and the script file
-/// that repeats the timing for the page.
+/// Every file below a folder, with its bytes. The manifest's timing and seal are left out. The script file that repeats
+/// the timing for the page is left out, too.
 pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     collect(folder, "", &mut all);

@@ -1,4 +1,4 @@
-//! `foretoken traces text` writes the library's documents, to stdout or a file.
+//! `foretoken traces text` writes the documents that the library makes, to stdout or into a file.
 
 use crate::support::Place;
 use foretoken_traces::text::{Document, Family, document};

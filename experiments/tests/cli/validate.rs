@@ -25,20 +25,21 @@ steady = 1e9
 repeats = 1e9
 "#;
 
-fn experiment() -> String {
+pub fn experiment() -> String {
     LIVE.replace("requests = 12", "requests = 2000") + VALIDATE
 }
 
-/// Asserts what must be exact in every run. The replay with the recorded times must equal the run. If the live run and
-/// the simulation made the same decision for a round, both must have accepted the same number of tokens.
+/// Asserts what must be exact in every run. A replay of the run with its recorded times must equal the run. If the
+/// policy drafted and verified equal numbers of tokens for a request at the same output position in the live run and in
+/// the simulation, both must have accepted the same number of tokens.
 fn exact(validation: &Value) {
     for cell in validation["cells"].as_array().unwrap() {
         let (name, flow) = (format!("{}, {}", cell["policy"], cell["load"]), &cell["flow"]);
         assert_eq!(cell["replay_parted"], Value::Null, "{name}");
         assert_eq!(flow["other_acceptance"], 0, "{name}: {flow}");
         assert!(flow["rounds"].as_u64() > Some(0) && flow["shared_rounds"].as_u64() > Some(0), "{name}: {flow}");
-        // For policies that do not depend on the clock, each request must have the same rounds in the live run and in
-        // the simulation, whatever the schedule is.
+        // For policies that do not depend on the clock, each request must have equal numbers of drafted, verified and
+        // accepted tokens at equal output positions in the live run and in the simulation, whatever the schedule is.
         if ["autoregressive", "fixed-3"].contains(&cell["policy"].as_str().unwrap()) && cell["parts"] == json!([]) {
             assert_eq!(flow["same_requests"], flow["requests"], "{name}: {flow}");
             assert_eq!(cell["missed"]["invented"], 0, "{name}");
@@ -55,13 +56,14 @@ fn simulation_and_device_have_the_same_token_flow() {
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{stderr}");
     let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
     exact(&validation);
-    // Three policies run in a closed loop and at 0.6 of their own service rates. At the common load, the two policies
-    // other than the baseline run too. Each of these cells has two pieces (a live run and its repeat).
+    // Three policies run in a closed loop and at 0.6 of their own service rates (the rates that they sustain in closed
+    // loops). At a common load, the two policies other than the baseline run, too. These eight combinations of policy
+    // and load have two pieces each. A piece is a live run and its repeat.
     assert_eq!(validation["cells"].as_array().unwrap().len(), 3 * 2 + 2);
     assert_eq!(validation["counted"], json!([16, 16]));
     assert!(validation["rule"].as_str().unwrap().contains("whatever its runs say; probed: target 1 x 1 at "));
-    // During the runs, the policies used the profile `belief.toml`, which was measured before the runs. The runs are
-    // predicted with `profile.toml`, which also has the measurements made between the runs.
+    // During the runs, the policies used the profile `belief.toml`, which was measured before the runs. `profile.toml`
+    // also has the measurements between the runs. It is used to predict the runs.
     let measured =
         |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap().matches("passes = ").count();
     assert!(measured("belief.toml") > 0 && measured("profile.toml") > 0);
@@ -83,7 +85,7 @@ fn simulation_and_device_have_the_same_token_flow() {
         assert!(page.contains(part), "{part}");
     }
 
-    // A second comparison runs nothing and must give the same results.
+    // A second comparison makes no live run and must give the same results.
     let again = place.foretoken().args(["validate", "out", "-o", "again", "--format", "json"]).output().unwrap();
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     for part in ["cells", "drift", "repeats", "regions", "counted", "caveats"] {
@@ -93,8 +95,9 @@ fn simulation_and_device_have_the_same_token_flow() {
     pieces_count_by_their_probes(&place);
 }
 
-/// Changes the probes of some pieces in `runs.json`, as if the machine had become slow, and renews the file's seal.
-/// `which(cell, piece)` selects the pieces.
+/// Changes the probes of some pieces in `runs.json` as if the machine had become slow, and renews the file's seal. A
+/// piece is a live run and its repeat; its probes are passes that are timed to see how fast the machine is.
+/// `which(index of the combination of policy and load, index of the piece)` selects the pieces.
 fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     let path = place.path("out/runs.json");
     let mut runs: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -111,8 +114,8 @@ fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     std::fs::write(&path, foretoken_intact::seal::seal(foretoken_intact::seal::Syntax::Json, &text)).unwrap();
 }
 
-/// The changed probes look as if the machine was busy. The probes alone decide which pieces (a live run and its repeat)
-/// count.
+/// The changed probes look as if the machine was busy. A probe is a pass that is timed to see how fast the machine is.
+/// The probes alone decide which pieces (a live run and its repeat) count.
 fn pieces_count_by_their_probes(place: &Place) {
     disturb(place, |cell, n| (cell, n) == (1, 0) || cell == 4);
     let (code, stdout, stderr) = compared(place, &["--format", "json"]);
@@ -194,7 +197,8 @@ fn a_killed_validation_is_compared_as_far_as_it_went() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // The test waits until all pieces of the first round and some of the second round exist.
+    // The test waits until all first pieces (a piece is a live run and its repeat) and some of the second pieces have
+    // recordings.
     let tapes = || std::fs::read_dir(place.path("out/tapes")).map_or(0, Iterator::count);
     while tapes() < 25 {
         assert!(child.try_wait().unwrap().is_none(), "the validation ended before it could be killed");
@@ -210,15 +214,16 @@ fn a_killed_validation_is_compared_as_far_as_it_went() {
     assert_eq!((v["cells"].as_array().unwrap().len(), &v["undecided"]), (8, &json!([])));
     assert_eq!(v["caveats"], json!(["PART OF THE RUNS: the validation did not end"]));
     assert!(v["costs"].as_str().unwrap().ends_with("belief.toml"), "{}", v["costs"]);
-    // A kill may also come between two pieces.
+    // The kill may also have come between two pieces (a piece is a live run and its repeat). Then no piece is
+    // unfinished.
     let (counted, made) = (v["counted"][0].as_u64().unwrap(), v["counted"][1].as_u64().unwrap());
     assert!(counted >= 11 && made - counted <= 1, "{counted} of {made}");
     let unended = v["cells"].as_array().unwrap().iter().flat_map(|c| c["pieces"].as_array().unwrap());
     assert_eq!(unended.filter(|p| p["standing"] == "unended").count() as u64, made - counted);
 }
 
-/// Compares the runs in `out`, with `lines` as the experiment's table of tolerances. Restores the experiment's file
-/// afterwards.
+/// Compares the runs in `out` under the tolerances `lines` (TOML for `[validate.tolerance]`). Restores the experiment's
+/// file afterwards.
 fn with_tolerance(place: &Place, lines: &str) -> (Option<i32>, String, String) {
     let path = place.path("out/experiment.toml");
     let kept = std::fs::read_to_string(&path).unwrap();
@@ -231,8 +236,8 @@ fn with_tolerance(place: &Place, lines: &str) -> (Option<i32>, String, String) {
     found
 }
 
-/// A live run and its simulation never agree to 1e-12. The bound counts as broken only if the repeats of the live run
-/// count as equal.
+/// A live run and its simulation never agree to a relative error of 1e-12. This bound counts as broken only if the
+/// repeats of the live run count as equal.
 fn a_bound_on_numbers_that_repeat_decides(place: &Place) {
     let (code, stdout, stderr) = with_tolerance(place, "tpot = 1e-12\nsteady = 1e9\nrepeats = 1e9");
     assert_eq!(code, Some(3), "{stderr}");
@@ -275,7 +280,7 @@ fn invalid_validations_are_refused() {
     refused(&["plain.toml"], "has no [live] table");
 }
 
-/// Runs `foretoken validate out` with more arguments: exit code, stdout and stderr.
+/// Runs `foretoken validate out` with the arguments `more`. Returns the exit code, stdout and stderr.
 fn compared(place: &Place, more: &[&str]) -> (Option<i32>, String, String) {
     let output = place.foretoken().args(["validate", "out", "-o", "v"]).args(more).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -298,8 +303,8 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
         assert!(stderr.contains("tapes/v0-s0-p1.tape: "), "{stderr}");
         stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "")
     };
-    // A bit is flipped at many places of the file, and once in the length of a frame. Then the file is cut at several
-    // lengths.
+    // A bit is flipped at many places of the tape (the log of the run), and once in the length of a frame (a part with
+    // a checksum). Then the file is cut at several lengths.
     for at in (0..good.len()).step_by(good.len() / 24) {
         let mut other = good.clone();
         other[at] ^= 1 << (at % 8);
@@ -318,8 +323,8 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
         let said = refused(&good[..keep]);
         assert!(said.contains("its run had ended, and it was cut since") || keep < second, "{said}");
     }
-    // The file is cut at the end of a whole frame. The folder lists the run as ended, so this is damage and not the
-    // effect of a kill.
+    // The tape is cut at the end of a whole frame (a part with a checksum). The folder lists the run as ended. So the
+    // cut counts as damage and not as the effect of a kill.
     let boundary = boundaries(&good);
     let said = refused(&good[..boundary[boundary.len() - 2]]);
     assert!(said.contains("it was cut since: it ends behind frame") && said.contains("without an end"), "{said}");
@@ -330,7 +335,8 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
     let (code, _, stderr) = compared(&place, &[]);
     assert!(code == Some(2) && stderr.contains("tapes/v0-s0-p1.tape is missing"), "{stderr}");
 
-    // With `--intact`, the part before the damage is compared. The first line says how much of the run this is.
+    // With `--intact`, the part before the damage is compared. The first line of the output says how much of the run
+    // this part is.
     let mut damaged = good.clone();
     damaged[good.len() * 2 / 3] ^= 4;
     std::fs::write(&tape, &damaged).unwrap();
@@ -347,7 +353,7 @@ fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request()
     assert_eq!(again.1, whole);
 }
 
-/// The byte offsets at which the file's frames end.
+/// The byte offsets at which the frames (parts with checksums) of a tape, the log of a run, end.
 fn boundaries(file: &[u8]) -> Vec<usize> {
     let mut all = vec![8];
     while let Some(front) = file.get(all[all.len() - 1]..).and_then(|rest| rest.get(..4)) {
@@ -364,7 +370,7 @@ fn a_cut_recording_counts_as_partial_at_every_length() {
     let set = ["--set", "policies=[{ fixed = { k = 3 } }]"];
     let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).args(set).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    // The folder is changed to what it was before the second run had ended.
+    // The folder gets the state that it had before the second run had ended.
     place.edit_manifest("out", |manifest| {
         manifest["complete"] = false.into();
         manifest["files"].as_object_mut().unwrap().remove("tapes/v0-s0-p1.tape").unwrap();

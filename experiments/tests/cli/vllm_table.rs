@@ -1,9 +1,10 @@
-//! `export vllm`: each row comes from whole closed loops over all seeds. Batch sizes without a row get a message.
+//! `export vllm`: each row of the table comes from whole closed loops over all seeds. A message names the batch sizes
+//! without a row.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 
-/// [`EXPERIMENT`] with a single engine setting.
+/// [`EXPERIMENT`] with `engine.max_num_seqs` = 64 and without a sweep over this setting.
 fn one() -> Place {
     Place::holding(&EXPERIMENT.replace("{ sweep = [8, 64] }", "64"))
 }
@@ -81,8 +82,9 @@ fn unreachable_batch_sizes_are_reported_and_left_out() {
     assert!(place.fails(&args, 2).contains("sizes up to 4096 are tried"));
 }
 
-/// 100 blocks hold twelve requests with prompts of 128 tokens, and fewer requests when they have grown to 192 tokens.
-/// The batch sizes in the table are numbers of scheduled requests, not of clients.
+/// 100 KV blocks hold twelve requests with prompts of 128 tokens, and fewer requests when they have grown to 192
+/// tokens. So steps schedule fewer requests than there are clients. The batch sizes in the table count scheduled
+/// requests.
 #[test]
 fn a_row_stands_for_the_batch_size_that_its_loop_schedules() {
     let (config, said) = table(&one(), &["--batch-sizes", "4,11,12,40", "--set", "engine.num_gpu_blocks=100"]);
@@ -94,8 +96,8 @@ fn a_row_stands_for_the_batch_size_that_its_loop_schedules() {
     assert_eq!(ranges.last().unwrap()[1], scheduled, "{config}");
 }
 
-/// The experiment with requests of one length on a server with linear costs. `rate` is the acceptance, `draft_s` the
-/// seconds of a draft pass.
+/// An experiment with requests of one length on a server with linear costs. `rate` is the share of draft tokens that
+/// are right, `draft_s` the seconds of a draft pass.
 fn one_length(prompt: u32, output: u32, rate: f64, draft_s: f64) -> Place {
     Place::holding(&format!(
         "name = 'one-length'
@@ -135,8 +137,8 @@ fn requests_of_one_length_get_the_length_that_is_fastest_in_a_loop() {
     assert!(row(&said, 16).split_whitespace().nth(4).unwrap() != "1", "{said}");
 }
 
-/// H100, Llama-3.1-8B with a draft of 1B, and the lengths of the Azure code trace. Prompts take most of the time. With
-/// longer drafts, fewer clients decode at the same time.
+/// An H100 runs Llama-3.1-8B with a draft model of 1B parameters, at the lengths of the Azure code trace. Prompts take
+/// most of the time. With more draft tokens, fewer clients decode at the same time.
 #[test]
 fn long_prompts_of_a_real_trace_count_in_every_row() {
     let Some(traces) = foretoken_tests::traces() else { return };
@@ -156,8 +158,8 @@ fn long_prompts_of_a_real_trace_count_in_every_row() {
     let [clients, scheduled, length, .., table, _plain] = numbers[..] else { panic!("{said}") };
     assert!(clients == 16 && scheduled < 16, "clients wait for the token budget: {said}");
     assert_eq!((length, looked_up(&config, scheduled)), (1, 1), "{said}");
-    // A server that drafts by the table is as fast, within 1 %, as a server whose fixed draft length is the table's
-    // entry. A server without a drafter is faster.
+    // A server that drafts by the exported table of draft lengths is as fast, within 1 %, as a server with one fixed
+    // draft length, the table's entry. A server without a drafter is faster.
     let alone = numbers[3];
     assert!(table.abs_diff(alone) * 100 <= alone, "{said}");
     assert!(said.contains("without a drafter the server is faster than with any length: at 8 clients"), "{said}");

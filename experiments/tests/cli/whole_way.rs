@@ -27,20 +27,20 @@ requests = 40
 warm_up_requests = 1
 "#;
 
-/// A server to observe: (the policy that its experiment states, its draft length as a function of the number of
-/// requests in flight).
+/// A server to observe: (the policy in its experiment, the draft length as a function of the number of requests in
+/// flight).
 type Server = (&'static str, fn(usize) -> u32);
 
-/// A kind of arrivals, with the servers to observe.
+/// A kind of arrivals (such as a closed loop), with the servers to observe.
 struct Kind {
     name: &'static str,
-    /// Changes to the base experiment.
+    /// Changes to the base experiment for this kind of arrivals, as arguments of `--set`.
     sets: &'static [&'static str],
-    /// The servers to observe.
+    /// The servers to observe with this kind of arrivals.
     servers: &'static [Server],
     /// The name of the load in the output of `recommend`.
     load: &'static str,
-    /// Text that the experiment written by `calibrate` must contain.
+    /// Texts that the experiment written by `calibrate` must contain.
     written: &'static [&'static str],
 }
 
@@ -111,14 +111,15 @@ const KINDS: [Kind; 7] = [
 
 /// Prompt tokens of every request, as the server logs them.
 const PROMPT: u32 = 12;
-/// The server's time for a target pass, without the time per token.
+/// The time that the stub server takes for a target pass, without the time for its tokens.
 const TARGET: Duration = Duration::from_micros(1500);
-/// The server's additional time for each token of a target pass.
+/// The time that the stub server adds for each token of a target pass.
 const TOKEN: Duration = Duration::from_micros(50);
-/// The server's time for a draft pass.
+/// The time that the stub server takes for a draft pass.
 const DRAFT: Duration = Duration::from_micros(300);
 
-/// A server that logs one step for each token of a request or, with drafts, for each round.
+/// A stub server that logs its steps. Each step of a request gives one token or, with draft tokens, the accepted ones
+/// and one more.
 fn server(log: &Path, drafts: fn(usize) -> u32) -> Stub {
     File::create(log).unwrap();
     let file = Mutex::new((OpenOptions::new().append(true).open(log).unwrap(), Vec::<Instant>::new()));
@@ -223,14 +224,15 @@ fn goes_the_whole_way(kind: &Kind) {
     let sets = ["slo.tpot_s=0.05", "slo.ttft_s=0.5", "capacity={ requests = 30, warm_up_requests = 0, share = 0.9 }"];
     capacity.extend(sets.into_iter().flat_map(|set| ["--set", set]));
     if written.contains("closed-loop") {
-        // `capacity` needs a rate of requests. A closed loop has none, because its clients wait for answers.
+        // `capacity` needs a rate of requests. A closed loop has no rate, because its clients wait for answers.
         capacity.extend(["--set", "workload.arrivals={ poisson = { rate = 5.0 } }"]);
     }
     let (said, _) = done(&place, &capacity);
     assert!(said.contains("autoregressive"), "{name}: {said}");
 }
 
-/// The step log has the server's own times, so a busy machine changes none of these costs.
+/// Costs that `calibrate` finds equal the stub server's costs. The step log has the server's own times, so a busy
+/// machine changes no cost.
 #[test]
 fn the_costs_of_an_observed_server_come_back_from_calibrate() {
     let sets = &["workload.arrivals={ closed-loop = 1 }"];
@@ -243,7 +245,7 @@ fn the_costs_of_an_observed_server_come_back_from_calibrate() {
         assert!((found / law.as_secs_f64() - 1.0).abs() < 0.01, "{found} s where the server takes {law:?}: {costs:#}");
     };
     is(&costs["draft"]["cost"]["linear"]["delta_s"], DRAFT);
-    // The server's passes have 1, 4 or `PROMPT` tokens.
+    // The stub server's target passes have 1, 4 or `PROMPT` tokens.
     let target = costs["target"]["cost"]["measured"]["batched"].as_array().unwrap();
     for tokens in [1, 4, PROMPT] {
         let pass = target.iter().find(|pass| pass[0] == tokens).unwrap_or_else(|| panic!("{tokens} tokens: {costs:#}"));

@@ -1,6 +1,6 @@
-//! Our own router: chooses the replica whose requests in flight have the least work. A request's work is its true work
-//! (prompt and steps), and all of it counts until the request ends. No real router knows this work, so the router is a
-//! reference.
+//! Our own router: chooses the replica whose requests in flight have the least true work (prompt and decode steps). The
+//! whole work of a request counts until the request ends. No real router knows this work, so the router is only a
+//! reference for others.
 
 use super::checks;
 use super::least_requests::least;
@@ -9,9 +9,9 @@ use foretoken_sim::RequestId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The replica with the least work left, given the true work of every request in flight: its prompt and its true number
-/// of steps (our own). A real router cannot know this work. The router is a reference and not a proven bound: another
-/// order may do better.
+/// Chooses the replica with the least work left (our own rule). The work is the sum over its requests in flight of the
+/// weighted prompt tokens and the true number of steps. A real router cannot know the number of steps. The router is a
+/// reference and not a proven bound: another order may do better.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Clairvoyant {

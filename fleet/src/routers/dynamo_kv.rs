@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
 /// The replica with the least cost in KV blocks (Dynamo `lib/kv-router`, `DefaultWorkerSelector`; crate
-/// `dynamo-kv-router` 1.6.1). The cost is the prompt blocks that the replica would have to prefill, this request's
-/// included, less the blocks of this prompt that it has cached, and the blocks that its requests would hold. Of equal
-/// replicas one is drawn at random. A prompt counts as cached if it was sent within `router_ttl_secs`, as in Dynamo
-/// with `--no-router-kv-events`.
+/// `dynamo-kv-router` 1.6.1). The cost has two parts. The first is the prompt blocks that the replica would have to
+/// prefill, this request's included, less the blocks of this prompt that it has cached. The second is the KV blocks
+/// that its requests would hold. If several replicas have the least cost, one of them is drawn at random. A prompt
+/// counts as cached if it was sent within `router_ttl_secs`, as in Dynamo with `--no-router-kv-events`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamoKv {
     /// Prefill blocks that each cached block of the prompt saves, ≥ 0.
     pub overlap_score_credit: f64,
-    /// How fast that saving falls the more prompt tokens the replica has to prefill than the least loaded replica, ≥ 0;
-    /// 0: not at all.
+    /// How fast the saving by cached blocks falls, ≥ 0. It falls with the number of prompt tokens that the replica has
+    /// to prefill in excess of the replica with the fewest. 0: the saving does not fall.
     pub overlap_score_credit_decay: f64,
     /// Factor on the prefill part of the cost, ≥ 0.
     pub prefill_load_scale: f64,
     /// Blocks that each request in flight adds to the cost, beside the blocks that it holds, ≥ 0.
     pub decode_active_request_weight: f64,
-    /// Temperature of the choice, ≥ 0. 0 takes the least cost. Above 0 replicas are drawn at random, with probabilities
-    /// that fall with their cost.
+    /// Temperature of the choice, ≥ 0. At 0 the replica with the least cost is chosen. Above 0 replicas are drawn at
+    /// random, with probabilities that fall with their cost.
     pub router_temperature: f64,
     /// Seconds for which a prompt counts as cached after it was sent, > 0.
     pub router_ttl_secs: f64,
@@ -97,15 +97,15 @@ struct KvRouter {
     settings: DynamoKv,
     seed: u64,
     block_size: u32,
-    /// Number of KV blocks in a prefix block.
+    /// Number of KV blocks in a prefix block, the unit in which the workload says that prompts are equal.
     each: u64,
     workers: Vec<Worker>,
     /// For each worker, the prefixes that were sent to it within the last `router_ttl_secs`.
     cached: PrefixIndex,
     /// Times at which entries of `cached` may expire, as (time, worker, the prefix's hash), earliest first. If the
-    /// prefix was sent to the worker again, `expiry` has a later time, and the entry of `cached` stays until then.
+    /// prefix was sent to the worker again, `expiry` has a later time, and the entry of `cached` stays until that time.
     expires: VecDeque<(Time, usize, u64)>,
-    /// For each (worker, the prefix's hash), the time at which the entry of `cached` is removed, unless the prefix is
+    /// For each (worker, hash of a prompt prefix): the time at which the prefix is removed from `cached`, unless it is
     /// sent to the worker again before.
     expiry: HashMap<(usize, u64), Time>,
     requests: HashMap<RequestId, Sent>,
@@ -118,14 +118,14 @@ struct KvRouter {
 struct Worker {
     /// Uncached prompt tokens of the worker's requests that have no first token yet.
     prefill_tokens: u64,
-    /// For each prefix, by its hash, the number of requests that hold it.
+    /// For each prompt prefix, by its hash, the number of the worker's requests that begin with it.
     held: HashMap<u64, u32>,
     /// KV blocks that the worker's requests hold; a shared block counts once.
     blocks: u64,
     requests: u32,
 }
 
-/// A request in flight: what it adds to its worker's counts.
+/// What a request in flight adds to its worker's counts.
 struct Sent {
     prefill_tokens: u64,
     prefixes: Vec<u64>,

@@ -3,8 +3,8 @@
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
-/// The replica with the fewest requests in flight, as the router counts them itself; of equal replicas the first (join
-/// the shortest queue: Winston, J. Appl. Prob. 14, 1977).
+/// The replica with the fewest requests in flight, as the router counts them itself. If several replicas have the
+/// fewest, the first of them is chosen (join the shortest queue: Winston, J. Appl. Prob. 14, 1977).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LeastRequests {}

@@ -7,10 +7,11 @@ use crate::prefix::{PrefixIndex, prefixes};
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
-/// The replica with the highest weighted sum of three scores from 0 to 1: the share of the prompt's blocks that it may
-/// have cached, its place between the longest and the shortest waiting queue, and the share of its KV blocks that are
-/// free (llm-d's endpoint picker, `pkg/epp/config/loader/defaults.go` and the scorers that it names). Of equal replicas
-/// one is drawn at random. The router estimates what is cached from the prompts that it sent.
+/// The replica with the highest weighted sum of three scores, each from 0 to 1 (llm-d's endpoint picker,
+/// `pkg/epp/config/loader/defaults.go` and the scorers that it names). The prefix score is the share of the prompt's
+/// blocks that the replica may have cached. The queue score is 1 for the shortest waiting queue, 0 for the longest, and
+/// linear between them. The KV score is the share of the replica's KV blocks that are free. If several replicas have
+/// the highest sum, one of them is drawn at random. The router estimates what is cached from the prompts that it sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmDDefault {
@@ -18,9 +19,9 @@ pub struct LlmDDefault {
     pub prefix_weight: f64,
     /// Weight of the waiting queue's score, ≥ 0.
     pub queue_weight: f64,
-    /// Weight of the share of free KV blocks, ≥ 0.
+    /// Weight of the score for free KV blocks (their share of all blocks of the replica), ≥ 0.
     pub kv_weight: f64,
-    /// Most blocks of a prompt that are compared with cached ones, at least 1.
+    /// The first blocks of a prompt that are compared with cached blocks, at most this number, at least 1.
     pub max_prefix_blocks: u32,
     /// Number of blocks that a replica is assumed to cache until it reports how many it has, at least 1.
     pub lru_capacity_per_server: u64,
@@ -102,7 +103,7 @@ impl Router for Scorers {
     }
 }
 
-/// The index of the highest score; a random draw decides a tie.
+/// The index of the replica with the highest score; a random draw decides a tie.
 pub(super) fn best_of(scores: &[f64], seed: u64, request: &Asked) -> usize {
     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let equals = scores.iter().filter(|score| **score == most).count();

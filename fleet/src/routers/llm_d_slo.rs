@@ -9,12 +9,12 @@ use foretoken_sim::{Luck, RequestId, Stream, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Sends the request to one of the replicas whose predicted TTFT and TPOT are within the bounds: to the one with the
-/// least (or the most) headroom. With probability `epsilon_explore_neg` it tries one of the other replicas. If no
-/// replica is within the bounds, an idle one is preferred, then one that misses only TPOT, then one that misses only
-/// TTFT (llm-d `filter/sloheadroomtier` and `scorer/latency`). llm-d predicts with boosted trees in a separate program.
-/// Here a linear fit to the same features learns from the fleet's requests. Until requests have ended on a replica, its
-/// load is compared, as llm-d does without predictions.
+/// Sends the request to one of the replicas whose predicted TTFT and TPOT are within the bounds: to the replica with
+/// the least (or the most) headroom. With probability `epsilon_explore_neg` it tries a replica that misses a bound. If
+/// no replica is within the bounds, an idle replica is preferred, then a replica that misses only TPOT, then a replica
+/// that misses only TTFT (llm-d `filter/sloheadroomtier` and `scorer/latency`). llm-d predicts with boosted trees in a
+/// separate program. Here a linear fit to the same features learns from the fleet's requests. Until requests have ended
+/// on a replica, the router compares the replicas' loads, as llm-d does without predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmDSlo {
@@ -24,7 +24,7 @@ pub struct LlmDSlo {
     pub ttft_weight: f64,
     /// Weight of the headroom in TPOT (the bound minus the prediction), ≥ 0.
     pub tpot_weight: f64,
-    /// Which headroom is preferred among the replicas within the bounds.
+    /// Whether little or much headroom is preferred among the replicas within the bounds.
     pub headroom_selection_strategy: Headroom,
     /// Factor on the TPOT bound before it is compared, > 0. Below 1 leaves a reserve.
     pub slo_buffer_factor: f64,
@@ -34,10 +34,10 @@ pub struct LlmDSlo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Headroom {
-    /// The least headroom: requests are packed, and other replicas stay free.
+    /// Prefers the replica with the least headroom: requests are packed, and other replicas stay free.
     #[default]
     Least,
-    /// The most headroom: requests are spread.
+    /// Prefers the replica with the most headroom: requests are spread.
     Most,
 }
 
@@ -103,15 +103,15 @@ struct Latencies {
     cached: Cached,
     ttft: Predictor,
     tpot: Predictor,
-    /// The requests in flight, each with the features that it had when it was sent.
+    /// The requests in flight, each with the features from which the router predicted its latencies when it was sent.
     asked: HashMap<RequestId, Sent>,
     /// For each replica, the prompt tokens of its requests that have no first token yet.
     silent_tokens: Vec<u64>,
     scores: Vec<f64>,
 }
 
-/// What the router stores about a request in flight: when it was sent, its features and prompt tokens, and when its
-/// first token came.
+/// What the router stores about a request in flight: when it was sent, the features from which its latencies were
+/// predicted, its prompt tokens, and when its first token came.
 struct Sent {
     at: Time,
     features: Features,
@@ -193,9 +193,9 @@ fn finite(bound_s: f64) -> f64 {
 }
 
 /// Scores each replica by its headroom; the highest score wins. If some replicas are within both bounds and some are
-/// not, only the replicas within the bounds are candidates; with `explore`, only the replicas that miss a bound. Else
-/// all replicas are candidates. Other replicas get −∞. If the candidates miss a bound, only the replicas of
-/// [`least_severe`] are scored, and the other candidates get 0.
+/// not, the candidates are the replicas within the bounds, or with `explore` the replicas that miss a bound. Otherwise
+/// all replicas are candidates. A replica that is not a candidate gets −∞. If the candidates miss a bound, only the
+/// replicas of [`least_severe`] are scored by headroom, and the other candidates get 0.
 pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Vec<f64> {
     let keeps = |kept: bool| (0..all.len()).filter(|&i| all[i].kept() == kept).collect::<Vec<usize>>();
     let (positive, negative) = (keeps(true), keeps(false));
@@ -217,8 +217,9 @@ pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Ve
     scores
 }
 
-/// Returns the first of these groups in `tier` that is not empty: idle replicas, replicas that miss only TPOT, replicas
-/// that miss only TTFT, replicas that miss both. All replicas in `tier` miss a bound.
+/// Chooses the replicas of `tier` that miss their bounds least. These are the idle replicas; if there are none, the
+/// replicas that miss only TPOT; then the replicas that miss only TTFT; then the replicas that miss both. All replicas
+/// in `tier` miss a bound.
 fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
     let those = |want: &dyn Fn(&Headrooms) -> bool| tier.iter().copied().filter(|&i| want(&all[i])).collect::<Vec<_>>();
     let idle = those(&|h| h.in_flight == 0);
@@ -230,7 +231,8 @@ fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
 
 /// Scores are multiples of 1 / `STEPS` (hundredths), so that nearly equal scores become equal.
 const STEPS: f64 = 100.0;
-/// Headrooms whose range is at most this number of seconds count as equal.
+/// If the largest and the smallest headroom (bound minus predicted latency) of the replicas differ by at most this
+/// number of seconds, the headrooms count as equal.
 const EPS: f64 = 1e-9;
 
 fn score_bucket(all: &[Headrooms], bucket: &[usize], settings: &LlmDSlo, least: bool, scores: &mut [f64]) {

@@ -11,6 +11,7 @@ mod prefix_hash;
 mod random;
 mod round_robin;
 mod smg_cache_aware;
+mod smg_expected_wait;
 mod smg_least_load;
 mod verify_work;
 mod vllm_dp;
@@ -39,7 +40,7 @@ macro_rules! routers {
             )+
         }
 
-        /// A router as a table, `{ name = { settings } }`.
+        /// A router as an experiment writes it in a table: `{ name = { settings } }`.
         #[derive(serde::Deserialize, schemars::JsonSchema)]
         enum Table {
             $(#[serde(rename = $name)] $variant($settings),)+
@@ -57,12 +58,12 @@ macro_rules! routers {
                 vec![$(RouterSpec::$variant($settings::default()),)+]
             }
 
-            /// The router's name.
+            /// The router's name in experiments, such as `round-robin`.
             pub fn name(&self) -> &'static str {
                 match self { $(RouterSpec::$variant(_) => $name,)+ }
             }
 
-            /// The router's description, from its file.
+            /// The router's definition: its summary, its source, what it needs, and its checks.
             pub fn definition(&self) -> &dyn RouterDefinition {
                 match self { $(RouterSpec::$variant(settings) => settings,)+ }
             }
@@ -92,12 +93,13 @@ impl RouterSpec {
         self.definition().needs()
     }
 
-    /// How often the original program queries the replicas' loads, and the delay of the answer.
+    /// The load signals of the original program: how often it queries the replicas' loads, and how late the answers
+    /// arrive.
     pub fn usual_signals(&self) -> Signals {
         self.definition().usual_signals()
     }
 
-    /// Does the router use the hidden truth, which no real router could know?
+    /// Does the router use what no real router could know, such as a request's true number of steps?
     pub fn sees_hidden_truth(&self) -> bool {
         self.definition().sees_hidden_truth()
     }

@@ -1,24 +1,25 @@
-//! Draws two replicas at random and takes the less loaded one.
+//! Draws two replicas at random and takes the one that drains sooner.
 
 use super::checks;
 use super::random::below;
+use super::smg_expected_wait::{ExpectedWait, Scorer};
 use crate::Signals;
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
-/// The less loaded of two replicas that are drawn at random (SMG `policies/power_of_two.rs`): by the share of KV blocks
-/// in use if both replicas reported it, else by requests in flight; of equal replicas the one drawn first.
+/// Draws two replicas at random and takes the one that drains sooner. The drain time is the score of `smg-least-load`
+/// with its default settings (SMG 1.13 `policies/power_of_two.rs`, its load metric `expected_wait`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerOfTwo {}
 
 impl RouterDefinition for PowerOfTwo {
     fn summary(&self) -> &'static str {
-        "two replicas at random, and of these the less loaded one"
+        "two replicas at random, and of these the one that drains sooner"
     }
 
     fn source(&self) -> &'static str {
-        "SMG, model_gateway/src/policies/power_of_two.rs"
+        "SMG 1.13, src/policies/power_of_two.rs"
     }
 
     fn needs(&self) -> Needs {
@@ -34,12 +35,14 @@ impl RouterDefinition for PowerOfTwo {
     }
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
-        Box::new(Choices { seed: context.seed })
+        let scorer = Scorer::new(ExpectedWait::default(), context.seed, context.replicas);
+        Box::new(Choices { seed: context.seed, scorer })
     }
 }
 
 struct Choices {
     seed: u64,
+    scorer: Scorer,
 }
 
 impl Router for Choices {
@@ -50,17 +53,14 @@ impl Router for Choices {
         }
         let first = below(self.seed, request, 0, n);
         let second = (first + 1 + below(self.seed, request, 1, n - 1)) % n;
-        less_loaded(replicas, first, second)
+        self.scorer.choose(&[first, second], request, replicas, 2)
     }
-}
 
-/// The less loaded of two replicas, by the share of KV blocks in use if both have reported it, else by requests in
-/// flight; if both are equal, `first`.
-pub(super) fn less_loaded(replicas: &[Seen], first: usize, second: usize) -> usize {
-    let (a, b) = (&replicas[first], &replicas[second]);
-    let loads = match (a.report, b.report) {
-        (Some(a), Some(b)) => (a.load.kv_use(), b.load.kv_use()),
-        _ => (f64::from(a.in_flight), f64::from(b.in_flight)),
-    };
-    if loads.0 <= loads.1 { first } else { second }
+    fn joined(&mut self) {
+        self.scorer.joined();
+    }
+
+    fn left(&mut self, replica: usize) {
+        self.scorer.left(replica);
+    }
 }

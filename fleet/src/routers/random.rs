@@ -16,7 +16,7 @@ impl RouterDefinition for Random {
     }
 
     fn source(&self) -> &'static str {
-        "SMG, model_gateway/src/policies/random.rs"
+        "SMG 1.13, src/policies/random.rs"
     }
 
     fn needs(&self) -> Needs {
@@ -42,7 +42,7 @@ impl Router for AtRandom {
     }
 }
 
-/// A uniform whole number from 0 to `n` − 1: random draw number `which` of the request.
+/// A uniform whole number from 0 to `n` − 1: the random draw with index `which` among the draws for the request.
 pub(super) fn below(seed: u64, request: &Asked, which: u64, n: usize) -> usize {
     let unit = Luck::new(seed, Stream::Router, request.id.into()).unit(which);
     ((unit * n as f64) as usize).min(n - 1)

@@ -1,9 +1,9 @@
-//! The replicas in turn.
+//! Round robin: sends requests to the replicas in turn.
 
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
-/// The replicas in turn (SMG `policies/round_robin.rs`; nginx's default).
+/// Round robin: sends requests to the replicas in turn (SMG `policies/round_robin.rs`; nginx's default).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RoundRobin {}
@@ -14,7 +14,7 @@ impl RouterDefinition for RoundRobin {
     }
 
     fn source(&self) -> &'static str {
-        "SMG, model_gateway/src/policies/round_robin.rs"
+        "SMG 1.13, src/policies/round_robin.rs"
     }
 
     fn needs(&self) -> Needs {

@@ -1,30 +1,37 @@
-//! Chooses the replica to which most of the prompt was sent before. Chooses the least loaded replica instead if load is
-//! uneven, or if too little of the prompt was sent before.
+//! SMG's cache-aware router. Chooses among the replicas to which the longest beginning of the prompt was sent before.
+//! Chooses among all replicas if this beginning is too short, or if these replicas have too many requests in flight.
 
 use super::checks;
+use super::smg_expected_wait::{ExpectedWait, Scorer};
 use crate::Signals;
-use crate::prefix::{PrefixIndex, prefixes};
+use crate::prefix::prefixes;
+use crate::prefix_tree::PrefixTree;
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 
-/// The replica to which most of the prompt was sent before, if that is more than `cache_threshold` of the prompt; else
-/// the least loaded one (SMG `policies/cache_aware.rs`, the approximate tree of tokens in pages of 16). If load is
-/// uneven, always the least loaded one. Load is compared by requests in flight, then by requests ever sent, then by
-/// number of the replica. A matched page belongs to the replica to which it was sent last; SMG updates this at every
-/// sixteenth use only.
+/// Chooses among the replicas to which the longest beginning of the prompt was sent: the one that drains soonest by the
+/// score of `smg-least-load` with its default settings (SMG 1.13 `policies/cache_aware.rs`, the approximate tree of
+/// tokens in pages of 16). If that beginning is at most `cache_threshold` of the prompt, all replicas are candidates.
+/// An overloaded replica is not a candidate, unless all replicas are overloaded. A replica is overloaded if its
+/// requests in flight are more than `balance_rel_threshold` times the mean, and exceed the mean by more than a margin.
+/// The margin is 2 · √mean, rounded up, at least 4, and at most `balance_abs_threshold`. SMG cuts whole nodes of its
+/// tree where this router cuts pages, and considers at most eight of the replicas that share a beginning. What SMG
+/// leaves off by default is left out: limits on KV use, the choice by temperature, KV events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmgCacheAware {
-    /// Share of the prompt that must match, [0, 1].
+    /// If more than this share of the prompt, [0, 1], was sent to a replica before, only replicas that got it are
+    /// candidates.
     pub cache_threshold: f64,
-    /// Load is uneven if the fullest and the emptiest replica differ by more than this number of requests in flight,
-    /// and `balance_rel_threshold` is exceeded, too.
+    /// Upper limit on the margin: the number of requests in flight above the mean that a replica may have even if
+    /// `balance_rel_threshold` allows fewer.
     pub balance_abs_threshold: u32,
-    /// Load is uneven if the fullest replica has more than this number times the emptiest one's requests in flight, and
-    /// `balance_abs_threshold` is exceeded, too; ≥ 0.
+    /// A replica may always have this multiple of the mean number of requests in flight, even if the margin above the
+    /// mean allows fewer; ≥ 0.
     pub balance_rel_threshold: f64,
-    /// Most tokens of a replica in the tree of sent prompts, at least 1.
+    /// Most tokens in the tree of sent prompts, at least 1. A prefix counts once for every replica to which it was
+    /// sent.
     pub max_tree_size: u32,
     /// Seconds between two evictions, which cut the tree to `max_tree_size`, > 0.
     pub eviction_interval_s: f64,
@@ -44,15 +51,15 @@ impl Default for SmgCacheAware {
 
 impl RouterDefinition for SmgCacheAware {
     fn summary(&self) -> &'static str {
-        "the replica that has seen most of the prompt, unless load is uneven"
+        "of the replicas that have seen most of the prompt the one that drains soonest, unless they are overloaded"
     }
 
     fn source(&self) -> &'static str {
-        "SMG, model_gateway/src/policies/cache_aware.rs"
+        "SMG 1.13, src/policies/cache_aware.rs"
     }
 
     fn needs(&self) -> Needs {
-        Needs { ends: true, ..Needs::default() }
+        Needs { ends: true, reports: true, ..Needs::default() }
     }
 
     fn usual_signals(&self) -> Signals {
@@ -72,57 +79,65 @@ impl RouterDefinition for SmgCacheAware {
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
         let every = Time::from_s(self.eviction_interval_s);
-        Box::new(Trees { settings: self.clone(), seen: PrefixIndex::new(context.replicas), every, next_cut: every })
+        let scorer = Scorer::new(ExpectedWait::default(), context.seed, context.replicas);
+        let (tree, holders) = (PrefixTree::default(), Vec::new());
+        Box::new(CacheAware { settings: self.clone(), tree, scorer, every, next_cut: every, holders })
     }
 }
 
-struct Trees {
+struct CacheAware {
     settings: SmgCacheAware,
-    /// For each replica (SMG calls it a worker), the prefixes of the prompts that were sent to it; sizes are in tokens.
-    seen: PrefixIndex,
+    /// The prefixes of the prompts that were sent; sizes are in tokens.
+    tree: PrefixTree,
+    scorer: Scorer,
     every: Time,
     next_cut: Time,
+    /// Buffer: the replicas to which the longest known beginning of the prompt was sent.
+    holders: Vec<usize>,
 }
 
-impl Router for Trees {
+impl Router for CacheAware {
     fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize {
         while self.next_cut <= request.now {
-            (0..replicas.len()).for_each(|r| self.seen.cut(r, self.settings.max_tree_size.into()));
+            self.tree.cut(self.settings.max_tree_size.into());
             self.next_cut += self.every;
         }
-        let least = least_loaded(replicas);
-        let best = match uneven(replicas, &self.settings) {
-            true => least,
-            false => {
-                let (blocks, tenant) = self.seen.longest(prefixes(request));
-                let share = matched_share(blocks, request);
-                tenant.filter(|_| share > self.settings.cache_threshold as f32).unwrap_or(least)
-            }
+        let blocks = self.tree.longest(prefixes(request), &mut self.holders);
+        let share = (blocks * request.prefix_block) as f32 / request.prompt_len.max(1) as f32;
+        let all: Vec<usize> = (0..replicas.len()).collect();
+        let candidates = match share > self.settings.cache_threshold as f32 {
+            true => candidates(&self.holders, &all, replicas, &self.settings),
+            false => all,
         };
+        let best = self.scorer.choose(&candidates, request, replicas, 0);
         let shared = prefixes(request).count() as u64 * u64::from(request.prefix_block);
-        let rest = u64::from(request.prompt_len) - shared;
-        self.seen.add(best, prefixes(request), request.prefix_block.into(), rest);
+        let end = (u64::from(request.prompt_len) - shared) / PAGE * PAGE;
+        self.tree.add(best, prefixes(request), request.prefix_block.into(), end);
         best
     }
 }
 
-/// The share of the request's prompt that its first `blocks` prefix blocks make up.
-fn matched_share(blocks: u32, request: &Asked) -> f32 {
-    (blocks * request.prefix_block) as f32 / request.prompt_len.max(1) as f32
-}
+/// Number of tokens in a page, a node of SMG's tree. Tokens at the end of a prompt that do not fill a page are not
+/// stored.
+const PAGE: u64 = 16;
 
-/// The replica with the fewest requests in flight. Of equal replicas, the one to which the fewest requests were ever
-/// sent; if these are equal too, the first.
-pub(super) fn least_loaded(replicas: &[Seen]) -> usize {
-    let key = |r: &usize| (replicas[*r].in_flight, replicas[*r].sent, *r);
-    (0..replicas.len()).min_by_key(key).expect("a fleet has a replica")
-}
+/// SMG's least margin: a replica may have at least this number of requests in flight above the mean.
+const LEAST_MARGIN: f64 = 4.0;
 
-/// Is the load uneven? True if the greatest number of requests in flight on a replica exceeds the least by more than
-/// `balance_abs_threshold`, and also exceeds `balance_rel_threshold` times the least.
-pub(super) fn uneven(replicas: &[Seen], settings: &SmgCacheAware) -> bool {
-    let loads = || replicas.iter().map(|r| r.in_flight);
-    let (least, most) = (loads().min().unwrap_or(0), loads().max().unwrap_or(0));
-    most - least > settings.balance_abs_threshold
-        && (most as f32) > (least as f32 * settings.balance_rel_threshold as f32)
+/// The replicas from which the load decides. `holders` are the replicas to which the prompt's beginning was sent.
+/// Returns the replicas of `holders` that are not overloaded. If there are none, returns the replicas of `all` that are
+/// not overloaded. If there are none either, returns `all`.
+pub(super) fn candidates(holders: &[usize], all: &[usize], replicas: &[Seen], settings: &SmgCacheAware) -> Vec<usize> {
+    let total: u64 = replicas.iter().map(|r| u64::from(r.in_flight)).sum();
+    let mean = total as f64 / replicas.len() as f64;
+    let swing = (2.0 * mean.sqrt()).ceil();
+    let margin = f64::from(settings.balance_abs_threshold).min(swing.max(LEAST_MARGIN));
+    // SMG stores this setting as a 32-bit float.
+    let factor = f64::from(settings.balance_rel_threshold as f32);
+    let fits = |r: &usize| {
+        let load = f64::from(replicas[*r].in_flight);
+        !(load > mean * factor && load > mean + margin)
+    };
+    let fitting = |of: &[usize]| of.iter().copied().filter(fits).collect::<Vec<usize>>();
+    [fitting(holders), fitting(all)].into_iter().find(|some| !some.is_empty()).unwrap_or_else(|| all.to_vec())
 }

@@ -7,19 +7,20 @@ use foretoken_sim::RequestId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The replica with the least expected work (our own). A request's work is the number of tokens that pass through the
-/// target for it: its prompt, and for each step of its answer one token and the drafts that the step verifies. A
-/// category whose drafts are often right needs fewer steps. The mean length and the mean number of tokens a step of
-/// each category are learned from the answers that have ended: a client sees both. Of equal replicas the first.
+/// The replica with the least expected work (our own rule). A request's work is the number of tokens that pass through
+/// the target model for it: its prompt tokens, and for each step of its answer one token and the draft tokens that the
+/// step verifies. A category whose draft tokens are often right needs fewer steps. The router learns the mean output
+/// length and the mean number of tokens per step of each category from answers that have ended; a client can see both.
+/// If several replicas have the least work, the first of them is chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyWork {
-    /// Number of drafts that a request verifies in a step, ≥ 0.
+    /// Number of draft tokens that a request verifies in a step, ≥ 0.
     pub draft_len: f64,
     /// Work of a prompt token relative to a verified token, ≥ 0. Below 1, because prefill needs less time for each
     /// token.
     pub prompt_weight: f64,
-    /// Output tokens that are assumed for a request of a category of which no answer has ended, > 0.
+    /// Output tokens that are assumed for a request while no answer of its category has ended, > 0.
     pub first_output_len: f64,
 }
 
@@ -74,8 +75,9 @@ pub(super) struct CategorySums {
 
 impl VerifyWork {
     /// The expected work of a request, in tokens: its weighted prompt tokens, and for each expected step one token and
-    /// the drafts. The number of steps comes from the ended requests of the request's category. If there are none, it
-    /// comes from all ended requests. If there are none either, it is `first_output_len`: one output token a step.
+    /// the draft tokens. The number of steps comes from the ended requests of the request's category. If there are
+    /// none, it comes from all ended requests. If no request has ended, it is `first_output_len`, as if each step gave
+    /// one output token.
     pub(super) fn work(&self, prompt_len: u32, category: Option<&CategorySums>, all: &CategorySums) -> f64 {
         let known = category.filter(|known| known.requests > 0.0).unwrap_or(all);
         let (output, a_step) = match known.requests > 0.0 {

@@ -1,8 +1,9 @@
-//! Dynamo's planner, for replicas that compute prompts and decode ("agg").
+//! Dynamo's planner, for replicas that both compute prompts and decode (Dynamo calls them "agg").
 //!
 //! Sources, all of ai-dynamo/dynamo, `components/src/dynamo/planner`: `core/throughput_scaling.py` at 0c9050c9 (the
-//! floor), `core/load_scaling.py` at 0c6da1ec (the load loop, target "sla"), `core/perf_model/agg.py` at 518a7027 (the
-//! rate of an engine), `config/defaults.py` at 1ca60155. The accept length is that of PR #10435.
+//! least number of replicas), `core/load_scaling.py` at 0c6da1ec (the load loop, target "sla"),
+//! `core/perf_model/agg.py` at 518a7027 (the request rate of an engine), `config/defaults.py` at 1ca60155. The accept
+//! length (tokens that a request emits in a step) is computed as in PR #10435.
 
 use super::step_model::StepModel;
 use super::watched::{Decides, EngineLimits, Traffic, Watched, Wish, seconds, share};
@@ -11,9 +12,10 @@ use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Dynamo's planner. The floor is ⌈requests a second / the rate of an engine that keeps the bounds⌉, from the last
-/// `throughput_interval_s`. The load loop adds a replica if the predicted latency of all replicas misses a
-/// bound, and removes one if the others could take its load. Step times are a line fitted to the replicas' reports.
+/// Dynamo's planner. The floor, the least number of replicas, is ⌈requests a second / the rate of an engine that keeps
+/// the bounds⌉; the requests of the last `throughput_interval_s` count. The load loop adds a replica if the predicted
+/// latency of every replica misses a bound. It removes a replica if the remaining replicas could take its load. Step
+/// times are a linear fit to the replicas' reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamoPlanner {
@@ -23,15 +25,17 @@ pub struct DynamoPlanner {
     /// Bound on the time between tokens, seconds, > 0; absent: `slo.tpot_s`, else Dynamo's 0.05.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub itl_s: Option<f64>,
-    /// Does the planner set the floor?
+    /// Does the planner compute the floor, the least number of replicas, from the rate of requests?
     pub throughput_scaling: bool,
-    /// Does the planner run the load loop? Without it the floor is the number of replicas.
+    /// Does the planner run the load loop, which adds and removes replicas by predicted latency? Without the load loop
+    /// the number of replicas is the floor, the least number by the rate of requests.
     pub load_scaling: bool,
-    /// Seconds between two floors, > 0.
+    /// Seconds between two computations of the floor (the least number of replicas by the rate of requests), > 0.
     pub throughput_interval_s: f64,
-    /// Share of the bounds that the replicas may use after a replica is removed, above 0 and at most 1.
+    /// Share of the latency bounds that the predicted latency may use after a replica is removed, above 0 and at
+    /// most 1.
     pub down_sensitivity: f64,
-    /// Most samples of step times that are kept, at least 5.
+    /// Most samples of step times that are kept for the linear fit, at least 5.
     pub max_samples: u32,
 }
 
@@ -68,27 +72,29 @@ impl DynamoPlanner {
     }
 }
 
-/// Samples that a fit needs (`load_min_observations`).
+/// The fewest samples of step times for a fit (`load_min_observations`).
 const FEWEST: usize = 5;
-/// The bounds of the planner's configuration, seconds.
+/// Default bounds of Dynamo's configuration, seconds: time to first token, time between tokens.
 const USUAL_S: [f64; 2] = [0.5, 0.05];
 
-/// The planner at work.
+/// The state of the planner during a run.
 pub(super) struct Planner {
     settings: DynamoPlanner,
     limits: EngineLimits,
     /// Bounds on time to first token and between tokens, seconds.
     bounds_s: [f64; 2],
     steps: StepModel,
-    /// Means of recent samples: prompt of a request, tokens in KV of a decoding request, prompt tokens of a step.
+    /// Means of recent samples, tokens: the prompt length of a request (`prompt`), the tokens in KV of a decoding
+    /// request (`context`), the prompt tokens of a step (`prompt_tokens`).
     prompt: Recent,
     context: Recent,
     prompt_tokens: Recent,
     /// Tokens that a decoding request emits in a step, at least 1.
     accept: f64,
-    /// The last report of each replica that was made a sample, by the replica's number.
+    /// For each replica, by its number: the last load report from which a sample of step times was made.
     sampled: BTreeMap<usize, Report>,
-    /// Counts at the last decision and at the last floor, and the time of the next floor.
+    /// The floor is the least number of replicas by the rate of requests. Request counts at the last decision (`seen`)
+    /// and at the last computation of the floor (`at_floor`), and the time of the next computation of the floor.
     seen: Traffic,
     at_floor: Traffic,
     next_floor: Time,
@@ -96,7 +102,8 @@ pub(super) struct Planner {
     floor_reason: String,
 }
 
-/// What one side of the load loop (prompts or decoding) says.
+/// What the load loop concludes for one of its two latencies (time to first token, or time between tokens): add a
+/// replica, remove one, or keep the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Up,
@@ -128,7 +135,8 @@ impl Planner {
         }
     }
 
-    /// Makes samples of the reports that are new since the last decision.
+    /// Takes samples of step times for the linear fit, and mean lengths, from the load reports that arrived since the
+    /// last decision.
     fn learn(&mut self, watched: &Watched) {
         let (sent, tokens) =
             (watched.traffic.sent - self.seen.sent, watched.traffic.prompt_tokens - self.seen.prompt_tokens);
@@ -161,8 +169,8 @@ impl Planner {
         self.sampled.retain(|number, _| watched.numbers.contains(number));
     }
 
-    /// The floor from the requests since the last floor. Unchanged if no request was sent or none ended, or if step
-    /// times are not known.
+    /// Computes the floor (the least number of replicas) from the requests since the last computation. The floor stays
+    /// as it is if no request was sent or none ended, or if step times are not known.
     fn set_floor(&mut self, watched: &Watched) {
         let (now, then) = (watched.traffic, self.at_floor);
         self.at_floor = now;
@@ -185,8 +193,8 @@ impl Planner {
         u64::from(report.load.usable_blocks) * u64::from(self.limits.block_size)
     }
 
-    /// The most requests a second that an engine serves within both bounds, for mean prompts and outputs, tokens; 0 if
-    /// step times are not known.
+    /// The most requests a second that an engine serves within both latency bounds. `prompt` and `output` are mean
+    /// lengths in tokens, `kv_tokens` is the size of the KV pool in tokens. 0 if step times are not known.
     pub(super) fn engine_rate(&mut self, prompt: f64, output: f64, kv_tokens: f64) -> f64 {
         let budget = f64::from(self.limits.max_num_batched_tokens);
         if prompt <= 0.0 || output <= 0.0 || !self.steps.fits() {
@@ -218,8 +226,8 @@ impl Planner {
         rate
     }
 
-    /// The load loop: for time to first token and for time between tokens, the largest estimate (seconds) and what
-    /// follows.
+    /// The load loop. Returns for time to first token and for time between tokens: the largest predicted latency over
+    /// replicas, seconds, and whether to add a replica, remove one, or keep the number.
     fn load_loop(&self, watched: &Watched) -> [(f64, Side); 2] {
         let n = watched.serving();
         let rest = if n > 1 { f64::from(n) / f64::from(n - 1) } else { 1.0 };
@@ -269,7 +277,7 @@ impl Decides for Planner {
             return known.then(|| Wish { replicas: self.floor, reason: self.floor_reason.clone() });
         }
         let n = watched.serving();
-        // While replicas boot, the load loop only observes; so it does without a report of every replica.
+        // While replicas boot, or while a replica has not reported, the load loop decides nothing.
         if watched.booting > 0 || watched.reports.iter().any(Option::is_none) || !self.steps.fits() {
             return None;
         }
@@ -294,7 +302,8 @@ impl Decides for Planner {
     }
 }
 
-/// The mean of the last values, without zeros before the first other value.
+/// The mean of the last `most` values of a quantity, such as the prompt length. Zeros that come before the first other
+/// value are not stored.
 struct Recent {
     values: VecDeque<f64>,
     most: usize,
@@ -315,7 +324,7 @@ impl Recent {
         self.values.push_back(value);
     }
 
-    /// The mean; 0 without values.
+    /// The mean of the stored values of one quantity, such as the prompt length; 0 if there are none.
     fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len().max(1) as f64
     }

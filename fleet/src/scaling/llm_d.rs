@@ -1,10 +1,10 @@
-//! llm-d's saturation rule.
+//! llm-d's rule that scales a fleet by its saturation.
 //!
 //! Sources, all of llm-d/llm-d-workload-variant-autoscaler: `internal/engines/analyzers/saturation_v2/analyzer.go` at
-//! b28a4f66 (capacity, demand, required and spare), `internal/engines/pipeline/cost_aware_optimizer.go` at 74afe4ce
-//! (from tokens to replicas), and the defaults of the package `config` (0.80, 5, 0.85, 0.70). The number goes through
-//! the stabilisation windows of a Kubernetes HPA (`pkg/controller/podautoscaler/horizontal.go`,
-//! `stabilizeRecommendationWithBehaviors`), which carries it out.
+//! b28a4f66 (capacity, demand, required and spare tokens), `internal/engines/pipeline/cost_aware_optimizer.go` at
+//! 74afe4ce (from tokens to replicas), and the defaults of the package `config` (0.80, 5, 0.85, 0.70). A Kubernetes HPA
+//! carries the number of replicas out, so the number goes through the HPA's stabilisation windows
+//! (`pkg/controller/podautoscaler/horizontal.go`, `stabilizeRecommendationWithBehaviors`).
 
 use super::watched::{Decides, EngineLimits, Traffic, Watched, Wish, seconds, share};
 use foretoken_sim::Time;
@@ -12,24 +12,28 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// llm-d's saturation rule, version 2. A replica's capacity is the smaller of two numbers of tokens:
-/// `kv_cache_threshold` of its KV pool, and the tokens that it held when requests queued. Its demand is the tokens that
-/// it holds, and the mean prompt for each waiting request. Replicas are added if demand / `scale_up_threshold` is above
-/// the capacity of all replicas, booting ones included, and removed while demand / `scale_down_boundary` is below the
-/// capacity.
+/// `kv_cache_threshold` of its KV pool, and the tokens that it held when requests queued. A replica's demand is the
+/// tokens that it holds, plus the mean prompt length for each waiting request. Replicas are added if demand /
+/// `scale_up_threshold` is above the capacity of all replicas, booting ones included. Replicas are removed while demand
+/// / `scale_down_boundary` is below the capacity of the serving replicas.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LlmDSaturation {
     /// Share of the KV pool that counts as capacity, above 0 and at most 1.
     pub kv_cache_threshold: f64,
-    /// Waiting requests from which a replica counts as saturated, at least 1.
+    /// Number of waiting requests from which requests count as queued on the replica, at least 1. The tokens that the
+    /// replica then holds count as its capacity.
     pub queue_length_threshold: u32,
-    /// Share of the capacity above which replicas are added, above 0 and at most 1.
+    /// Replicas are added when the demand is above this share of the capacity; above 0 and at most 1.
     pub scale_up_threshold: f64,
-    /// Share of the capacity below which replicas are removed, above 0 and below `scale_up_threshold`.
+    /// Replicas are removed when the demand is below this share of the capacity; above 0 and below
+    /// `scale_up_threshold`.
     pub scale_down_boundary: f64,
-    /// Seconds over which the smallest wish counts before replicas are added (the HPA's `scaleUp` window), ≥ 0.
+    /// Replicas are added only up to the smallest number that the rule wanted in this many last seconds (the HPA's
+    /// `scaleUp` window), ≥ 0.
     pub up_window_s: f64,
-    /// Seconds over which the largest wish counts before replicas are removed (the HPA's `scaleDown` window), ≥ 0.
+    /// Replicas are removed only down to the largest number that the rule wanted in this many last seconds (the HPA's
+    /// `scaleDown` window), ≥ 0.
     pub down_window_s: f64,
 }
 
@@ -63,22 +67,27 @@ impl LlmDSaturation {
     }
 }
 
-/// Number of observed capacities of which the mean is taken (`RollingAverageWindowSize`).
+/// The tokens that a replica can hold before requests queue (its compute-bound capacity) are the mean of this number of
+/// observations (`RollingAverageWindowSize`).
 const OBSERVED: usize = 10;
-/// Mean lengths are of the requests that ended in this time (the `[5m]` of the collector's queries), seconds.
+/// Mean prompt and output lengths are taken over the requests that ended in this many seconds (the `[5m]` of the
+/// collector's queries).
 const MEANS_S: f64 = 300.0;
-/// Mean outputs (tokens) from which a workload counts as medium and as long (`classifyOutputLength`).
+/// A workload counts as medium from the first of these mean output lengths, tokens, and as long from the second
+/// (`classifyOutputLength`).
 const BUCKETS: [f64; 2] = [100.0, 500.0];
 
-/// The rule at work.
+/// The state of llm-d's saturation rule during a run.
 pub(super) struct Saturation {
     settings: LlmDSaturation,
     limits: EngineLimits,
-    /// For short, medium and long outputs: the tokens that replicas held when requests queued there.
+    /// Observed numbers of tokens that a replica held when requests queued on it, the newest last; one list each for
+    /// workloads with short, medium and long outputs.
     observed: [VecDeque<f64>; 3],
-    /// Earlier counts of requests, with their times.
+    /// Counts of the requests sent and ended so far, as they were at earlier decisions, with the times of the
+    /// decisions.
     counts: VecDeque<(Time, Traffic)>,
-    /// Earlier wishes, with their times.
+    /// Numbers of replicas that the rule wanted at earlier decisions, with the times of the decisions.
     wishes: VecDeque<(Time, u32)>,
 }
 
@@ -93,7 +102,8 @@ impl Saturation {
         }
     }
 
-    /// The mean prompt and output of the requests that ended in the last five minutes, tokens; 0 if none did.
+    /// [mean prompt length, mean output length] of the requests that ended in the last five minutes, tokens; zeros if
+    /// no request ended.
     fn means(&mut self, now: Time, traffic: Traffic) -> [f64; 2] {
         let from = now.saturating_sub(Time::from_s(MEANS_S));
         while self.counts.len() > 1 && self.counts[1].0 <= from {
@@ -109,8 +119,9 @@ impl Saturation {
         ]
     }
 
-    /// The compute-bound capacity of a replica, tokens (`computeK2`): what it holds now if requests queue, else the
-    /// mean of what was held before, else an estimate from the engine's limits, else `k1`.
+    /// The compute-bound capacity of a replica, tokens (`computeK2`). If requests queue on the replica: the tokens that
+    /// it holds now (`in_use`). Otherwise the mean of earlier such observations; without observations, an estimate from
+    /// the engine's limits; without an estimate, `k1`.
     fn k2(&mut self, waiting: u32, in_use: i64, [input, output]: [f64; 2], k1: i64) -> i64 {
         let observed = &mut self.observed[BUCKETS.iter().filter(|from| output >= **from).count()];
         if waiting >= self.settings.queue_length_threshold && in_use > 0 {
@@ -132,10 +143,11 @@ impl Saturation {
         if derived > 0 { derived } else { k1 }
     }
 
-    /// The wish after the HPA's windows.
+    /// The number of replicas that the HPA sets, given the number `wish` that the rule wants now. The HPA takes into
+    /// account the numbers wanted in its stabilisation windows.
     fn stabilised(&mut self, now: Time, current: u32, wish: u32) -> u32 {
         if self.wishes.is_empty() {
-            // The HPA's initial recommendation.
+            // The HPA starts with the current number of replicas as its first recommendation.
             self.wishes.push_back((now, current));
         }
         let since = |window_s: f64| now.saturating_sub(Time::from_s(window_s));
@@ -188,7 +200,7 @@ impl Decides for Saturation {
     }
 }
 
-/// The median; of an even number of values the mean of the middle two, rounded down. `None` without values.
+/// The median. For an even number of values it is the mean of the middle two, rounded down. `None` without values.
 fn median(values: &mut [i64]) -> Option<i64> {
     values.sort_unstable();
     let n = values.len();

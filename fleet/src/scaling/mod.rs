@@ -1,7 +1,8 @@
 //! Fleets that grow and shrink: replicas that boot and drain, and the rules that decide how many there are.
 //!
 //! A rule ([`ScalingRule`]) decides at an interval. It sees the newest load reports of the serving replicas, which come
-//! at an interval and with a delay ([`Signals`]), and counts of the requests that were sent and that ended so far.
+//! at an interval and with a delay ([`Signals`]). It also sees counts of the requests that were sent and that ended so
+//! far.
 
 mod dynamo_planner;
 mod llm_d;

@@ -1,19 +1,20 @@
-//! The rules, one of which an experiment chooses.
+//! The scaling rules. An experiment chooses one of them.
 
 use super::dynamo_planner::{DynamoPlanner, Planner};
 use super::llm_d::{LlmDSaturation, Saturation};
 use super::watched::{Decides, EngineLimits};
 use serde::{Deserialize, Serialize};
 
-/// A rule that decides how many replicas there are.
+/// A rule that decides the number of replicas of a fleet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ScalingRule {
     /// llm-d's rule: tokens in the replicas' KV pools against their capacity.
     LlmD(LlmDSaturation),
-    /// Dynamo's planner: a floor from the rate of requests, and steps of one replica from predicted latencies.
+    /// Dynamo's planner: a least number of replicas from the rate of requests, and one replica more or less by
+    /// predicted latencies.
     DynamoPlanner(DynamoPlanner),
-    /// No change.
+    /// The number of replicas never changes.
     Fixed(Fixed),
 }
 
@@ -41,8 +42,8 @@ impl ScalingRule {
         }
     }
 
-    /// Seconds between two reports of a replica. llm-d reads Prometheus, which is assumed to scrape every 15 s. The
-    /// engines of Dynamo send their metrics as events; here they do every second.
+    /// Seconds between two load reports of a replica. llm-d reads Prometheus, which is assumed to scrape every 15 s.
+    /// Dynamo's engines send their metrics as events; here they report every second.
     pub fn usual_report_interval_s(&self) -> f64 {
         match self {
             ScalingRule::LlmD(_) | ScalingRule::Fixed(_) => 15.0,
@@ -53,7 +54,7 @@ impl ScalingRule {
     /// Checks the rule's settings.
     ///
     /// # Errors
-    /// A setting is outside its range: its key, and what is wrong.
+    /// A setting is outside its range. The error is its key, and what is wrong.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
             ScalingRule::LlmD(settings) => settings.check(),
@@ -62,7 +63,7 @@ impl ScalingRule {
         }
     }
 
-    /// Builds the rule for a run; `None` for a rule that never decides.
+    /// Builds the rule for a run; `None` for the rule `fixed`, which never decides.
     pub(crate) fn build(&self, limits: EngineLimits) -> Option<Box<dyn Decides>> {
         match self {
             ScalingRule::LlmD(settings) => Some(Box::new(Saturation::new(settings.clone(), limits))),

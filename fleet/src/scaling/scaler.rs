@@ -1,4 +1,4 @@
-//! Orders, boots, drains and ends replicas as a rule decides.
+//! Carries out the decisions of a scaling rule: orders, boots, drains and ends replicas.
 
 use super::settings::Scaling;
 use super::watched::{Decides, EngineLimits, Traffic, Watched};
@@ -9,38 +9,39 @@ use foretoken_sim::metrics::{ReplicaLife, Scaled, ScalingDecision};
 use foretoken_sim::{Ending, Given, Load, Replica, RequestId, RequestRecords, Reserved, Run, Time, Workload};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a fleet needs to grow.
+/// What a fleet needs so that its number of replicas can change.
 pub struct Growing<'a> {
-    /// The settings.
+    /// The settings of the scaling: the rule, the limits on the number of replicas, and the boot time.
     pub scaling: &'a Scaling,
-    /// What is known of the replicas' engines.
+    /// What a scaling rule knows of the replicas' engines: KV block size, limits of a step, and latency bounds.
     pub limits: EngineLimits,
     /// Makes the engine of the replica with the given number, which counts all replicas since the start.
     pub make: Box<dyn Fn(usize) -> Box<dyn Replica + 'a> + 'a>,
 }
 
-/// The scaling of a fleet during its run.
+/// Changes the number of replicas of a fleet during its run.
 pub(crate) struct Scaler<'a> {
     growing: Growing<'a>,
-    /// `None` for a rule that never decides.
+    /// The rule that decides the number of replicas; `None` for a rule that never decides.
     rule: Option<Box<dyn Decides>>,
-    /// The reports that the rule sees, of the serving replicas.
+    /// Collects the load reports of the serving replicas for the scaling rule.
     board: Board,
-    /// When the rule decides next.
+    /// When the scaling rule decides the number of replicas next; `Time::MAX` if it never does.
     next_decision: Time,
-    /// Replicas that boot: when they serve and their numbers, in order of time.
+    /// Replicas that boot, as (time at which the replica begins to serve, number of the replica), in order of time.
     booting: VecDeque<(Time, usize)>,
-    /// Replicas that drain, with their requests in flight.
+    /// Replicas that drain (they get no more requests): for each its number of requests in flight, by the replica's
+    /// number.
     draining: BTreeMap<usize, u32>,
     traffic: Traffic,
     lives: Vec<ReplicaLife>,
     decisions: Vec<ScalingDecision>,
-    /// For each replica its run, once it has ended.
+    /// For each replica that the fleet ever had: the results of its run, once it has ended; `None` before.
     past: Vec<Option<Part>>,
 }
 
 impl<'a> Scaler<'a> {
-    /// A fleet of `replicas` replicas that serve from the start.
+    /// The scaling of a fleet that starts with `replicas` serving replicas.
     pub fn new(growing: Growing<'a>, replicas: usize) -> Scaler<'a> {
         let rule = growing.scaling.rule.build(growing.limits);
         let next_decision = if rule.is_some() { Time::from_s(growing.scaling.interval_s()) } else { Time::MAX };
@@ -59,19 +60,20 @@ impl<'a> Scaler<'a> {
         }
     }
 
-    /// Does the rule ever decide?
+    /// Does the scaling rule ever decide to change the number of replicas?
     pub fn acts(&self) -> bool {
         self.rule.is_some()
     }
 
-    /// When something happens next: a replica has booted, replicas are asked for their loads, or the rule decides.
+    /// The time of the next scaling event: a replica has booted, replicas are queried for their loads, or the rule
+    /// decides.
     pub fn next(&self) -> Time {
         let booted = self.booting.front().map_or(Time::MAX, |boot| boot.0);
         let asked = if self.acts() { self.board.next() } else { Time::MAX };
         booted.min(asked).min(self.next_decision)
     }
 
-    /// Counts a request that is sent.
+    /// Counts the request `id` and its prompt tokens as sent, for the scaling rule.
     pub fn note_sent(&mut self, workload: &Workload, id: RequestId) {
         self.traffic.sent += 1;
         self.traffic.prompt_tokens += u64::from(workload.prompt_len[id as usize]);
@@ -100,14 +102,16 @@ impl<'a> Scaler<'a> {
         }
     }
 
-    /// Asks the serving replicas for their loads, if it is time. They must have run up to `now`.
+    /// Queries the loads of the serving replicas for the rule, if a query is due. The replicas must have run up to
+    /// `now`.
     pub fn ask(&mut self, now: Time, pool: &Pool, replicas: &Replicas) {
         if self.acts() && self.board.next() <= now {
             self.board.ask(pool.members().iter().map(|&r| &*replicas[r]));
         }
     }
 
-    /// Lets the rule decide, if it is time, and carries out what it decides. All ends up to `now` must have been noted.
+    /// Lets the rule decide, if a decision is due, and carries the decision out. All ends of requests up to `now` must
+    /// have been noted.
     pub fn decide(&mut self, now: Time, pool: &mut Pool, replicas: &mut Replicas<'a>) {
         if self.next_decision > now {
             return;
@@ -145,8 +149,8 @@ impl<'a> Scaler<'a> {
         replicas.push(Box::new(Absent::default()));
     }
 
-    /// Removes a replica as Kubernetes does (`controller_utils.go`, `ActivePodsWithRanks`): first those that are not
-    /// ready, and of equal ones the youngest.
+    /// Removes a replica in the order of Kubernetes (`controller_utils.go`, `ActivePodsWithRanks`): a booting replica
+    /// if there is one, else a serving replica. Of several the youngest is removed. A serving replica drains first.
     fn remove(&mut self, now: Time, pool: &mut Pool) {
         if let Some((_, number)) = self.booting.pop_back() {
             let life = &mut self.lives[number];
@@ -163,7 +167,7 @@ impl<'a> Scaler<'a> {
         self.draining.insert(number, in_flight);
     }
 
-    /// Ends the draining replicas without requests in flight, and keeps their results.
+    /// Ends the draining replicas that have no requests in flight, and keeps their results.
     pub fn end_drained(&mut self, pool: &Pool, replicas: &mut Replicas<'a>) {
         let idle = |number: usize| replicas[number].next_step() == Time::MAX;
         let empty = self.draining.iter().filter(|(number, n)| **n == 0 && idle(**number)).map(|(&number, _)| number);
@@ -181,13 +185,13 @@ impl<'a> Scaler<'a> {
         }
     }
 
-    /// Has the replica ended?
+    /// Has the replica drained and ended?
     pub fn has_ended(&self, replica: usize) -> bool {
         self.past[replica].is_some()
     }
 
-    /// Ends the run: the results of each replica, `None` for a replica that never served; and what happened, without
-    /// the time of the end.
+    /// Ends the run. Returns the results of each replica (`None` for a replica that never served), and the history of
+    /// the scaling. The caller must set the history's `end`.
     pub fn finish(mut self, replicas: Replicas<'a>, ending: Ending) -> (Vec<Option<Part>>, Scaled) {
         let parts = (0..).zip(replicas).map(|(number, replica): (usize, _)| {
             let boots = self.booting.iter().any(|boot| boot.1 == number);
@@ -202,7 +206,7 @@ impl<'a> Scaler<'a> {
     }
 }
 
-/// Stands where a replica boots, or where one has ended.
+/// An empty engine, in place of a replica that still boots or has ended.
 #[derive(Default)]
 struct Absent {
     records: RequestRecords,

@@ -1,4 +1,4 @@
-//! The settings of a fleet that grows.
+//! The settings of a fleet whose number of replicas changes.
 
 use super::rule::ScalingRule;
 use crate::report_board::Signals;
@@ -17,10 +17,10 @@ pub struct Scaling {
     pub max_replicas: u32,
     /// Seconds from the order of a replica until it serves, ≥ 0.
     pub boot_s: f64,
-    /// Seconds between two decisions; absent: as the rule's own program decides.
+    /// Seconds between two decisions; absent: the interval of the rule's original program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<f64>,
-    /// How old the loads are that the rule sees; absent: as the rule's own program has them.
+    /// How old the loads are that the rule sees; absent: as old as in the rule's original program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signals: Option<Signals>,
 }
@@ -29,16 +29,17 @@ fn one() -> u32 {
     1
 }
 
-/// The shortest allowed time between two decisions, seconds.
+/// The shortest allowed time between two decisions of the scaling rule, seconds.
 const SHORTEST_S: f64 = 0.1;
 
 impl Scaling {
-    /// Seconds between two decisions.
+    /// Seconds between two decisions of the scaling rule: the setting, or the interval of the rule's original program.
     pub fn interval_s(&self) -> f64 {
         self.interval_s.unwrap_or_else(|| self.rule.usual_interval_s())
     }
 
-    /// How old the loads are that the rule sees.
+    /// How old the loads are that the rule sees: the setting, or the usual report interval of the rule's program, but
+    /// at most the interval between decisions.
     pub fn signals(&self) -> Signals {
         let usual = self.rule.usual_report_interval_s().min(self.interval_s());
         self.signals.unwrap_or(Signals { interval_s: usual, delay_s: 0.0 })
@@ -47,7 +48,7 @@ impl Scaling {
     /// Checks the settings. `replicas` is the number of replicas at the start.
     ///
     /// # Errors
-    /// A setting is outside its range: its key, what is wrong, and what helps.
+    /// A setting is outside its range. The error is its key, what is wrong, and what helps.
     pub fn check(&self, replicas: u32) -> Result<(), (String, String, &'static str)> {
         let wrong = |key: &str, why: String, help| Err((key.to_owned(), why, help));
         if self.min_replicas == 0 {

@@ -2,39 +2,41 @@
 //! observed steps.
 //!
 //! Source: ai-dynamo/dynamo, `components/src/dynamo/planner/core/perf_model/base.py` at 439d6458 (samples, fit) and
-//! `perf_model/agg.py` at 518a7027 (what is estimated). The accept length is that of dynamo PR #10435.
+//! `perf_model/agg.py` at 518a7027 (the estimates of latency).
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// A sample: prompt tokens of a step, tokens in KV of its decoding requests, and the step's time in seconds.
+/// A sample of step times: ([prompt tokens of a step, tokens in KV of its decoding requests], seconds of the step).
 pub(super) type Sample = ([f64; 2], f64);
 
-/// Number of buckets on each axis: the square root of `fpm_sample_bucket_size` = 16.
+/// When too many samples of step times are kept, they are sorted into this number of buckets on each of two axes,
+/// prompt tokens and tokens in KV. It is the square root of `fpm_sample_bucket_size` = 16.
 const BUCKETS: f64 = 4.0;
-/// The shortest time of a step that is predicted, seconds.
+/// The shortest predicted time of a step, seconds.
 const SHORTEST_S: f64 = 1e-6;
 
-/// The samples, and the fit to them.
+/// The samples of step times, and the linear fit to them.
 pub(super) struct StepModel {
-    /// Oldest first.
+    /// The samples of step times, the oldest first.
     samples: VecDeque<Sample>,
     most: usize,
     fewest: usize,
     low: [f64; 2],
     high: [f64; 2],
-    /// Seconds of a step: constant, per prompt token, per token in KV. `None` without a usable fit.
+    /// The fit: seconds of a step without tokens, seconds per prompt token, seconds per token in KV. `None` before a
+    /// fit, or if a coefficient would be negative.
     fit: Option<[f64; 3]>,
 }
 
 impl StepModel {
-    /// Keeps `most` samples. Fits as soon as there are `fewest`.
+    /// A model without samples of step times. It keeps at most `most` samples, and fits once it has `fewest`.
     pub fn new(most: usize, fewest: usize) -> StepModel {
         let (low, high) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         StepModel { samples: VecDeque::new(), most, fewest, low, high, fit: None }
     }
 
-    /// Adds a sample. Over `most` samples the oldest one of the fullest bucket goes; of equally full buckets the one
-    /// with the oldest sample.
+    /// Adds a sample of step times. If there are then more than `most` samples, removes the oldest sample of the bucket
+    /// with the most samples. If several buckets have the most, takes the bucket that has the oldest sample.
     pub fn add(&mut self, sample: Sample) {
         for axis in 0..2 {
             self.low[axis] = self.low[axis].min(sample.0[axis]);
@@ -52,13 +54,13 @@ impl StepModel {
         self.fit = None;
     }
 
-    /// Are there enough samples for a fit?
+    /// Are there enough samples of step times for a fit?
     pub fn has_enough(&self) -> bool {
         self.samples.len() >= self.fewest
     }
 
-    /// Fits, unless the fit is up to date. Returns false if there are too few samples, or if more work would take less
-    /// time.
+    /// Fits the step times to the samples, unless the fit is up to date. Returns false if there is no usable fit: there
+    /// are too few samples, or a coefficient would be negative (more tokens would take less time).
     pub fn fits(&mut self) -> bool {
         if self.fit.is_none() && self.has_enough() {
             self.fit = least_squares(&self.samples).filter(|fit| fit[1] >= 0.0 && fit[2] >= 0.0);
@@ -66,13 +68,15 @@ impl StepModel {
         self.fit.is_some()
     }
 
-    /// The time of a step, seconds. The model must [fit](StepModel::fits).
+    /// The predicted time of a step, seconds. The caller must have made sure that there is a fit
+    /// ([`fits`](StepModel::fits)).
     pub fn step_s(&self, prompt_tokens: f64, kv_tokens: f64) -> f64 {
         let [constant, prompt, kv] = self.fit.expect("the caller asked whether it fits");
         (constant + prompt * prompt_tokens + kv * kv_tokens).max(SHORTEST_S)
     }
 
-    /// Seconds to compute `tokens` prompt tokens in steps of at most `budget`, beside `kv_tokens` of decoding requests.
+    /// The seconds to compute `tokens` prompt tokens in steps of at most `budget` prompt tokens each. In every step the
+    /// decoding requests have `kv_tokens` tokens in KV.
     pub fn prompts_s(&self, tokens: f64, budget: f64, kv_tokens: f64) -> f64 {
         let (mut left, mut sum) = (tokens, 0.0);
         while left > 0.0 {
@@ -90,7 +94,8 @@ impl StepModel {
     }
 }
 
-/// Ordinary least squares with a constant. If the samples leave a coefficient open, the shortest solution.
+/// Fits seconds = constant + a · prompt tokens + b · tokens in KV by ordinary least squares. If the samples do not
+/// determine the coefficients, takes the solution with the smallest a² + b². `None` without samples.
 fn least_squares(samples: &VecDeque<Sample>) -> Option<[f64; 3]> {
     let n = samples.len() as f64;
     if n == 0.0 {
@@ -111,7 +116,8 @@ fn least_squares(samples: &VecDeque<Sample>) -> Option<[f64; 3]> {
     let [a, b] = if determinant > 1e-12 * xx * zz {
         [(zz * xy - xz * zy) / determinant, (xx * zy - xz * xy) / determinant]
     } else {
-        // The moments have rank 1 at most: their pseudo-inverse is they themselves over the square of their trace.
+        // The matrix of second moments has rank 1 at most. Then its pseudo-inverse is the matrix divided by the square
+        // of its trace.
         let trace = xx + zz;
         if trace > 0.0 {
             [(xx * xy + xz * zy) / (trace * trace), (xz * xy + zz * zy) / (trace * trace)]

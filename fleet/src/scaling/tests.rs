@@ -1,4 +1,5 @@
-//! Each rule against a second implementation, written from the source alone, on random states; and the settings.
+//! Compares each scaling rule with a second implementation, written from the source alone, on random states. Also tests
+//! the settings.
 
 mod dynamo;
 mod llm_d;
@@ -8,7 +9,7 @@ use crate::report_board::Report;
 use foretoken_sim::luck::{Luck, Stream};
 use foretoken_sim::{Load, Time};
 
-/// Random numbers, for states.
+/// A source of random numbers, from which the tests make states.
 pub(super) struct Dice {
     luck: Luck,
     count: u64,
@@ -29,7 +30,7 @@ impl Dice {
 pub(super) const LIMITS: EngineLimits =
     EngineLimits { block_size: 16, max_num_batched_tokens: 2048, max_num_seqs: 128, slo_s: [f64::INFINITY; 2] };
 
-/// Traffic that has grown by some requests, which may be none.
+/// The counts `traffic`, plus a random number of further requests that were sent and that ended.
 pub(super) fn grown(dice: &mut Dice, traffic: Traffic) -> Traffic {
     let (sent, ended) = (dice.whole(0, 30), dice.whole(0, 30));
     Traffic {
@@ -41,7 +42,8 @@ pub(super) fn grown(dice: &mut Dice, traffic: Traffic) -> Traffic {
     }
 }
 
-/// A load that follows `before` by some steps. Their times, and what waits and is held, grow with `level` (1 to 4).
+/// A replica's load some random steps after `before`. The time of the steps, the waiting requests and the used blocks
+/// grow with `level` (1 to 4).
 pub(super) fn later(dice: &mut Dice, before: Load, level: u64) -> Load {
     let usable_blocks = 4000;
     let steps = dice.whole(0, 50);

@@ -1,50 +1,51 @@
-//! What a rule sees when it decides, and what it answers.
+//! What a scaling rule sees when it decides, and what it answers.
 
 use crate::report_board::Report;
 use foretoken_sim::Time;
 
-/// What is known of the replicas' engines when a rule is built.
+/// What a scaling rule knows of the replicas' engines when it is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EngineLimits {
-    /// Tokens in a KV block.
+    /// Number of tokens in a KV block.
     pub block_size: u32,
-    /// Most tokens in a step.
+    /// The most tokens that a step may have.
     pub max_num_batched_tokens: u32,
-    /// Most running requests.
+    /// The most running requests of an engine.
     pub max_num_seqs: u32,
     /// The run's bounds [on time to first token, on time per output token], seconds; infinity for none.
     pub slo_s: [f64; 2],
 }
 
-/// Counts since the start of the run, as the router in front of the replicas makes them.
+/// Counts of requests and tokens since the start of the run, as the router in front of the replicas counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Requests sent.
+    /// Number of requests sent since the start of the run.
     pub sent: u64,
-    /// Prompt tokens of the requests sent.
+    /// Sum of the prompt tokens of the requests sent since the start of the run.
     pub prompt_tokens: u64,
-    /// Requests that ended.
+    /// Number of requests that have ended since the start of the run.
     pub ended: u64,
-    /// Prompt tokens of the requests that ended.
+    /// Sum of the prompt tokens of the requests that have ended.
     pub ended_prompt_tokens: u64,
-    /// Output tokens of the requests that ended.
+    /// Sum of the output tokens of the requests that have ended.
     pub output_tokens: u64,
 }
 
-/// What a rule sees when it decides.
+/// What a scaling rule sees when it decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched<'a> {
     /// Time of the decision.
     pub now: Time,
-    /// The newest report of each serving replica that has arrived; `None` before a replica's first.
+    /// The newest load report of each serving replica that has arrived; `None` before a replica's first report.
     pub reports: &'a [Option<Report>],
-    /// For each serving replica its number since the start, which no other replica has.
+    /// For each serving replica, its number. Replicas are numbered in the order in which they were ordered, and no
+    /// number is used twice.
     pub numbers: &'a [usize],
     /// Number of replicas that boot.
     pub booting: u32,
-    /// The fewest replicas that may be wished for.
+    /// The fewest replicas that the rule may ask for.
     pub min_replicas: u32,
-    /// Counts of requests up to the decision.
+    /// Counts of the requests and tokens that were sent and that ended, from the start of the run to the decision.
     pub traffic: Traffic,
 }
 
@@ -60,22 +61,22 @@ impl Watched<'_> {
     }
 }
 
-/// A number of replicas that a rule wants, and why.
+/// The number of replicas that a scaling rule wants, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// Number of replicas that should serve or boot.
     pub replicas: u32,
-    /// The reason, for the table of decisions.
+    /// The reason for this number, as text for the table of decisions.
     pub reason: String,
 }
 
-/// A rule at work in one run.
+/// A scaling rule at work in one run.
 pub(crate) trait Decides {
-    /// The wished number of replicas; `None` for no change.
+    /// The number of replicas that the rule wants now; `None` if the number should not change.
     fn decide(&mut self, watched: &Watched) -> Option<Wish>;
 }
 
-/// A share above 0 and at most 1.
+/// Checks that the setting `key` is a share: above 0 and at most 1.
 pub(super) fn share(key: &'static str, value: f64) -> Result<(), (&'static str, String)> {
     match value > 0.0 && value <= 1.0 {
         true => Ok(()),
@@ -83,7 +84,7 @@ pub(super) fn share(key: &'static str, value: f64) -> Result<(), (&'static str, 
     }
 }
 
-/// A finite time above 0 (or at least 0, if `zero` is allowed).
+/// Checks that the setting `key` is a finite number of seconds above 0, or at least 0 if `zero` is true.
 pub(super) fn seconds(key: &'static str, value: f64, zero: bool) -> Result<(), (&'static str, String)> {
     match value.is_finite() && (value > 0.0 || zero && value == 0.0) {
         true => Ok(()),

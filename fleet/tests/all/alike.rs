@@ -84,8 +84,8 @@ fn one_replica_is_an_engine_with_noise() {
     assert_same(&setup.alone(3), &setup.fleet(&routers()[0], &[3], 5).run, "noise");
 }
 
-/// Two replicas behind a random router run as two separate engines, each with the requests that were sent to it. A
-/// request's acceptance bits depend on its number, not on the replica.
+/// Two replicas behind a random router run as two separate engines, each with the requests that were sent to it. Which
+/// draft tokens of a request are right depends on its number, not on the replica.
 #[test]
 fn random_splitting_is_thinning() {
     let setup = Setup::new(requests(400, 16.0, 80, 3));
@@ -114,7 +114,7 @@ fn random_splitting_is_thinning() {
     }
 }
 
-/// The run of a single engine that gets only the requests `ids`, with the acceptance bits that they have in the whole
+/// The run of a single engine that gets only the requests `ids`, with the same right draft tokens as in the whole
 /// workload.
 fn thinned(setup: &Setup, ids: &[u32], k: u32) -> Run {
     let mut workload: Workload = ids.iter().map(|&id| setup.workload.get(id)).collect();

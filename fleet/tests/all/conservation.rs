@@ -1,4 +1,4 @@
-//! Every request ends once, on one replica; tokens and KV blocks belong to one replica.
+//! Every request ends exactly once, on one replica. Its tokens and KV blocks belong to that replica.
 
 use crate::setup::{Setup, requests};
 use foretoken_fleet::{FleetRun, RouterSpec};
@@ -7,17 +7,17 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The requests that were given to the replicas of a fleet, and the requests that ended on them.
+/// The log of a test fleet: the requests that were given to replicas, and the requests that ended on them.
 #[derive(Default)]
 pub struct Book {
     pub given: Vec<(RequestId, usize)>,
     pub ended: Vec<(RequestId, usize)>,
-    /// When each request was given.
+    /// When each request of `given` was given to its replica.
     pub times: Vec<Time>,
 }
 
-/// A replica that writes its given and its ended requests into a [`Book`]. It asserts three things: only running
-/// requests hold KV blocks, no KV blocks are held at the end, and its records are of its own requests alone.
+/// A replica that logs its given and ended requests in a [`Book`]. It asserts three things: only running requests hold
+/// KV blocks, no KV blocks are held at the end, and its records contain no requests of other replicas.
 pub struct BookedReplica<'a> {
     pub inner: Box<dyn Replica + 'a>,
     pub book: Rc<RefCell<Book>>,
@@ -145,8 +145,8 @@ proptest! {
     }
 }
 
-/// With every router, two runs of a fleet with one seed are equal. Another seed makes the random router choose
-/// otherwise.
+/// With every router, two runs of a fleet with the same seed are equal. With another seed the router `random` makes
+/// other choices.
 #[test]
 fn a_fleet_is_deterministic() {
     let setup = Setup::new(requests(200, 20.0, 60, 9));

@@ -2,7 +2,9 @@
 
 mod alike;
 mod conservation;
+mod flows;
 mod queueing;
 mod scaling;
 mod setup;
+mod silence;
 mod split;

@@ -1,8 +1,9 @@
-//! Round robin over replicas that serve one request at a time, all of equal length, is the queue M/D/c.
+//! Compares a fleet with queueing theory. Round robin over c replicas that serve one request at a time, all requests of
+//! equal length, is the queue M/D/c.
 //!
-//! With equal service times requests end in the order in which they arrive, so the n-th and the (n + c)-th request of
-//! M/D/c are served by the same server. Serving in turn is therefore the same as serving first come, first served
-//! (Crommelin 1932).
+//! With equal service times requests end in the order in which they arrive. So in M/D/c the requests n and n + c are
+//! served by the same server. Serving in turn is therefore the same as serving first come, first served (Crommelin
+//! 1932).
 
 use crate::setup::Setup;
 use foretoken_fleet::RouterSpec;

@@ -1,4 +1,4 @@
-//! Fleets that grow and shrink.
+//! Tests of fleets that grow and shrink.
 
 use crate::conservation::{Book, BookedReplica};
 use crate::setup::{Setup, requests};
@@ -14,7 +14,7 @@ fn scaling(rule: ScalingRule, boot_s: f64) -> Scaling {
     Scaling { rule, min_replicas: 1, max_replicas: 5, boot_s, interval_s: Some(0.25), signals }
 }
 
-/// llm-d's rule without windows, which grows and shrinks often.
+/// llm-d's saturation rule without the window for scaling down, so that the fleet grows and shrinks often.
 fn nervous() -> ScalingRule {
     ScalingRule::LlmD(LlmDSaturation { down_window_s: 0.0, ..LlmDSaturation::default() })
 }
@@ -27,7 +27,7 @@ fn routers() -> Vec<RouterSpec> {
     RouterSpec::all().into_iter().filter(|router| router.definition().scales()).collect()
 }
 
-/// A run, what its replicas were given and when, and what ended on them.
+/// Runs a fleet with scaling. Returns the run, and the log of the requests that replicas were given and ended.
 fn booked(setup: &Setup, router: &RouterSpec, scaling: &Scaling, replicas: usize) -> (FleetRun, Book) {
     let book = Rc::new(RefCell::new(Book::default()));
     let write = book.clone();
@@ -45,8 +45,8 @@ fn scaled(run: &FleetRun) -> &Scaled {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the rule, the boot time and the router: every request ends once, on the replica that it was sent to,
-    /// which served when it was sent.
+    /// For every rule, boot time and router: each request ends once, on the replica to which it was sent, and this
+    /// replica was serving when the request was sent.
     #[test]
     fn every_request_ends_once_on_a_replica_that_serves(
         rule in 0..3usize,
@@ -102,7 +102,7 @@ proptest! {
     }
 }
 
-/// A replica that is ordered serves exactly `boot_s` later, and the next request after that can go there.
+/// A replica serves exactly `boot_s` seconds after it was ordered, and the next request can be sent to it.
 #[test]
 fn a_boot_takes_its_time() {
     let mut setup = Setup::new(requests(400, 60.0, 60, 4));
@@ -120,7 +120,7 @@ fn a_boot_takes_its_time() {
     assert_eq!(Some(&book.times[at]), before, "an empty replica gets the next request");
 }
 
-/// GPU-hours of a tiny run by hand: one replica, no decision, until the last request ends.
+/// The hours of a run with two replicas and no decisions: both serve from the start until the last request ends.
 #[test]
 fn hours_end_with_the_last_request() {
     let setup = Setup::new(requests(3, 1.0, 20, 1));
@@ -132,7 +132,8 @@ fn hours_end_with_the_last_request() {
     assert_eq!(scaled(&run).hours(), ReplicaHours { booting: 0.0, serving, draining: 0.0 });
 }
 
-/// The rule `fixed`, and a rule that may not change the number, give the run of a fleet without scaling.
+/// The rule `fixed`, and a rule whose least and greatest number of replicas are equal, give the same run as a fleet
+/// without scaling.
 #[test]
 fn a_fleet_that_may_not_change_is_a_fleet_without_scaling() {
     for clients in [None, Some(12)] {
@@ -152,7 +153,7 @@ fn a_fleet_that_may_not_change_is_a_fleet_without_scaling() {
     }
 }
 
-/// Two runs are equal, and the rules act in them.
+/// Two runs with scaling are equal. The rules change the number of replicas in them.
 #[test]
 fn scaling_is_deterministic() {
     let mut setup = Setup::new(requests(400, 40.0, 60, 5));

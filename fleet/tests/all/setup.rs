@@ -1,4 +1,4 @@
-//! The setup of the tests: requests, engines with linear costs, a policy with a fixed draft length.
+//! The setup of the tests of fleets: requests, engines with linear costs, and a policy with a fixed draft length.
 
 use foretoken_fleet::{
     EngineLimits, Fleet, FleetRun, Growing, HandOff, Link, Role, RouterContext, RouterSpec, Scaling, SharedBy, Signals,
@@ -12,7 +12,7 @@ use foretoken_sim::{
 };
 use std::sync::atomic::AtomicBool;
 
-/// Drafts `k` tokens for every request in every step.
+/// A policy that drafts `.0` tokens for every request in every step.
 struct Fixed(u32);
 
 impl SpecPolicy for Fixed {
@@ -63,6 +63,9 @@ pub struct Setup {
     pub acceptance: Box<dyn AcceptanceSource>,
     pub noise_cv: f64,
     pub slo_s: [f64; 2],
+    /// How often the replicas report their loads to the routers, and how late the reports arrive.
+    pub signals: Signals,
+    pub keep_steps: bool,
     draft: Linear,
     target: Linear,
 }
@@ -77,6 +80,8 @@ impl Setup {
             config: EngineConfig { max_num_seqs: 16, num_gpu_blocks: 2000, ..EngineConfig::default() },
             noise_cv: 0.0,
             slo_s: [0.5, 0.05],
+            signals: Signals { interval_s: 0.05, delay_s: 0.01 },
+            keep_steps: false,
             draft: Linear::new(Coefficients { alpha_s: 3e-9, gamma_s: 1e-6, delta_s: 1e-3 }),
             target: Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 }),
         }
@@ -95,23 +100,23 @@ impl Setup {
             acceptance: &*self.acceptance,
             seed,
             slo_tpot_s: f64::INFINITY,
-            keep_steps: false,
+            keep_steps: self.keep_steps,
             keep_lives: false,
             interrupt,
         }
     }
 
-    /// The run of a single engine with draft length `k`.
+    /// Runs a single engine, without a fleet, with draft length `k`.
     pub fn alone(&self, k: u32) -> Run {
         self.simulation(&AtomicBool::new(false), 1).run(speculation(k))
     }
 
-    /// The run of a fleet: one replica for each draft length.
+    /// Runs a fleet without scaling. Replica i drafts `lengths[i]` tokens.
     pub fn fleet(&self, router: &RouterSpec, lengths: &[u32], seed: u64) -> FleetRun {
         self.fleet_of(router, lengths, seed, |replica| replica)
     }
 
-    /// [`fleet`](Setup::fleet), with each replica wrapped by the function `around`.
+    /// Runs the fleet as [`fleet`](Setup::fleet) does, with each replica wrapped by the function `around`.
     #[allow(clippy::needless_lifetimes, reason = "what is around a replica lives as long as it")]
     pub fn fleet_of<'a>(
         &'a self,
@@ -130,9 +135,8 @@ impl Setup {
             slo_s: self.slo_s,
             true_steps: &self.workload.output_len,
         };
-        let signals = Signals { interval_s: 0.05, delay_s: 0.01 };
         let router = (router.build(&context), router.needs());
-        Fleet::new(&self.workload, replicas, router, signals, self.slo_s[1]).run(self.arrivals, &NEVER)
+        Fleet::new(&self.workload, replicas, router, self.signals, self.slo_s[1]).run(self.arrivals, &NEVER)
     }
 
     /// The run of a fleet that starts with `replicas` replicas of draft length 2, and that a rule scales. Each replica
@@ -168,7 +172,7 @@ impl Setup {
     }
 }
 
-/// How the replicas of a test's fleet share requests.
+/// How a test's fleet shares requests between prefill and decode replicas: roles, rule, order and link.
 #[derive(Clone, Debug)]
 pub struct Shared {
     pub roles: Vec<Role>,
@@ -178,7 +182,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// One prefill replica and one decode replica with an infinitely fast link. Every request is split.
+    /// One prefill replica and one decode replica with an infinitely fast link. The prefill replica computes every
+    /// prompt.
     pub fn two() -> Shared {
         let link = Link {
             bandwidth_gb_s: f64::INFINITY,
@@ -197,7 +202,7 @@ impl Shared {
     }
 }
 
-/// Bytes of a token's KV in the tests: the target's and the draft's.
+/// Bytes of KV for one token in the tests: [of the target, of the draft model].
 pub const TOKEN_BYTES: [f64; 2] = [100_000.0, 4_000.0];
 
 impl Setup {
@@ -239,7 +244,7 @@ impl Setup {
         SplitFleet::new(&self.workload, replicas, splitting, routing, self.slo_s[1]).run(self.arrivals, &NEVER)
     }
 
-    /// [`split_of`](Setup::split_of) with nothing around the replicas.
+    /// The run of [`split_of`](Setup::split_of) with the first router, and with replicas that are not wrapped.
     pub fn split(&self, lengths: &[u32], shared: &Shared) -> Run {
         self.split_of(&routers()[0], lengths, shared, |_, replica| replica).run
     }
@@ -297,8 +302,8 @@ pub fn routers() -> Vec<RouterSpec> {
     RouterSpec::all()
 }
 
-/// Asserts that two runs are equal in the records of requests, the time series, the rejected requests, the ending, and
-/// the counts of steps and tokens.
+/// Asserts that two runs are equal in the records of requests, the time series, the rejected requests, how the runs
+/// ended, and the counts of steps and tokens. `what` names the case in the message.
 pub fn assert_same(a: &Run, b: &Run, what: &str) {
     assert_eq!(a.records, b.records, "{what}");
     assert_eq!(a.series, b.series, "{what}");

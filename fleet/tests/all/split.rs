@@ -1,4 +1,5 @@
-//! Prefill and decode on different replicas: times of single requests, bytes of transfers, conservation.
+//! Prefill and decode on different replicas: latencies of single requests, bytes of transfers, and conservation of
+//! requests and blocks.
 
 use crate::setup::{Setup, Shared, TOKEN_BYTES, assert_same, conversations, requests};
 use foretoken_fleet::{DynamoQueue, DynamoSplit, HandOff, LlmDSplit, Role, RouterSpec, SharedBy, SplitRule};
@@ -42,7 +43,7 @@ fn a_lone_request_waits_for_its_last_prompt_token_alone() {
             for i in 0..r.len() {
                 let prompt = f64::from(setup.workload.prompt_len[i]);
                 // The setup's cost of a target pass over the prompt's last token, with the rest of the prompt as
-                // context. vLLM pads a request that has one token left to the length of a decode request.
+                // context. vLLM pads a request that has one token left to the length of a decode request: 1 + k tokens.
                 let tokens = f64::from(if prompt > 1.0 { 1 + k } else { 1 });
                 let again = Time::from_s(11e-3 + 55e-6 * tokens + 0.3e-6 * (prompt - 1.0));
                 let late =
@@ -78,7 +79,7 @@ fn the_host_of_vllm_naps_while_kv_comes() {
 }
 
 /// A transfer's time and bytes equal the values computed by hand from the prompt's whole blocks, the KV of target and
-/// draft, the latency and the bandwidth.
+/// draft model, the latency and the bandwidth.
 #[test]
 fn transfers_take_their_bytes() {
     for (k, draft_kv) in [(0, true), (3, true), (3, false)] {
@@ -115,8 +116,8 @@ fn one_link_is_shared_and_two_are_not() {
     assert!(one.iter().all(|s| (s - 2.0 * bytes / 1e9).abs() < 0.005), "{one:?}");
 }
 
-/// Without the draft's KV the first step on the decode replica drafts nothing, so the request needs at least as many
-/// steps.
+/// Without the draft model's KV the first step on the decode replica drafts nothing, so the request needs at least as
+/// many steps.
 #[test]
 fn without_the_drafts_kv_the_first_step_drafts_nothing() {
     let setup = Setup::new([Request::new(Time::ZERO, 500, 200)].into_iter().collect());
@@ -155,7 +156,7 @@ fn what_is_cached_is_not_transferred() {
     );
 }
 
-/// With a rule that never splits, the fleet gives the same records as a fleet of the decode replicas alone.
+/// With a rule that never splits, the fleet's records equal the records of a fleet that has only the decode replicas.
 #[test]
 fn what_is_not_split_is_served_as_ever() {
     let setup = Setup::new(requests(150, 16.0, 80, 2));
@@ -185,7 +186,7 @@ fn rules_choose_by_length_and_queue() {
     assert_eq!(sent(SplitRule::LlmD(LlmDSplit { non_cached_tokens: 51, prompt_tokens: 0 })), long);
     assert_eq!(sent(SplitRule::Dynamo(DynamoSplit { eff_isl_ratio_threshold: 1.1, ..DynamoSplit::default() })), long);
     assert_eq!(sent(SplitRule::Dynamo(DynamoSplit::default())), (0..40).collect::<Vec<_>>(), "nothing is cached");
-    // The rule lets one prompt run and two more wait.
+    // By default the rule lets one prompt run on the prefill replica and two more wait.
     assert_eq!(sent(SplitRule::DynamoQueue(DynamoQueue::default())), [0, 2, 4]);
     let busy =
         DynamoSplit { prefill_busy_threshold: Some(1.0), eff_isl_ratio_threshold: 1.1, ..DynamoSplit::default() };
@@ -193,7 +194,8 @@ fn rules_choose_by_length_and_queue() {
     assert_eq!(sent(SplitRule::Dynamo(busy)).len() as u32, tokens / 3000 + 1);
 }
 
-/// The requests that replicas got and ended, and the requests that hold blocks.
+/// The log of a test fleet: which replica got and ended each part of a request, when its KV arrived, and when its
+/// blocks were released. The flag of a key is true for the prompt part on a prefill replica.
 #[derive(Default)]
 struct Book {
     given: BTreeMap<(RequestId, bool), usize>,
@@ -202,7 +204,7 @@ struct Book {
     released: BTreeMap<RequestId, Time>,
 }
 
-/// A replica that notes its requests in a [`Book`]. The key's flag is true for the prompt part on a prefill replica.
+/// A replica that logs its requests in a [`Book`].
 struct BookedReplica<'a> {
     inner: Box<dyn Replica + 'a>,
     book: Rc<RefCell<Book>>,

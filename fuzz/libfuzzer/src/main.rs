@@ -1,4 +1,4 @@
-//! Runs the target that the environment variable `FORETOKEN_FUZZ_TARGET` names.
+//! Runs libFuzzer on the fuzz target that the environment variable `FORETOKEN_FUZZ_TARGET` names.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use foretoken_fuzz::TARGETS;
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
-/// The environment variable that names the target.
+/// The environment variable that names the fuzz target to run.
 const VARIABLE: &str = "FORETOKEN_FUZZ_TARGET";
 
 static TARGET: LazyLock<fn(&[u8])> = LazyLock::new(|| {

@@ -6,24 +6,26 @@ use super::fields::Fields;
 /// Which layers of a family have a sliding window, if the file has no list of its layers' kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
-    /// No layer, whatever `sliding_window` says.
+    /// No layer has a sliding window, whatever `sliding_window` says.
     Never,
-    /// All layers, or the layers from number `max_window_layers` on if the file has this key. No layer if
-    /// `sliding_window` is missing or `use_sliding_window` is false.
+    /// All layers have a sliding window, or the layers from number `max_window_layers` on if the file has this key.
+    /// No layer has a window if `sliding_window` is missing or `use_sliding_window` is false.
     All,
-    /// All layers except every n-th layer. The file may give another n (`sliding_window_pattern`).
+    /// All layers except every n-th layer have a sliding window. The file may give another n
+    /// (`sliding_window_pattern`).
     AllBut(u32),
-    /// Layers with and without a window alternate; the first has a window.
+    /// Layers with and without a sliding window alternate. The first layer has a window.
     EveryOther,
 }
 
-/// Which keys give the number and size of a layer's heads.
+/// Which keys of `config.json` give the number and size of a layer's heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heads {
-    /// All layers have the same number and size of heads, given by the usual keys.
+    /// All layers have the same number and size of heads, given by the usual keys (such as `num_attention_heads`,
+    /// `num_key_value_heads` and `head_dim`).
     Alike,
     /// `global_head_dim` and `num_global_key_value_heads` give the heads of layers without a window. The usual keys
-    /// give the heads of layers with a window.
+    /// (such as `num_key_value_heads` and `head_dim`) give the heads of layers with a window.
     Gemma4,
     /// Values have `v_head_dim` numbers; keys that begin with `swa_` give the heads of layers with a window.
     MiMo,
@@ -36,8 +38,8 @@ pub enum Heads {
 pub struct Family {
     /// The values of `model_type` in the files of this family.
     pub names: &'static [&'static str],
-    /// The table that holds the decoder's keys in a multimodal model's file. A file without this table is read at its
-    /// top level.
+    /// The key of the nested JSON object that holds the decoder's keys in a multimodal model's `config.json`. A file
+    /// without this object is read at its top level.
     pub nested: &'static str,
     /// The value of `tie_word_embeddings` in a file without this key.
     pub tied: bool,
@@ -45,9 +47,9 @@ pub struct Family {
     pub windows: Windows,
     /// Whether feed-forward blocks have a gate beside the up projection.
     pub gated: bool,
-    /// Whether the attention has an output gate, in a file without `attn_output_gate`.
+    /// Whether the attention's output is multiplied by a gate, in a file without `attn_output_gate`.
     pub output_gate: bool,
-    /// Which keys give the heads.
+    /// Which keys of the file give the number and size of a layer's heads.
     pub heads: Heads,
     /// A warning that says what is not modelled in this family, in one sentence.
     pub warning: Option<&'static str>,

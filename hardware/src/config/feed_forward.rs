@@ -5,7 +5,7 @@ use super::families::Family;
 use super::fields::Fields;
 use crate::models::FeedForward;
 
-/// The feed-forward blocks of `count` layers, in order.
+/// Reads the feed-forward block (dense or experts) of each of `count` layers, in order.
 ///
 /// # Errors
 /// A width or a number of experts is missing or out of range, more experts are active than there are, or
@@ -112,7 +112,8 @@ fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
 
 /// Whether each of `count` layers has experts. The list `mlp_layer_types` decides, or else a list at `moe_layer_freq`.
 /// Without both, a layer is dense if it is one of the `first_k_dense_replace` first layers, if it is listed in
-/// `mlp_only_layers`, or if the interval between sparse layers skips it.
+/// `mlp_only_layers`, or if it lies between two sparse layers by the interval that `moe_layer_freq`,
+/// `decoder_sparse_step` or `interleave_moe_layer_step` gives.
 fn sparse_layers(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let listed = fields.numbers("mlp_only_layers")?.unwrap_or_default();
     let first = fields.count("first_k_dense_replace")?.unwrap_or(0);

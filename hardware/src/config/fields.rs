@@ -7,18 +7,19 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// A table of the file: the whole file or a nested object. All tables of a file share the list of keys that were read.
+/// A JSON object of the `config.json`: the whole file or a nested object. All objects of a file share the list of keys
+/// that were read.
 #[derive(Clone)]
 pub struct Fields<'a> {
     table: &'a Map<String, Value>,
-    /// The path of the table in the file. It is empty for the whole file, and ends with a dot for a nested table, for
-    /// example `text_config.`.
+    /// The path of this JSON object in the `config.json`. It is empty for the whole file, and ends with a dot for a
+    /// nested object, for example `text_config.`.
     path: String,
     read: Rc<RefCell<BTreeSet<String>>>,
 }
 
 impl<'a> Fields<'a> {
-    /// The keys of the whole file at its top level.
+    /// The whole `config.json` as an object of which no key was read yet.
     ///
     /// # Errors
     /// The file's value is not a JSON object.
@@ -30,7 +31,7 @@ impl<'a> Fields<'a> {
         Ok(Fields { table, path: String::new(), read: Rc::default() })
     }
 
-    /// An error about `key` of this table.
+    /// The error that `key` of this JSON object has a wrong value; `why` says what is wrong.
     pub fn bad(&self, key: &str, why: impl Into<String>) -> BadConfig {
         BadConfig { key: format!("{}{key}", self.path), why: why.into() }
     }
@@ -41,15 +42,16 @@ impl<'a> Fields<'a> {
         self.table.get(key).filter(|v| !v.is_null())
     }
 
-    /// The first of `keys` that the table has with a value other than null, and this value; `None` if there is none.
+    /// The first of `keys` that this JSON object has with a value other than null, and this value; `None` if there is
+    /// none.
     pub fn first<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &'a Value)> {
         keys.iter().filter_map(|key| self.get(key).map(|value| (*key, value))).next()
     }
 
-    /// The nested table at `key`; `None` if the key is missing.
+    /// The nested JSON object at `key`; `None` if the key is missing.
     ///
     /// # Errors
-    /// The value at `key` is not a table.
+    /// The value at `key` is not a JSON object.
     pub fn table(&self, key: &str) -> Result<Option<Fields<'a>>, BadConfig> {
         match self.get(key) {
             None => Ok(None),
@@ -68,7 +70,7 @@ impl<'a> Fields<'a> {
         self.size_of(&[key])?.ok_or_else(|| self.bad(key, "missing; the shape needs it"))
     }
 
-    /// The value at the first of `keys` that the table has, a whole number of at least 1; `None` if the table has none
+    /// The value at the first of `keys` that this JSON object has, a whole number of at least 1; `None` if it has none
     /// of the keys.
     ///
     /// # Errors
@@ -131,7 +133,8 @@ impl<'a> Fields<'a> {
         list.map(Some).ok_or_else(|| self.bad(key, "expected a list of texts"))
     }
 
-    /// Paths of the keys of this table and of `whole` that no reader has read and that may change the time of a pass.
+    /// Paths of the keys of this JSON object and of the object `whole` that no reader has read and that may change the
+    /// time of a pass.
     pub fn unread(&self, whole: &Fields) -> Vec<String> {
         let read = self.read.borrow();
         let left = |fields: &Fields| {

@@ -7,22 +7,22 @@ use serde::Serialize;
 /// key, a reader reads both.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct HarmlessKeys {
-    /// Whole names.
+    /// Keys with exactly these names are harmless: they do not change the time of a pass.
     pub names: &'static [&'static str],
-    /// Ends of names.
+    /// A key is harmless (it does not change the time of a pass) if its name ends with one of these texts.
     pub ends: &'static [&'static str],
-    /// Starts of names.
+    /// A key is harmless (it does not change the time of a pass) if its name starts with one of these texts.
     pub starts: &'static [&'static str],
 }
 
-/// All harmless keys.
+/// The keys of `config.json` that do not change the time of a pass and so need no warning.
 pub const HARMLESS_KEYS: HarmlessKeys = HarmlessKeys {
     names: &HARMLESS,
     ends: &["_token_id", "_token_index", "_dropout", "_pdrop", "_coef", "_version", "_eps", "_epsilon"],
     starts: &["rope_", "use_cache", "initializer", "router_", "_", "output_router", "vision_", "image_", "audio_"],
 };
 
-/// True if `key` needs no warning when no reader has read it.
+/// True if `key` does not change the time of a pass, so that no warning is needed when no reader has read it.
 pub fn is_harmless(key: &str) -> bool {
     HARMLESS_KEYS.names.contains(&key)
         || HARMLESS_KEYS.ends.iter().any(|end| key.ends_with(end))

@@ -6,9 +6,10 @@ use super::families::Family;
 use super::fields::Fields;
 use crate::models::{Attention, LayerGroup, ModelShape};
 
-/// Turns `shape` into a block drafter (DFlash, DSpark) if the file has `target_layer_ids`: inside `dflash_config` if
-/// the file has this table, else at the top level. A matrix joins the target's hidden states of the listed layers. The
-/// drafter uses the target's output head and embedding.
+/// If the file has the key `target_layer_ids`, turns `shape` into a block drafter (DFlash, DSpark), which drafts
+/// several tokens in one pass. The key is inside the object `dflash_config` if the file has this object, else at the
+/// top level. A matrix joins the target's hidden states of the listed layers. The drafter uses the target's output head
+/// and embedding.
 fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
     let table = fields.table("dflash_config")?;
     let joined = match &table {
@@ -21,8 +22,8 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
     shape.joining_parameters = joined.len() as f64 * hidden * hidden;
     let nested = table.as_ref().map_or(Ok(None), |table| table.count("markov_rank"))?;
     if let Some(rank) = nested.or(fields.count("markov_rank")?) {
-        // DSpark adds a bias to each token's logits, which depends on the token before it. The bias is a product of two
-        // matrices, vocabulary × this rank each.
+        // DSpark adds a bias to each token's logits. The bias depends on the token before, and is a product of two
+        // matrices. Each matrix has `vocab` × `rank` numbers.
         shape.joining_parameters += 2.0 * f64::from(shape.vocab) * f64::from(rank);
     }
     fields.count("block_size")?;
@@ -31,9 +32,10 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
 }
 
 /// Turns `shape` into the drafter that the file describes; other files leave it unchanged. A file with
-/// `target_layer_ids` describes a block drafter. A file with `draft_vocab_size` describes an EAGLE-3 head (arXiv
-/// 2503.01840, figure 6): a matrix joins three hidden states of the target, and the layers read the result beside the
-/// token's embedding. The head's output matrix has the draft's vocabulary. The embedding is the target's.
+/// `target_layer_ids` describes a block drafter, which drafts several tokens in one pass. A file with
+/// `draft_vocab_size` describes an EAGLE-3 head (arXiv 2503.01840, figure 6): a matrix joins three hidden states of the
+/// target, and the layers read the result beside the token's embedding. The head's output matrix has `draft_vocab_size`
+/// outputs. The embedding is the target's.
 ///
 /// # Errors
 /// `draft_vocab_size`, `target_hidden_size` or a key of a block drafter (`dflash_config`, `target_layer_ids`,

@@ -6,11 +6,12 @@ use super::fields::Fields;
 use super::{attention, bad::BadConfig, block_sparse, blocks, compressed, indexers, recurrent};
 use crate::models::{Attention, LayerGroup, Selection};
 
-/// The layers in order, each as a group with one layer.
+/// Reads the model's layers in order, each as a group with one layer.
 ///
 /// # Errors
-/// A key that the layers need is missing or out of range. A list of layers does not have one entry a layer. A layer's
-/// kind is not known or not modelled. The heads do not divide the hidden size, or the KV heads do not divide the heads.
+/// A key that the layers need is missing or out of range. A list of layers does not have one entry for each layer. A
+/// layer's kind is not known or not modelled. The heads do not divide the hidden size, or the KV heads do not divide
+/// the heads.
 pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig> {
     refuse(fields)?;
     if let Some(layers) = blocks::layers(fields, family)? {
@@ -48,8 +49,8 @@ fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention
     kinds.into_iter().zip(chooses).zip(blocks).map(one).collect()
 }
 
-/// Refuses a file with layers that read another layer's KV, or that have an embedding of their own: these change the KV
-/// and the weights, and are not modelled.
+/// Refuses a file with layers that read another layer's KV, or that have an embedding of their own. Such layers
+/// change the KV and the weights, and are not modelled.
 fn refuse(fields: &Fields) -> Result<(), BadConfig> {
     let refused = [
         ("num_kv_shared_layers", "layers that read the KV of another layer"),

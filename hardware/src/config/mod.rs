@@ -37,7 +37,8 @@ pub struct ReadConfig {
     pub shape: ModelShape,
     /// The shape of the model's MTP module as a draft model; `None`: the model has no module.
     pub mtp: Option<ModelShape>,
-    /// Warnings: features that the file gives and that the roofline does not model, one sentence each.
+    /// Warnings about features that the file gives and that the roofline (the cost model from datasheet and shape) does
+    /// not model, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -52,14 +53,15 @@ pub fn read(text: &str, name: &str) -> Result<ReadConfig, BadConfig> {
     read_value(&json, name)
 }
 
-/// Reads a `config.json` that is already parsed; see [`read`].
+/// Reads a `config.json` that is already parsed into the JSON value `json`. `name` becomes the name of the shape.
 ///
 /// # Errors
-/// As [`read`].
+/// The value is not a JSON object, its `model_type` is unknown, a field that a shape needs is missing or of the wrong
+/// kind, or fields contradict each other.
 pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
     let whole = Fields::of(json)?;
     let family = families::of(&whole)?;
-    // The files of multimodal models have the decoder's keys in a nested table.
+    // The files of multimodal models have the decoder's keys in a nested object.
     let fields = whole.table(family.nested)?.unwrap_or_else(|| whole.clone());
     let bits = quantization::bits(&whole, &fields)?;
     let mut shape = ModelShape {

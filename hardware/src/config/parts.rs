@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 /// A part of a decoder whose weights may have another number of bits than the other parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// Projections of attention and of recurrent layers.
+    /// The projections of attention layers and of recurrent layers are quantised alike, as one part.
     Attention,
-    /// Dense feed-forward blocks and shared experts.
+    /// The dense feed-forward blocks and the shared experts are quantised alike, as one part.
     Dense,
-    /// Routed experts.
+    /// The routed experts are quantised alike, as one part.
     Experts,
 }
 
@@ -38,8 +38,8 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     if words.iter().any(excepted) || last.contains("router") || ["gate", "shared_expert_gate"].contains(&last) {
         return None;
     }
-    // The bits of one projection stand for its whole part: the query projection for attention, the up projection for a
-    // feed-forward block.
+    // A file may list several projections of a part, and only one of them is looked at for the part's bits: the query
+    // projection for attention, the up projection for a feed-forward block.
     let one = |part: &[&str], marks: &[&str]| part.contains(&last) || marks.iter().any(|mark| last.contains(mark));
     const ATTENTION: [&str; 5] = ["self_attn", "self_attention", "linear_attn", "attention", "attn"];
     const DENSE: [&str; 3] = ["mlp", "ffn", "feed_forward"];
@@ -58,19 +58,20 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     Some((part, words.iter().find_map(|word| word.parse().ok())))
 }
 
-/// How many layers of a part a list of module names covers.
+/// How many of a model's layers a list of module names covers, for one part of the decoder (attention, dense blocks or
+/// experts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cover {
-    /// No layer.
+    /// The names cover the part of the decoder (such as its attention) in no layer.
     None,
-    /// This number of layers, which is less than half of the layers.
+    /// The names cover the part of the decoder in this number of layers, which is less than half of all layers.
     Few(usize),
-    /// At least half of the layers.
+    /// The names cover the part of the decoder (such as its attention) in at least half of all layers.
     Most,
 }
 
-/// How many of a model's `layers` layers the module names `names` cover for `part`. A name without a layer number
-/// covers all layers.
+/// In how many of a model's `layers` layers the module names `names` cover the part `part` of the decoder (attention,
+/// dense blocks or experts). A name without a layer number covers all layers.
 pub fn cover(names: &[String], part: Part, layers: u32) -> Cover {
     let found = names.iter().filter_map(|name| of(name)).filter(|(of, _)| *of == part);
     let numbers: Vec<Option<u32>> = found.map(|(_, layer)| layer).collect();

@@ -7,7 +7,7 @@ use crate::models::Bits;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The bits of a model's numbers, with warnings about quantisation that is not modelled.
+/// How many bits a model's weights, activations and KV have, with warnings about quantisation that is not modelled.
 pub struct ReadBits {
     pub bits: Bits,
     pub warnings: Vec<String>,
@@ -15,7 +15,8 @@ pub struct ReadBits {
 
 /// How a file quantises linear layers.
 struct Scheme {
-    /// Bits of a weight. They include its share of the scale that all weights of a group have in common.
+    /// Bits of a quantised weight. Weights of a group have a common scale; the number includes the weight's part of
+    /// this scale.
     weights: f64,
     /// Bits of an activation that is multiplied with the weights.
     activations: f64,
@@ -25,8 +26,8 @@ struct Scheme {
     skipped: Vec<String>,
 }
 
-/// Reads the bits of the decoder's weights, activations and KV. `fields` is the table with the decoder's keys. `whole`
-/// is the file's top level, and may be the same table.
+/// Reads the bits of the decoder's weights, activations and KV. `fields` is the JSON object with the decoder's keys.
+/// `whole` is the file's top level, and may be the same object.
 ///
 /// # Errors
 /// The type of the weights, the method of quantisation or its algorithm is not known, or a key that the method needs is
@@ -56,9 +57,9 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     let Some(table) = table else { return Ok(read) };
     let scheme = scheme(&table)?;
     read.bits.kv = scheme.kv.unwrap_or(plain.kv);
-    // A file with `quantized_layers` lists in it all modules that are quantised, so names that are skipped do not
-    // count. `mixed` sets the parts that are listed. The other parts keep the file's own type, unless the method has
-    // fewer bits.
+    // If a file has `quantized_layers`, this key lists all quantised modules, so the list of excluded modules is not
+    // used. `mixed` sets the bits of the listed parts. The other parts keep the file's own type, unless the
+    // quantisation method has fewer bits.
     let listed = table.get("quantized_layers").is_some();
     let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
     for part in [Part::Attention, Part::Dense, Part::Experts] {
@@ -87,19 +88,20 @@ fn expert_type(fields: &Fields, table: Option<&Fields>) -> Result<Option<(f64, f
     let nested = table.map_or(Ok(None), |table| table.text("expert_dtype"))?;
     match fields.text("expert_dtype")?.or(nested) {
         None => Ok(None),
-        // A weight has 4 bits, and 32 weights share a scale of 8 bits. Activations have 8 bits.
+        // With `fp4`, an expert's weight has 4 bits, and 32 weights share a scale of 8 bits. Activations have 8 bits.
         Some("fp4") => Ok(Some((4.25, 8.0))),
         Some("fp8") => Ok(Some((8.0, 8.0))),
         Some(other) => Err(fields.bad("expert_dtype", format!("`{other}` is not one of fp4 and fp8"))),
     }
 }
 
-/// Sets the bits of a part: (bits of a weight, bits of an activation that is multiplied with it).
+/// Sets the bits of a part of the decoder (attention, dense blocks or experts): (bits of a weight, bits of an
+/// activation that is multiplied with it).
 fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     match part {
         Part::Attention => {
-            // Dense blocks without bits of their own use the bits of attention. The bits of attention change below, so
-            // the dense blocks first get the old bits.
+            // A dense block without bits of its own uses the bits of attention. The bits of attention change below,
+            // so the dense blocks are first given the old bits.
             bits.dense = bits.dense.or(Some(bits.weights));
             bits.dense_activations = bits.dense_activations.or(Some(bits.activations));
             (bits.weights, bits.activations) = (weights, activations);
@@ -109,8 +111,8 @@ fn set(bits: &mut Bits, part: Part, (weights, activations): (f64, f64)) {
     }
 }
 
-/// Sets the bits of the parts that `quantized_layers` lists. Two parts may have different algorithms; the modules of
-/// one part must have the same.
+/// Sets the bits of the parts of the decoder (attention, dense blocks, experts) that `quantized_layers` lists. Two
+/// parts may have different algorithms; the modules of one part must have the same.
 fn mixed(table: &Fields, read: &mut ReadBits) -> Result<(), BadConfig> {
     let bad = |why: String| table.bad("quantized_layers", why);
     let layers = table.get("quantized_layers").and_then(Value::as_object);
@@ -139,9 +141,9 @@ const KNOWN: &str = "FP8, MXFP8, NVFP4, W4A16_NVFP4 and MIXED_PRECISION";
 fn algorithm(name: &str) -> Option<(f64, f64)> {
     Some(match name {
         "FP8" => (8.0, 8.0),
-        // 32 weights share a scale of 8 bits.
+        // With MXFP8, 32 weights of 8 bits share a scale of 8 bits.
         "MXFP8" => (8.25, 8.0),
-        // 16 weights share a scale of 8 bits.
+        // With NVFP4, 16 weights of 4 bits share a scale of 8 bits.
         "NVFP4" => (4.5, 4.0),
         "W4A16_NVFP4" => (4.5, 16.0),
         _ => return None,
@@ -165,7 +167,7 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     let group = |default: u32| Ok::<f64, BadConfig>(f64::from(table.size_of(&["group_size"])?.unwrap_or(default)));
     Ok(match method {
         "fp8" | "fbgemm_fp8" => fixed(8.0, 8.0),
-        // A weight has 4 bits, and 32 weights share a scale of 8 bits.
+        // With MXFP4, a weight has 4 bits, and 32 weights share a scale of 8 bits.
         "mxfp4" => fixed(4.25, 16.0),
         "awq" | "gptq" | "gptq_marlin" | "awq_marlin" | "auto-round" => {
             let weights = f64::from(table.size_of(&["bits", "w_bit"])?.unwrap_or(4));
@@ -198,7 +200,8 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     })
 }
 
-/// The scheme of a compressed-tensors file. Only the first of its groups is read.
+/// The scheme of a compressed-tensors file. Only the first of its `config_groups` (groups of modules with equal bits)
+/// is read.
 fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, BadConfig> {
     let groups = table.get("config_groups").and_then(Value::as_object);
     let group = groups.and_then(|groups| groups.values().next());
@@ -222,7 +225,7 @@ fn kv_scheme(table: &Fields) -> Option<f64> {
     table.get("kv_cache_scheme").and_then(|kv| number(&kv["num_bits"]))
 }
 
-/// The value as a number of bits; `None` if it is not a number from 1 to 32.
+/// The JSON value `value` as a number of bits; `None` if it is not a number from 1 to 32.
 fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|bits| (1.0..=32.0).contains(bits))
 }

@@ -12,8 +12,8 @@ const CONVOLUTION_BYTES: f64 = 2.0;
 /// Reads a layer of linear attention: Kimi's if the file has `linear_attn_config`, else Qwen's.
 ///
 /// # Errors
-/// A size that the layer needs is missing or is not a whole number of at least 1, or `linear_attn_config` is not a
-/// table.
+/// A size that the layer needs is missing or is not a whole number of at least 1, or `linear_attn_config` is not a JSON
+/// object.
 pub fn layer(fields: &Fields) -> Result<Attention, BadConfig> {
     match fields.table("linear_attn_config")? {
         Some(table) => kimi_delta(fields, &table),

@@ -1,5 +1,5 @@
-//! Presets of models, read from `models.json`. It holds the contents of published `config.json` files, each with its
-//! source. A preset is read by the same code as a user's `config.json`.
+//! Presets of models, read from `models.json`. This file holds the contents of published `config.json` files, each
+//! with its source. A preset is read by the same code as a user's `config.json`.
 
 use super::layers::{Attention, FeedForward};
 use super::shape::ModelShape;
@@ -13,24 +13,25 @@ const TEXT: &str = include_str!("../../models.json");
 /// A model with a name, a shape and the sources of its numbers.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The name to use in experiment files.
+    /// The name of the preset model in experiment files.
     pub name: String,
     /// The model on Hugging Face, `owner/name`.
     pub model: String,
-    /// The file that the shape's numbers come from.
+    /// The published `config.json` that the shape's numbers come from.
     pub source: String,
     /// Published number of parameters, with which a test compares the shape. For an MTP module, which has no published
     /// number, it is counted from the shape.
     pub published_parameters: f64,
     /// Published parameters that the shape does not count, such as a vision tower, an MTP module or copies of the
-    /// embedding. The number is negative if the shape counts an output head that a draft shares with its target and
-    /// that the published number leaves out.
+    /// embedding. The number is negative if the shape counts an output head that a draft model shares with its target
+    /// and that the published number leaves out.
     pub beside: f64,
     /// The place where the number of parameters was published.
     pub parameters_source: String,
-    /// The model's shape.
+    /// The sizes and bits of the model.
     pub shape: ModelShape,
-    /// Warnings: features that the file gives and that the roofline does not model, one sentence each.
+    /// Warnings about features that the model's `config.json` gives and that the roofline (the cost model from
+    /// datasheet and shape) does not model, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -78,12 +79,12 @@ fn entries(row: Row) -> Vec<Entry> {
     [model].into_iter().chain(module).collect()
 }
 
-/// All presets, in the order of `models.json`.
+/// All preset models, in the order of `models.json`.
 pub fn catalog() -> &'static [Entry] {
     &CATALOG
 }
 
-/// The preset with this name; `None` if there is none.
+/// The preset model with this name; `None` if there is none.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     CATALOG.iter().find(|e| e.name == name)
 }
@@ -91,15 +92,15 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 /// The sizes of a decoder whose layers are all equal and of Llama's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uniform {
-    /// Number of layers.
+    /// Number of layers of the decoder.
     pub layers: u32,
-    /// Number of query heads.
+    /// Number of query heads of each layer.
     pub heads: u32,
-    /// Number of key-value heads.
+    /// Number of key-value heads of each layer.
     pub kv_heads: u32,
-    /// Head dimension.
+    /// Numbers in a query, a key or a value of one head.
     pub head_dim: u32,
-    /// Inner width of the feed-forward block.
+    /// Inner width of each layer's feed-forward block.
     pub intermediate: u32,
 }
 

@@ -12,11 +12,11 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum ModelChoice {
-    /// The name of a preset.
+    /// A preset model, by its name.
     Preset(PresetName),
     /// A Hugging Face `config.json`. When the experiment is loaded, the shape is read from the file.
     File(ConfigFile),
-    /// A shape, written out in the experiment.
+    /// The shape of a model (sizes and bits), written out in the experiment.
     Shape(Box<ModelShape>),
 }
 
@@ -33,24 +33,24 @@ fn names() -> Vec<&'static str> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
-    /// Path of the file; a relative path starts at the experiment's folder. `-` is standard input.
+    /// Path of the `config.json`; a relative path starts at the experiment's folder. `-` is standard input.
     pub config: String,
     /// Name of the model in results. Default: the name of the file's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// True takes the model's MTP module (a drafter) in place of the model itself.
+    /// Whether the model's MTP module (a drafter) is taken in place of the model itself. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mtp: bool,
 }
 
-/// Numbers of experts that replace the numbers in the model's shape. A dense feed-forward block of the shape becomes
-/// the size of one expert.
+/// Numbers of experts that replace the numbers in the model's shape. A dense feed-forward block becomes a mixture of
+/// experts, in which each expert has the size of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
-    /// Number of experts in a layer.
+    /// Number of routed experts in a layer.
     pub total: u32,
-    /// Number of experts that a token uses, from 1 to `total`.
+    /// Number of routed experts that a token uses, from 1 to `total`.
     pub active: u32,
 }
 
@@ -60,7 +60,7 @@ impl ModelChoice {
         ModelChoice::Preset(PresetName(name.to_owned()))
     }
 
-    /// The model's shape.
+    /// The shape (sizes and bits) of the chosen model.
     ///
     /// # Errors
     /// There is no such preset, or the shape has a fault. A `config.json` is also an error here: the caller must have

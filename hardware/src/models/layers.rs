@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct LayerGroup {
     /// Number of layers in the group.
     pub count: u32,
-    /// The attention or recurrent layer.
+    /// The attention of each layer, or the recurrence in its place.
     pub attention: Attention,
-    /// The feed-forward block after the attention.
+    /// The feed-forward block of each layer, after the attention.
     pub feed_forward: FeedForward,
 }
 
@@ -25,26 +25,28 @@ pub enum Attention {
         heads: u32,
         /// Number of key-value heads; it must divide `heads`.
         kv_heads: u32,
-        /// Head dimension: numbers in a query and in a key.
+        /// Head dimension: numbers in a head's query and in a head's key.
         head_dim: u32,
-        /// Numbers in a value. Default: `head_dim`.
+        /// Value dimension: numbers in a head's value. Default: `head_dim`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value_dim: Option<u32>,
-        /// Width of the layer's input. Default: the hidden size; an EAGLE-3 head has twice that.
+        /// Width of the layer's input. Default: the hidden size. The input of an EAGLE-3 head is twice as wide.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<u32>,
-        /// Sliding window: number of newest tokens that a token attends to. Default: all tokens.
+        /// Sliding window: number of newest tokens to which a token attends. Default: a token attends to all earlier
+        /// tokens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<u32>,
-        /// Whether a projection as wide as the attention's output gates it (Qwen3-Next).
+        /// Whether the attention's output is multiplied by a gate, which a projection of the same width computes
+        /// (Qwen3-Next). Default: false.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         gated: bool,
-        /// Whether there is no value projection and the values are the keys before norm and rotation (Gemma 4). The KV
-        /// cache holds both.
+        /// Whether the layer has no value projection, and uses the keys before norm and rotation as values (Gemma 4).
+        /// The KV cache then holds both keys and values. Default: false.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         values_from_keys: bool,
-        /// How the layer chooses the tokens that a token attends to (sparse attention). Default: it does not choose. It
-        /// cannot be combined with `window`.
+        /// Sparse attention: how the layer chooses the tokens to which a token attends. It cannot be combined with
+        /// `window`. Default: the layer does not choose.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
@@ -53,23 +55,25 @@ pub enum Attention {
     Latent {
         /// Number of query heads.
         heads: u32,
-        /// Width of the compressed query. Default: queries are not compressed.
+        /// Width of the compressed query, from which the heads' queries are projected. Default: queries are not
+        /// compressed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         query_rank: Option<u32>,
-        /// Width of the vector that holds key and value compressed.
+        /// Width of the vector that holds the key and the value of a token in compressed form.
         kv_rank: u32,
-        /// Numbers of a key with rotary position encoding. All heads share them, and the KV cache holds them beside the
-        /// compressed vector.
+        /// Number of a key's dimensions with rotary position encoding. All heads share these numbers, and the KV cache
+        /// holds them beside the compressed vector.
         rope_dim: u32,
-        /// Numbers of a head's key without rotary position encoding.
+        /// Number of dimensions of a head's key without rotary position encoding.
         nope_dim: u32,
-        /// Numbers in a head's value.
+        /// Value dimension: numbers in a head's value.
         value_dim: u32,
-        /// Whether a projection as wide as all heads' values gates the output (Kimi K3).
+        /// Whether the attention's output is multiplied by a gate, which a projection as wide as all heads' values
+        /// computes (Kimi K3). Default: false.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         gated: bool,
-        /// How the layer chooses the tokens that a token attends to (sparse attention). Default: it attends to all
-        /// tokens.
+        /// Sparse attention: how the layer chooses the tokens to which a token attends. Default: a token attends to all
+        /// earlier tokens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
@@ -80,21 +84,21 @@ pub enum Attention {
     Compressed {
         /// Number of query heads.
         heads: u32,
-        /// Head dimension: numbers in a query, in a key and in an entry.
+        /// Head dimension: numbers in a head's query, in a key and in an entry.
         head_dim: u32,
-        /// Width of the compressed query.
+        /// Width of the compressed query, from which the heads' queries are projected.
         query_rank: u32,
         /// Number of groups of the output projection; it must divide `heads`.
         output_groups: u32,
-        /// Numbers to which the heads of a group are projected.
+        /// Width of the vector to which the first part of the output projection reduces the heads of a group.
         output_rank: u32,
-        /// Number of newest tokens that a token attends to without compression. Older tokens leave the KV cache.
+        /// Number of newest tokens to which a token attends without compression. Older tokens leave the KV cache.
         window: u32,
-        /// Number of tokens that an entry compresses. Default: 0, there are no entries.
+        /// Number of older tokens that each entry compresses. Default: 0, there are no entries.
         #[serde(default, skip_serializing_if = "is_zero")]
         ratio: u32,
-        /// How the layer chooses the entries that a token attends to; its entries then overlap: each is made from 2 ·
-        /// `ratio` tokens. Default: the layer attends to all entries, and they do not overlap.
+        /// Sparse attention: how the layer chooses the entries to which a token attends. Its entries then overlap: each
+        /// is made from 2 · `ratio` tokens. Default: a token attends to all entries, and entries do not overlap.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
@@ -103,30 +107,30 @@ pub enum Attention {
     Recurrent {
         /// Number of weights of the layer.
         parameters: f64,
-        /// Size of a request's state in the layer, bytes.
+        /// Size of the state that the layer keeps for a request, bytes.
         state_bytes: f64,
     },
     /// No attention: the layer is only a feed-forward block (as in Nemotron-H).
     None,
 }
 
-/// How a layer of sparse attention chooses tokens (DeepSeek-V3.2's indexer): for each token small heads score all
-/// earlier tokens, and the token attends to those with the best scores.
+/// How a layer of sparse attention chooses tokens (the indexer of DeepSeek-V3.2). For each token, small heads score all
+/// earlier tokens. The token attends to the tokens with the best scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Selection {
-    /// Number of heads that score.
+    /// Number of the indexer's heads, which score tokens.
     pub heads: u32,
-    /// Numbers in the indexer's key. The cache holds one such key for each token, or for each entry of compressed
-    /// attention.
+    /// Numbers in the indexer's key. The KV cache holds one such key for each token, or for each entry if the attention
+    /// is compressed.
     pub head_dim: u32,
     /// Bits of a number in the indexer's key. Default: 8.
     #[serde(default = "eight", skip_serializing_if = "is_eight")]
     pub key_bits: u32,
-    /// Number of tokens (or entries) that a token attends to.
+    /// Number of tokens (of entries, if the attention is compressed) to which a token attends.
     pub tokens: u32,
-    /// Whether the layer has no indexer and uses the choice of an earlier layer (GLM-5.2). It then has no weights and
-    /// no keys for scoring.
+    /// Whether the layer takes over the choice of an earlier layer (GLM-5.2). The layer then has no indexer: no weights
+    /// and no keys for scoring. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
 }
@@ -137,7 +141,7 @@ pub struct Selection {
 pub enum FeedForward {
     /// A dense block, which every token uses.
     Dense {
-        /// Inner width of the block.
+        /// Inner width of the block (`intermediate_size`).
         intermediate: u32,
         /// Whether the block has a gate beside the up projection: three matrices if true, two if false. Default: true.
         #[serde(default = "yes", skip_serializing_if = "is_true")]
@@ -149,20 +153,21 @@ pub enum FeedForward {
         total: u32,
         /// Number of routed experts that a token uses, at most `total`.
         active: u32,
-        /// Inner width of a routed expert.
+        /// Inner width of each routed expert.
         intermediate: u32,
-        /// Inner width of the shared experts together, which every token uses. Default: 0, there are none.
+        /// Inner width of all shared experts together. Every token uses the shared experts. Default: 0, there are none.
         #[serde(default)]
         shared_intermediate: u32,
-        /// Width of an expert's input and output (Nemotron 3's latent experts): one projection leads to this width
-        /// before the experts and one back after them. Default: the hidden size, without projections.
+        /// Width of the experts' inputs and outputs, if it is not the hidden size (latent experts of Nemotron 3). One
+        /// projection leads to this width before the experts, and one leads back after them. Default: the hidden size,
+        /// without projections.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         latent: Option<u32>,
         /// Whether experts have a gate beside the up projection: three matrices if true, two if false. Default: true.
         #[serde(default = "yes", skip_serializing_if = "is_true")]
         gated: bool,
     },
-    /// No feed-forward block.
+    /// The layer has no feed-forward block.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! Shapes of models, and presets of them.
+//! Shapes (sizes and bits) of models, and preset models.
 
 mod catalog;
 mod check;

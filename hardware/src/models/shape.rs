@@ -1,4 +1,4 @@
-//! The shape of a model: sizes and bits.
+//! The shape of a model: the sizes of its layers and the bits of its numbers.
 
 use super::layers::LayerGroup;
 use serde::{Deserialize, Serialize};
@@ -13,16 +13,16 @@ pub struct ModelShape {
     pub hidden: u32,
     /// Number of tokens in the vocabulary, at least 1.
     pub vocab: u32,
-    /// Whether the output head uses the embedding's weights, so that memory holds them once.
+    /// Whether the output head uses the embedding's weights, so that memory holds them once. Default: false.
     #[serde(default)]
     pub tied: bool,
     /// The layers, in groups of equal layers. The order of the groups does not matter.
     pub layers: Vec<LayerGroup>,
-    /// Number of further weights that every pass reads, beside layers and output head: the matrix that joins hidden
-    /// states and embedding in an EAGLE head or an MTP module.
+    /// Number of weights of the matrix that joins hidden states and embedding in an EAGLE head or an MTP module. Every
+    /// pass reads them, beside the layers and the output head. Default: 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub joining_parameters: f64,
-    /// Bits of weights, activations and KV.
+    /// Bits of each weight, activation and number of the KV cache. Default: 16.
     #[serde(default)]
     pub bits: Bits,
 }
@@ -48,8 +48,8 @@ pub struct Bits {
     pub head: f64,
     /// Bits of a number in the KV cache.
     pub kv: f64,
-    /// Bits of the activations in attention, and in dense blocks and shared experts if `dense_activations` is not
-    /// given. They choose the GPU's peak: bf16 above 8 bits, fp8 above 4, else fp4.
+    /// Bits of the activations in attention; also in dense blocks and shared experts if `dense_activations` is not
+    /// given. The bits of activations choose the GPU's peak arithmetic: bf16 above 8 bits, fp8 above 4, else fp4.
     pub activations: f64,
     /// Bits of the activations in dense blocks and shared experts. Default: `activations`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +74,7 @@ impl Default for Bits {
 }
 
 impl ModelShape {
-    /// Number of layers.
+    /// Number of layers of the model, over all groups.
     pub fn num_layers(&self) -> u32 {
         self.layers.iter().map(|g| g.count).sum()
     }

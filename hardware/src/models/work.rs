@@ -1,4 +1,4 @@
-//! Bytes that a model's passes move and FLOP that they compute, summed over its layers.
+//! Computes from a model's shape how many bytes its passes move and how many FLOP they compute, summed over its layers.
 
 use super::layers::{Attention, LayerGroup, Selection};
 use super::shape::ModelShape;
@@ -8,30 +8,32 @@ use serde::Serialize;
 /// exactly if all weights have 8 or 16 bits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Work {
-    /// Number of layers.
+    /// Number of layers of the model.
     pub layers: f64,
-    /// Hidden size.
+    /// Hidden size of the model.
     pub hidden: f64,
-    /// Bytes of the weights that every pass reads, without the output head and `blocks`.
+    /// Bytes of the weights that every pass reads, without the output head (`head_bytes`) and the feed-forward blocks
+    /// (`blocks`).
     pub always_bytes: f64,
-    /// Feed-forward blocks, in groups with equal numbers of experts.
+    /// The feed-forward blocks of all layers, in groups with equal numbers of experts.
     pub blocks: Vec<Blocks>,
     /// FLOP for one token by the precision of the activations: over all layers, and in the matrix that joins the
     /// embedding and the target's hidden state in a draft head. Attention over KV and the output head are not included.
     pub token_flops: FlopsByBits,
-    /// Bytes of the output head.
+    /// Bytes of the output head's weights, which every pass reads.
     pub head_bytes: f64,
     /// FLOP of the output head for a token.
     pub head_flops: f64,
-    /// Attention over KV. Work with equal `window`, `split` and `by_token` forms one entry; work with and without
-    /// `unpacked` stays apart. A layer with an indexer or with compressed attention adds to several entries.
+    /// Attention over KV. Layers form one entry if a token attends to equally many tokens in them, chosen in the same
+    /// way, and if they have equal numbers of key-value heads. Layers that can expand compressed keys and values are
+    /// never in one entry with others. A layer with an indexer or with compressed attention adds to several entries.
     pub attention: Vec<AttentionWork>,
     /// Bytes of the recurrent states of a request, over all layers.
     pub state_bytes: f64,
     /// Bytes that a request takes in memory whatever its number of tokens: windows that drop older tokens, and tokens
     /// that wait to be compressed. Recurrent states are not included.
     pub request_bytes: f64,
-    /// Bytes of all weights, the embedding included.
+    /// Bytes of all weights of the model, the embedding included.
     pub weight_bytes: f64,
     /// Number of layers with a mixture of experts.
     pub sparse_layers: f64,
@@ -43,8 +45,8 @@ pub struct Work {
     pub expert_width: f64,
 }
 
-/// Feed-forward blocks of layers with equal `total` and `active`. A dense block counts as one expert that every token
-/// uses.
+/// Feed-forward blocks of the layers that have equal numbers of experts, in total and for a token. A dense block counts
+/// as one expert that every token uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocks {
     /// Number of experts in a layer; 1 for a dense block.
@@ -58,11 +60,11 @@ pub struct Blocks {
 /// FLOP by the precision of the activations, which decides the GPU's peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FlopsByBits {
-    /// FLOP in more than 8 bits.
+    /// FLOP of products whose activations have more than 8 bits.
     pub bf16: f64,
-    /// FLOP in more than 4 and up to 8 bits.
+    /// FLOP of products whose activations have more than 4 and up to 8 bits.
     pub fp8: f64,
-    /// FLOP in up to 4 bits.
+    /// FLOP of products whose activations have up to 4 bits.
     pub fp4: f64,
 }
 
@@ -76,8 +78,9 @@ impl FlopsByBits {
     }
 }
 
-/// Attention over KV, summed over all layers: the work with one `window`, one `split` and one `by_token`, and either
-/// all of it with `unpacked` or all without.
+/// The work of attention over KV, summed over layers in which a token attends to equally many tokens, chosen in the
+/// same way, and which have equal numbers of key-value heads. Either all of these layers can expand compressed keys and
+/// values (`unpacked`), or none of them can.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AttentionWork {
     /// Bytes of KV that a pass reads for each token of context, summed over these layers.
@@ -126,8 +129,8 @@ impl AttentionWork {
         }
     }
 
-    /// Adds the work `more` of other layers. It must have the same `window`, `split` and `by_token`, and `unpacked` if
-    /// this work has it.
+    /// Adds the attention work `more` of other layers. It must have the same `window` (most tokens that a token attends
+    /// to), `split` (number of key-value heads) and `by_token`, and `unpacked` if this work has it.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
         self.kept_bytes += more.kept_bytes;
@@ -140,7 +143,7 @@ impl AttentionWork {
 }
 
 impl ModelShape {
-    /// Computes the bytes that the model's passes move and their FLOP.
+    /// Computes, from the shape, how many bytes the model's passes move and how many FLOP they compute.
     pub fn work(&self) -> Work {
         let head_bytes = self.bits.head / 8.0 * self.head_parameters();
         let mut work = Work {

@@ -4,14 +4,14 @@ use super::experts_read::ExpertsRead;
 use crate::models::{AttentionWork, Blocks};
 use foretoken_sim::{LatencyModel, PassShape, Time};
 
-/// A built roofline: the seconds of each kind of work in a pass.
+/// The latency model of a roofline, ready to compute the time of a pass: the seconds of each kind of work in a pass.
 #[derive(Clone, Debug)]
 pub struct Roofline {
     /// Fixed seconds of a pass: the overheads of the pass and its layers, and the latency of all-reduces.
     pub(super) fixed_s: f64,
     /// Seconds to read the weights that every pass reads, except feed-forward blocks and the output head.
     pub(super) always_bytes_s: f64,
-    /// Seconds to read feed-forward blocks, in groups with equal numbers of experts.
+    /// Seconds to read the weights of feed-forward blocks, in groups of layers with equal numbers of experts.
     pub(super) blocks: Vec<BlockTimes>,
     /// Seconds to compute one token, except attention over KV and the output head.
     pub(super) token_flops_s: f64,
@@ -19,27 +19,28 @@ pub struct Roofline {
     pub(super) head_bytes_s: f64,
     /// Seconds to compute the output head for one token.
     pub(super) head_flops_s: f64,
-    /// Seconds of attention over KV, one entry for each entry of `Work::attention`.
+    /// Seconds of attention over KV: one entry for each group of layers with the same reach (the most tokens that a
+    /// token attends to) and number of key-value heads.
     pub(super) attention: Vec<AttentionTimes>,
     /// Seconds to read and write the recurrent states of one request.
     pub(super) state_bytes_s: f64,
     /// Seconds to move the activations of one token between the GPUs of a tensor-parallel group.
     pub(super) link_token_s: f64,
-    /// Share of a token's experts that earlier tokens of the pass have already read, in addition to the share that
-    /// independent choice gives, [0, 1].
+    /// Share of a token's experts, in [0, 1], that earlier tokens of the pass have already read. The share comes on
+    /// top of the overlap that tokens have by chance if they choose their experts independently.
     pub(super) expert_reuse: f64,
     /// Measured number of distinct experts that a pass reads, by its number of tokens. Empty: a formula gives the
     /// number.
     pub(super) experts_read: ExpertsRead,
 }
 
-/// Feed-forward blocks with equal numbers of experts.
+/// The times of the feed-forward blocks of layers with equal numbers of experts. A dense block counts as one expert.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockTimes {
-    /// Seconds to read one expert in each of the layers.
+    /// Seconds to read the weights of one expert in each of these layers.
     pub(super) bytes_s: f64,
     total: f64,
-    /// Probability that a token does not use a given expert.
+    /// Probability that a token does not use a given expert of a layer.
     miss: f64,
 }
 
@@ -62,20 +63,21 @@ impl BlockTimes {
     }
 }
 
-/// Seconds of the work in one [`AttentionWork`].
+/// Seconds of attention over KV, for the layers of one [`AttentionWork`] (layers with the same reach and KV heads).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttentionTimes {
     bytes_s: f64,
     pair_flops_s: f64,
-    /// (seconds of a query-key pair, seconds to expand the key and value of a token), for latent attention that first
-    /// expands its compressed keys and values.
+    /// Seconds of latent attention that first expands its compressed keys and values: (seconds of a query-key pair,
+    /// seconds to expand the key and value of a token). `None` for attention that never expands them.
     unpacked: Option<(f64, f64)>,
     window: Option<f64>,
     by_token: bool,
 }
 
 impl AttentionTimes {
-    /// Converts `work` to seconds. `copies` is the number of GPUs that hold the same KV.
+    /// Converts the bytes and FLOP of the attention `work` to seconds. `copies` is the number of GPUs that hold the
+    /// same KV.
     pub(super) fn new(work: &AttentionWork, copies: f64, bandwidth: f64, flops: f64) -> AttentionTimes {
         AttentionTimes {
             bytes_s: work.bytes * copies / bandwidth,
@@ -90,8 +92,9 @@ impl AttentionTimes {
         let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
         let (mut read, mut pairs) = ((shape.context + shape.batched) as f64, shape.pairs as f64);
         if let Some(window) = self.window {
-            // Cuts `read`, the number of tokens whose KV the pass reads, to the window. The result is exact if all
-            // contexts are shorter than the window, or if all are longer. If the batch has both, it is too large.
+            // Cuts `read`, the number of tokens whose KV the pass reads, to the window. The cut number is exact if
+            // all contexts are shorter than the window, or if all are longer. If the batch has both kinds of
+            // contexts, the number is too large.
             let readers = if self.by_token { tokens } else { requests };
             if readers > 0.0 {
                 read = read.min(window * readers + if self.by_token { 0.0 } else { tokens });
@@ -111,8 +114,8 @@ impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         let tokens = shape.batched as f64;
-        // `choosers` is an equivalent number of independent tokens: if they chose their experts independently, they
-        // would read as many distinct experts as this pass reads.
+        // `choosers` is a number of tokens. If this number of tokens chose their experts independently, they would
+        // read as many distinct experts as this pass reads.
         let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
         let counted = self.experts_read.at(tokens);
         let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers, counted));
@@ -142,7 +145,7 @@ mod tests {
         let experts = BlockTimes { bytes_s: 1.0, total: 64.0, miss: 1.0 - 4.0 / 64.0 };
         let read = |reuse: f64| experts.seconds(2.0 - reuse, None) / experts.seconds(1.0, None);
         assert!((read(0.213) - 1.743).abs() < 2e-3, "{}", read(0.213));
-        // Two independent tokens share 4/64 of their experts on average.
+        // Two tokens that choose 4 of 64 experts independently share 4/64 of their experts on average.
         assert!((read(0.0) - (2.0 - 4.0 / 64.0)).abs() < 1e-12);
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of a roofline.
+//! The settings of a roofline, the cost model from a GPU's datasheet and a model's shape.
 
 use super::experts_read::{self, ExpertsRead};
 use super::memory::Memory;
@@ -13,35 +13,40 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RooflineSpec {
-    /// The GPU: a preset (`foretoken hardware list`), or the numbers of its datasheet.
+    /// The GPU: the name of a preset (`foretoken hardware list`), or the numbers of its datasheet.
     pub gpu: GpuChoice,
-    /// The model: a preset (`foretoken models list`), `{ config = "config.json" }`, or a shape.
+    /// The model: the name of a preset (`foretoken models list`), `{ config = "config.json" }`, or a shape (sizes and
+    /// bits).
     pub model: ModelChoice,
-    /// Number of GPUs over which the model is split by tensor parallelism, at least 1.
+    /// Number of GPUs over which the model is split by tensor parallelism, at least 1. Default: 1.
     #[serde(default = "one")]
     pub tensor_parallel: u32,
     /// Expert parallelism: each GPU holds whole experts, and tokens are sent to their experts and back. If false, each
-    /// expert is split over all GPUs, and its outputs are all-reduced. Acts with `tensor_parallel` above 1.
+    /// expert is split over all GPUs, and its outputs are all-reduced. It acts with `tensor_parallel` above 1. Default:
+    /// false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expert_parallel: bool,
-    /// Numbers of experts that replace the model's numbers, for example to try a mixture in place of a dense block.
+    /// Numbers of experts that replace the model's numbers, for example to try a mixture of experts in place of a dense
+    /// block. Absent: the model's experts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
-    /// Share of a token's experts that earlier tokens of the pass have already read, beyond what independent choice
-    /// gives, [0, 1]. Default (assumed): 0, tokens choose independently. Counted for neighbouring tokens of
-    /// GLM-4.7-Flash: 0.21 (mlx-lm PR #1485). It must be 0 if `experts_read` is given.
+    /// How much the tokens of a pass share experts: the share of a token's experts, [0, 1], that earlier tokens of the
+    /// pass have already read, beyond the share that independent choices give. Default (assumed): 0, tokens choose
+    /// independently. Counted for neighbouring tokens of GLM-4.7-Flash: 0.21 (mlx-lm PR #1485). It must be 0 if
+    /// `experts_read` is given.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub expert_reuse: f64,
-    /// Counted distinct experts of a layer that a pass reads: `[tokens, experts]` by rising tokens, the first point at
-    /// 1 token. Between two points the number is on the straight line; above the last point it stays as there. Empty:
-    /// computed from the model's experts and `expert_reuse`.
+    /// Number of distinct experts of a layer that a pass reads, as counted: points `[tokens of the pass, experts]` by
+    /// rising tokens, the first point at 1 token. Between two points the number lies on the straight line; above the
+    /// last point it stays at the last number. Empty: the number is computed from the model's experts and
+    /// `expert_reuse`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub experts_read: Vec<(u32, f64)>,
-    /// Bits of a number in the KV cache (vLLM `kv_cache_dtype`), 1 to 32. Default: as the model says.
+    /// Bits of a number in the KV cache (vLLM `kv_cache_dtype`), 1 to 32. Default: `bits.kv` of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_bits: Option<f64>,
-    /// Whether all matrix products are computed in bf16, also with quantised weights (vLLM's Marlin kernels). A GPU
-    /// without a peak in the model's precision needs it.
+    /// Whether all matrix products are computed in bf16, even with quantised weights (as in vLLM's Marlin kernels). A
+    /// GPU without a peak in the model's precision needs this setting. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weight_only: bool,
     /// Share of the datasheet's memory bandwidth that kernels reach (assumed), in (0, 1].
@@ -50,19 +55,21 @@ pub struct RooflineSpec {
     /// Share of the datasheet's peak arithmetic that kernels reach (assumed), in (0, 1].
     #[serde(default = "compute_efficiency")]
     pub compute_efficiency: f64,
-    /// Share of n-fold speed that n GPUs reach, all-reduces not counted (assumed), in (0, 1].
+    /// Speed of n GPUs as a share of n times the speed of one GPU, all-reduces not counted (assumed), in (0, 1]. It
+    /// acts with `tensor_parallel` above 1.
     #[serde(default = "parallel_efficiency")]
     pub parallel_efficiency: f64,
     /// Constant time of a pass outside its layers, such as sampling and graph launch (assumed), seconds, ≥ 0.
     #[serde(default = "pass_overhead_s")]
     pub pass_overhead_s: f64,
-    /// Constant time added for each layer, such as small kernels and gaps between kernels (assumed), seconds, ≥ 0.
+    /// Constant time of each layer beside its products and memory reads, such as small kernels and gaps between kernels
+    /// (assumed), seconds, ≥ 0.
     #[serde(default = "layer_overhead_s")]
     pub layer_overhead_s: f64,
-    /// Latency of one all-reduce (or exchange of tokens with experts) between GPUs (assumed), seconds, ≥ 0.
+    /// Latency of one all-reduce, or of one exchange of tokens with experts, between GPUs (assumed), seconds, ≥ 0.
     #[serde(default = "all_reduce_s")]
     pub all_reduce_s: f64,
-    /// Share of device memory that the server may use (vLLM `gpu_memory_utilization`), in (0, 1].
+    /// Share of each GPU's memory that the server may use (vLLM `gpu_memory_utilization`), in (0, 1].
     #[serde(default = "memory_utilization")]
     pub memory_utilization: f64,
     /// Memory that is kept free for activations on each GPU (assumed), bytes, ≥ 0.
@@ -206,7 +213,7 @@ impl RooflineSpec {
         Ok(Memory { kv_bytes_token: work.kv_bytes_token(n), kv_bytes: room - work.weight_bytes })
     }
 
-    /// Builds the latency model: computes all numbers that do not depend on the pass.
+    /// Builds the latency model: computes all numbers of the roofline that do not depend on the pass.
     ///
     /// # Errors
     /// The errors of [`check`](RooflineSpec::check).
@@ -232,7 +239,7 @@ impl RooflineSpec {
                 .iter()
                 .map(|a| AttentionTimes::new(a, (n / a.split).max(1.0), bandwidth, bf16))
                 .collect(),
-            // The factor is 2 because each state is read and written.
+            // The state of each request is read and written in a pass, hence the factor 2.
             state_bytes_s: 2.0 * work.state_bytes / bandwidth,
             link_token_s: token_bytes / gpu.link_bytes_s,
             expert_reuse: self.expert_reuse,
@@ -288,8 +295,8 @@ mod tests {
     #[test]
     fn a_decode_is_bound_by_weights_and_a_prefill_by_compute() {
         let m = spec("a100-80g", "vicuna-7b").build().unwrap();
-        // The pass reads 13.2 GB of layers and output head (not the embedding) at 80 % of 2,039 GB/s. The overheads are
-        // 0.62 ms.
+        // A pass of this 7B model reads 13.2 GB of layers and output head (not the embedding) at 80 % of 2,039 GB/s.
+        // The overheads are 0.62 ms.
         let moved = 2.0 * (6.738e9 - 32_000.0 * 4096.0) / (2039e9 * 0.8);
         assert!((m.pass_s(ONE) - (moved + 620e-6)).abs() < 1e-5, "{}", m.pass_s(ONE));
         let long = PassShape { requests: 1, batched: 2048, context: 0, pairs: 2048 * 2049 / 2 };
@@ -301,7 +308,7 @@ mod tests {
     fn experts_are_read_as_they_are_visited() {
         let m = spec("a100-80g", "mixtral-8x7b").build().unwrap();
         let at = |n: u64| m.pass_s(PassShape { requests: 1, batched: n, context: 0, pairs: 0 });
-        // One token reads 2 of 8 experts; many tokens read all 8.
+        // A pass with one token reads 2 of a layer's 8 experts; a pass with many tokens reads all 8.
         let expert = m.blocks[0].bytes_s;
         assert!(((at(64) - at(1)) / expert - 6.0).abs() < 0.01);
     }
@@ -316,7 +323,7 @@ mod tests {
     #[test]
     fn memory_is_what_the_weights_leave() {
         let blocks = spec("a100-80g", "vicuna-7b").memory().unwrap().kv_blocks(16);
-        // The expected number of blocks is (80 GiB · 0.9 − 2 GB of activations − 13.5 GB of weights) / 8 MiB.
+        // The expected number of KV blocks is (80 GiB · 0.9 − 2 GB of activations − 13.5 GB of weights) / 8 MiB.
         assert!((7300..7450).contains(&blocks), "{blocks}");
         assert_eq!(spec("l40", "llama-2-70b").memory().unwrap().kv_blocks(16), 0);
         let experts = Some(Experts { total: 8, active: 2 });

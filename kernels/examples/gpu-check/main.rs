@@ -4,8 +4,8 @@
 //! `gpu-check.json`. Names choose the measurements; without names it makes all. A later run with the same file makes
 //! only the missing measurements; it does not repeat a failed one. A run ends within 8 minutes.
 //!
-//! Exit codes: 3, a target was missed or the time was over; 4, there is no usable GPU or a CUDA library is missing; 1,
-//! another error.
+//! Exit codes: 3, a measurement missed its required value or the time was over; 4, there is no usable GPU or a CUDA
+//! library is missing; 1, another error.
 
 mod measure;
 
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// After this time since the program's start, no further measurement begins.
 const LAST_START: Duration = Duration::from_secs(400);
 
-/// Target of the host's time to start a decode pass, microseconds.
+/// The host should start a decode pass within this time, in microseconds.
 const MOST_HOST_US: f64 = 50.0;
 
 type Measurement = fn(&mut Cuda) -> Result<Value, CudaError>;
@@ -91,7 +91,8 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     Ok(verdicts(&done))
 }
 
-/// Prints each target and the value that was reached. Returns true if all targets were reached.
+/// Prints each required value and the value that was measured. Returns true if all required values were reached. `done`
+/// has the results of the measurements by name.
 fn verdicts(done: &Map<String, Value>) -> bool {
     let number = |name: &str, key: &str| done.get(name).and_then(|v| v[key].as_f64()).unwrap_or(f64::NAN);
     let (copy, peak) = (number("copy", "bytes_per_s"), number("matmul-peak", "flops"));
@@ -102,7 +103,7 @@ fn verdicts(done: &Map<String, Value>) -> bool {
     ];
     let mut all = true;
     for (what, reached, target) in targets {
-        // A missing measurement is NaN, so its target counts as missed.
+        // A missing measurement is NaN, so its required value counts as missed.
         let good = reached >= target;
         all &= good;
         println!(

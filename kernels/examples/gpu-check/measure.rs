@@ -77,7 +77,7 @@ fn load(cuda: &mut Cuda, shape: &LlamaShape, limits: Limits) -> Result<Llama<Cud
     })
 }
 
-/// Number of weights in the matrices that a pass reads completely: all but the embedding and the norms.
+/// Number of weights in the model's matrices that a pass reads completely: all but the embedding and the norms.
 fn matrix_numbers(shape: &LlamaShape) -> f64 {
     let matrices = tensors(shape).into_iter().filter(|t| t.shape.len() == 2 && t.name != "model.embed_tokens.weight");
     matrices.map(|t| t.len() as f64).sum()
@@ -87,13 +87,14 @@ fn tokens(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 7919 + 13) % 32_000).collect()
 }
 
-/// The time of a pass.
+/// The measured times of equal passes.
 struct Timed {
     /// Median time on the device, seconds.
     seconds: f64,
-    /// P90 / P10 − 1 of the times on the device.
+    /// Spread of the times on the device: P90 / P10 − 1.
     spread: f64,
-    /// Median time in which the host starts the pass, seconds. The host does not wait for the device.
+    /// Median time that the host needs to start the pass, in seconds. It does not include the time of the pass on the
+    /// device.
     host_seconds: f64,
 }
 
@@ -168,7 +169,7 @@ pub fn attention(cuda: &mut Cuda) -> Result<Value, CudaError> {
         all.push(attention_of(cuda, model, requests)?);
     }
     // The first shape is one request of vicuna-7b, the same model as in the other measurements. Only this shape has a
-    // target, so only its bandwidth is returned as `bytes_per_s`, which `verdicts` reads.
+    // required bandwidth, so only its bandwidth is returned as `bytes_per_s`, which `verdicts` reads.
     Ok(json!({ "bytes_per_s": all[0]["bytes_per_s"], "shapes": all }))
 }
 

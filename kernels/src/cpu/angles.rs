@@ -12,7 +12,8 @@ pub(super) struct Angles {
 }
 
 impl Angles {
-    /// Computes the angles of the positions below `slots` and below the model's `max_positions`.
+    /// Computes the rotary angles of the positions below the model's `max_positions` and below `slots`, the number of
+    /// tokens that the KV pool can hold.
     pub(super) fn new(shape: &LlamaShape, slots: usize) -> Angles {
         let frequencies = frequencies(shape);
         let positions = slots.min(shape.max_positions as usize);

@@ -89,7 +89,7 @@ struct Queries<'a, P> {
     qkv: &'a Buffer,
     batch: &'a Batch,
     kv: &'a Kv,
-    /// The KV blocks of the layer.
+    /// The KV blocks of the layer whose attention is computed.
     pool: &'a [P],
     out: Shared<'a>,
     scratch: &'a mut Vec<f32>,
@@ -105,7 +105,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         let table = &batch.tables[span.table.clone()];
         let group = kv.heads / kv.kv_heads;
         let queries = (task.end - task.first) * group;
-        // The largest context index that any query of the task attends to, plus one.
+        // The end of the context that the task's queries attend to: the largest index of a token that any of them
+        // attends to, plus one.
         let end = (task.first..task.end).map(|row| last_seen(batch, span, row) + 1).max().expect("a task has rows");
         let blocks = end.div_ceil(BLOCK_SIZE);
         let width = blocks * BLOCK_SIZE;
@@ -143,8 +144,9 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let sight = &batch.sights[task.first + i / group];
             let scores = &mut scores[i * width..][..width];
-            // The scores of the query's path in a tree move to the indices right after the prefix. The path's context
-            // indices rise, so no score is overwritten before it is moved.
+            // The scores of the query's path in a draft tree (the tokens from the root to the query's token) move to
+            // the indices right after the scores of the prefix. The path's context indices rise, so no score is
+            // overwritten before it is moved.
             for (to, &t) in batch.paths[sight.path.clone()].iter().enumerate() {
                 scores[sight.prefix + to] = scores[t as usize];
             }
@@ -177,7 +179,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let row = task.first + i / group;
             let (scores, sums) = (&scores[i * width..][..width], &mut sums[i * kv.padded..][..kv.padded]);
-            // Then each query adds the values of its other tokens: the rest of its prefix, and its path in the tree.
+            // Then each query adds the values of its other tokens: the rest of its prefix, and its path in the draft
+            // tree.
             let mut seen = full * BLOCK_SIZE;
             while seen < prefix(i) {
                 let (b, tokens) = (seen / BLOCK_SIZE, (prefix(i) - seen).min(BLOCK_SIZE));
@@ -208,7 +211,8 @@ fn tile_of<L: Lanes>() -> usize {
     if L::WIDE { 4 } else { 2 }
 }
 
-/// Context index of the last token that a row attends to. The request's block table turns it into a slot.
+/// Context index of the last token that a row attends to. (The request's block table gives the KV slot of a context
+/// index.)
 fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     let sight = &batch.sights[row];
     match batch.paths[sight.path.clone()].last() {

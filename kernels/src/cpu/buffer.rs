@@ -22,38 +22,38 @@ impl Buffer {
         Buffer { width, stride, rows: 0, numbers: Aligned::zeros(rows * stride) }
     }
 
-    /// Returns the width of a row.
+    /// Returns the width of a row: its number of activations, without padding.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the number of rows in use.
+    /// Returns the number of rows (tokens) in use.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Returns one row without its padding.
+    /// Returns one row of activations without its padding.
     pub fn row(&self, row: usize) -> &[f32] {
         &self.numbers[row * self.stride..][..self.width]
     }
 
-    /// Returns one row without its padding, for writing.
+    /// Returns one row of activations without its padding, for writing.
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.numbers[row * self.stride..][..self.width]
     }
 
-    /// Sets the number of rows in use to the number of allocated rows.
+    /// Sets the number of rows in use to the number of rows that are allocated.
     pub(super) fn use_all(&mut self) {
         self.rows = self.numbers.len() / self.stride;
     }
 
-    /// Sets the number of rows in use. Panics if fewer rows are allocated.
+    /// Sets the number of rows in use to `rows`. Panics if fewer rows are allocated.
     pub fn set_rows(&mut self, rows: usize) {
         assert!(rows * self.stride <= self.numbers.len(), "{rows} rows in a buffer made for fewer");
         self.rows = rows;
     }
 
-    /// Returns one row with its padding.
+    /// Returns one row of activations with its padding.
     #[inline]
     pub(super) fn padded_row(&self, row: usize) -> &[f32] {
         &self.numbers[row * self.stride..][..self.stride]

@@ -43,7 +43,7 @@ mod tests {
             let exact = f64::from(x.clamp(-87.0, 88.0)).exp();
             worst = worst.max(((f64::from(exp(x)) - exact) / exact).abs());
         }
-        // A relative error of 2⁻²²: two units in the last place of 1.0.
+        // The allowed relative error is 2⁻²²: two units in the last place of 1.0.
         assert!(worst < 2.0 * 2f64.powi(-23), "{worst:e}");
         assert_eq!(exp(0.0), 1.0);
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);

@@ -116,7 +116,8 @@ impl Kv {
         }
     }
 
-    /// Copies the keys and values of all layers and heads from slot `from` to slot `to`.
+    /// Copies the keys and values of all layers and heads from slot `from` to slot `to` (a slot is a token's place in
+    /// the KV pool, 16 · block + index in the block).
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         for head in 0..self.kv_heads {
             let (source, target) = (self.first_pair(from / BLOCK_SIZE, head), self.first_pair(to / BLOCK_SIZE, head));

@@ -3,13 +3,13 @@
 //! A lane is one of sixteen sums, each made by fused multiply-adds in a fixed order. The sum over all lanes adds them
 //! in one fixed order. AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
 
-/// Number of f32 handled at a time.
+/// Number of f32 that the CPU's kernels handle at a time.
 pub(super) const LANES: usize = 16;
 
 /// Mask of the second bf16 in a 32-bit word. The masked word, read as an f32, has the value of that bf16.
 pub(super) const SECOND: u32 = 0xFFFF_0000;
 
-/// A vector of sixteen f32.
+/// A vector of sixteen f32, with the same operations for each level of vector instructions.
 pub(super) trait Lanes: Copy {
     /// True for AVX-512, which has 32 vector registers of sixteen f32. False for AVX2, which has 16 registers of eight
     /// f32, and for plain code. If it is true, a kernel computes more sums at a time.
@@ -116,8 +116,8 @@ impl Lanes for Plain {
 /// A computation that runs with any implementation of [`Lanes`]. `run` must be `#[inline(always)]`; otherwise it is
 /// compiled without the vector instructions of its level.
 pub(super) trait Kernel {
-    /// The result of the computation.
+    /// The type of the computation's result.
     type Output;
-    /// Runs the computation with the lanes `L`.
+    /// Runs the computation with the vector instructions of `L`.
     fn run<L: Lanes>(self) -> Self::Output;
 }

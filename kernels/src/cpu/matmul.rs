@@ -12,33 +12,35 @@ use super::pairs::Pairs;
 use super::team::Team;
 use std::ptr;
 
-/// Number of inputs that one chain of multiply-adds covers. The weights of a panel for these inputs, and the inputs of
-/// the rows, stay in the nearest cache.
+/// Number of inputs of the product that one chain of multiply-adds covers. The weights of a panel (sixteen outputs) for
+/// these inputs, and the inputs of the rows, stay in the nearest cache.
 const DEPTH: usize = 256;
 
-/// How far ahead a tile of `rows` rows prefetches weights, in pairs of weights. With three rows or more, arithmetic is
-/// the limit: the tile prefetches the weights of the next chain. With one or two rows, memory is the limit: weights
-/// that are prefetched too early would evict others from the cache.
+/// How far ahead a tile (a group of `rows` rows that are multiplied together) prefetches weights, in pairs of weights.
+/// With three rows or more, arithmetic is the limit: the tile prefetches the weights of the next chain. With one or two
+/// rows, memory is the limit: weights that are prefetched too early would evict others from the cache.
 const fn ahead(rows: usize) -> usize {
     if rows <= 2 { 16 } else { DEPTH / 2 }
 }
 
-/// Approximate number of bytes of weights that a task reads. It decides how many tasks a product is divided into.
+/// Approximate number of bytes of weights that a task of a matrix product reads. It decides how many tasks a product is
+/// divided into.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Most panels that a row is multiplied with at a time. The number of panels of a task is a multiple of this number;
-/// only the last task may have another number of panels.
+/// Most panels (the weights of sixteen outputs each) that a row is multiplied with at a time. The number of panels of a
+/// task is a multiple of this number; only the last task may have another number of panels.
 const TOGETHER: usize = 4;
 
-/// Most panels that a row is multiplied with at a time if there are several tiles of rows. The tiles read the same
-/// panels one after the other. The weights of four panels for one chain take 32 KiB in bf16, which is the whole nearest
-/// cache of many processors, so each tile would read them again from the next cache.
+/// Most panels (the weights of sixteen outputs each) that a row is multiplied with at a time if there are several tiles
+/// (groups of rows). The tiles read the same panels one after the other. The weights of four panels for one chain take
+/// 32 KiB in bf16, which is the whole nearest cache of many processors, so each tile would read them again from the
+/// next cache.
 const STAYING: usize = 2;
 
-/// Most rows of a tile. The rows of a tile are multiplied with a panel together.
+/// Most rows of a tile. The rows of a tile are multiplied together with a panel, the weights of sixteen outputs.
 const MOST_ROWS: usize = 6;
 
-/// Computes `x · weightsᵀ` into `out`.
+/// Computes the matrix product `x · weightsᵀ` and writes it to `out`.
 pub(super) fn matmul((team, level): (&mut Team, Level), x: &Buffer, weights: &Matrix, out: &mut Buffer) {
     assert_eq!(weights.outputs, out.width, "outputs of the weights and width of the result");
     out.set_rows(x.rows);
@@ -52,7 +54,7 @@ fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P]
     let (panels, depth) = (out.width.div_ceil(LANES), x.width.div_ceil(2));
     assert_eq!(weights.len(), panels * depth, "inputs of the weights and width of the activations");
     // The number of tasks is a multiple of the number of threads, so that no thread waits for another at the end. If
-    // there are fewer groups of panels than that, each group is a task.
+    // there are fewer groups of panels (the weights of sixteen outputs each) than that, each group is a task.
     let (groups, threads) = (panels.div_ceil(TOGETHER), team.threads());
     let tasks = (size_of_val(weights) / TASK_BYTES).max(2 * threads).next_multiple_of(threads).min(groups);
     let shared = out.shared();
@@ -63,13 +65,13 @@ fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P]
     });
 }
 
-/// A task: the outputs of some neighbouring panels, for all rows.
+/// A task of a matrix product: the outputs of some neighbouring panels (sixteen outputs each), for all rows.
 struct Outputs<'a, P> {
     x: &'a Buffer,
     weights: &'a [P],
-    /// Index of the first panel.
+    /// Index of the task's first panel (the weights of sixteen outputs).
     first: usize,
-    /// Number of pairs of inputs in a panel.
+    /// Number of pairs of inputs in a panel, which has the weights of sixteen outputs.
     depth: usize,
     out: Shared<'a>,
 }
@@ -80,7 +82,8 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     #[inline(always)]
     fn run<L: Lanes>(self) {
         let panels = self.weights.len() / self.depth;
-        // The rows are divided into as few tiles as possible, of sizes as equal as possible.
+        // The rows are divided into as few tiles (groups that are multiplied together) as possible, of sizes as equal
+        // as possible.
         let (rows, tiles) = (self.x.rows, self.x.rows.div_ceil(MOST_ROWS));
         let mut panel = 0;
         while panel < panels {
@@ -106,8 +109,8 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     }
 }
 
-/// Number of panels that a tile of `rows` rows is multiplied with at a time. It is large enough that no addition waits
-/// for the one before, and small enough that all sums fit in registers.
+/// Number of panels (the weights of sixteen outputs each) that a tile of `rows` rows is multiplied with at a time. It
+/// is large enough that no addition waits for the one before, and small enough that all sums fit in registers.
 #[inline(always)]
 fn together<L: Lanes>(rows: usize) -> usize {
     match (rows, L::WIDE) {
@@ -118,7 +121,8 @@ fn together<L: Lanes>(rows: usize) -> usize {
 }
 
 impl<P: Pairs> Outputs<'_, P> {
-    /// Calls [`tile`](Self::tile) for `R` rows and `n` panels: once if `n` panels fit together, else panel by panel.
+    /// Multiplies `R` rows with `n` panels (the weights of sixteen outputs each) by calls of [`tile`](Self::tile): one
+    /// call if the sums of `n` panels fit in registers together, else one call per panel.
     #[inline(always)]
     fn tiles<L: Lanes, const R: usize>(&self, row: usize, (panel, n): (usize, usize), pairs: (usize, usize)) {
         match n {
@@ -134,8 +138,9 @@ impl<P: Pairs> Outputs<'_, P> {
         }
     }
 
-    /// Multiplies `R` rows with `N` panels over one chain, which is the pairs of inputs `from..to`. The first chain
-    /// (`from` is 0) writes its results to the outputs; later chains add theirs.
+    /// Multiplies `R` rows with `N` panels (the weights of sixteen outputs each) over one chain of multiply-adds, which
+    /// covers the pairs of inputs `from..to`. The first chain (`from` is 0) writes its results to the outputs; later
+    /// chains add theirs.
     #[inline(always)]
     fn tile<L: Lanes, const R: usize, const N: usize>(&self, row: usize, panel: usize, (from, to): (usize, usize)) {
         // This function uses plain loops, because a closure that is not inlined is compiled without vector
@@ -174,8 +179,7 @@ impl<P: Pairs> Outputs<'_, P> {
                 let output = (self.first + panel + n) * LANES;
                 let width = LANES.min(self.out.width - output);
                 #[expect(unsafe_code, reason = "outputs are split by panels")]
-                // SAFETY: two tasks have different outputs, and a task calls this function again only after it
-                // returned.
+                // SAFETY: two tasks have different outputs. A task uses one part of `out` at a time.
                 let out = unsafe { self.out.part(row + r, output, width) };
                 put(sum, out, from > 0);
             }
@@ -183,14 +187,15 @@ impl<P: Pairs> Outputs<'_, P> {
     }
 }
 
-/// Writes `sum` to `out`. If `more` is true, adds `sum` to the numbers that earlier chains wrote there.
+/// Writes `sum`, sixteen results of a matrix product, to `out`. If `more` is true, adds `sum` to the numbers that
+/// earlier chains wrote there.
 #[inline(always)]
 fn put<L: Lanes>(sum: L, out: &mut [f32], more: bool) {
     if let Some(out) = out.as_mut_array::<LANES>() {
         let all = if more { L::load(out).add(sum) } else { sum };
         return all.store(out);
     }
-    // The last panel may have fewer than sixteen outputs.
+    // The last panel of a matrix may have fewer than sixteen outputs.
     let mut numbers = [0.0; LANES];
     for (number, out) in numbers.iter_mut().zip(out.iter()) {
         *number = if more { *out } else { 0.0 };

@@ -18,8 +18,8 @@ pub struct Matrix {
     pub(super) panels: Panels,
 }
 
-/// The weights in their number type, one panel after the other. A panel has `inputs.div_ceil(2)` pairs; each holds the
-/// weights of two neighbouring inputs.
+/// The weights of a matrix in their number type, one panel (sixteen outputs) after the other. A panel has
+/// `inputs.div_ceil(2)` pairs; each holds the weights of two neighbouring inputs.
 pub(super) enum Panels {
     F32(Pages<F32Pairs>),
     Bf16(Pages<Bf16Pairs>),
@@ -37,7 +37,7 @@ impl Matrix {
         Matrix { outputs, panels }
     }
 
-    /// Writes the weights of one output to `out` as f32.
+    /// Writes the weights of one output of the matrix to `out` as f32.
     pub(super) fn row(&self, output: usize, out: &mut [f32]) {
         match &self.panels {
             Panels::F32(pairs) => row(pairs, output, out),
@@ -60,7 +60,7 @@ fn packed<P: Pairs>(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: 
     let rows = parts.iter().flat_map(|&(data, rows)| (0..rows).map(move |row| (data, row))).collect::<Vec<_>>();
     let depth = inputs.div_ceil(2);
     let mut pairs = Pages::<P>::zeros(rows.len().div_ceil(LANES) * depth);
-    // Each panel is locked once, by the task that fills it.
+    // Each panel (the weights of sixteen outputs) is locked once, by the task that fills it.
     let panels: Vec<Mutex<&mut [P]>> = pairs.chunks_mut(depth).map(Mutex::new).collect();
     team.share(panels.len(), rows.len() * inputs, |i| {
         let mut panel = panels[i].lock().expect("a panel has one task");
@@ -75,7 +75,7 @@ fn packed<P: Pairs>(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: 
     pairs
 }
 
-/// Number `i` of a tensor, as f32.
+/// Element `i` of the tensor `data`, as f32.
 pub(crate) fn number(data: TensorData<'_>, i: usize) -> f32 {
     match data {
         TensorData::Stored { dtype: Dtype::F32, bytes } => {

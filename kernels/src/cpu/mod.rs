@@ -63,12 +63,12 @@ impl Cpu {
         Ok(Cpu { team: Team::new(threads)?, level, tasks: attention::Tasks::default() })
     }
 
-    /// Returns the level of vector instructions.
+    /// Returns the level of vector instructions with which the device computes.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Returns the number of threads.
+    /// Returns the number of threads of the device.
     pub fn threads(&self) -> usize {
         self.team.threads()
     }

@@ -20,7 +20,7 @@ const SHARED: usize = 8 * LARGE;
 /// Bytes of a small page. Every array begins at a multiple of this number, as it would in a mapping of its own.
 const ALIGNED: usize = 4 << 10;
 
-/// An array of fixed length in a [`Region`].
+/// An array of fixed length in a [`Region`], a piece of mapped memory.
 pub(super) struct Pages<T> {
     first: NonNull<T>,
     len: usize,

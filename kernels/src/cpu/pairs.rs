@@ -9,15 +9,15 @@ use half::bf16;
 
 /// Two groups of sixteen numbers of one type.
 pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
-    /// Returns the first group.
+    /// Returns the first group of sixteen numbers.
     fn first<L: Lanes>(&self) -> L;
-    /// Returns the second group.
+    /// Returns the second group of sixteen numbers.
     fn second<L: Lanes>(&self) -> L;
-    /// Returns number `lane` of group `group`, 0 or 1.
+    /// Returns number `lane` (0 to 15) of the first group (`group` = 0) or the second group (1).
     fn get(&self, group: usize, lane: usize) -> f32;
     /// Sets number `lane` of the first and of the second group to `both`, rounded to the stored type.
     fn set(&mut self, lane: usize, both: [f32; 2]);
-    /// Makes a pair from the numbers of both groups, rounded to the stored type.
+    /// Makes a pair of groups from the sixteen numbers of each group, rounded to the stored type.
     fn of(both: &[[f32; LANES]; 2]) -> Self;
 }
 

@@ -192,7 +192,7 @@ pub(super) struct SumOfExponentials<'a>(pub(super) &'a [f32]);
 impl Kernel for SumOfExponentials<'_> {
     type Output = (f32, f32);
 
-    /// Returns (largest logit, sum of the exponentials).
+    /// Returns (the row's largest logit, the sum of `e^(logit − largest)` over the row).
     #[inline(always)]
     fn run<L: Lanes>(self) -> (f32, f32) {
         let largest = largest::<L>(self.0);

@@ -25,19 +25,19 @@ pub(super) struct Team {
 }
 
 impl Team {
-    /// Makes a team of `threads` threads.
+    /// Makes a team of `threads` threads, which share the work of a CPU device.
     pub(super) fn new(threads: usize) -> Result<Team, ThreadPoolBuildError> {
         let pool = Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?);
         Ok(Team { pool, board: Arc::default() })
     }
 
-    /// Returns the number of threads.
+    /// Returns the number of threads of the team, the leader included.
     pub(super) fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }
 
-    /// Returns a session that has not begun; its [`run`](Session::run) starts the helpers. `None` if a session is
-    /// running already.
+    /// Returns a session, during which the team's helper threads look for work. It has not begun; its
+    /// [`run`](Session::run) starts the helpers. `None` if a session is running already.
     pub(super) fn session(&self) -> Option<Session> {
         let begun = self.board.session.load(Ordering::Relaxed);
         (!begun).then(|| Session { pool: Arc::clone(&self.pool), board: Arc::clone(&self.board) })
@@ -89,7 +89,7 @@ impl Drop for Over<'_> {
 
 type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// The state that leader and helpers share.
+/// The state that the threads of a CPU device share: the leader, which runs passes, and the helpers.
 #[derive(Default)]
 struct Board {
     /// True while a session runs. Helpers stop when this becomes false.
@@ -100,7 +100,7 @@ struct Board {
     done: CachePadded<AtomicUsize>,
     /// True if a task of the present operation panicked.
     failed: AtomicBool,
-    /// The function that runs a task, given its number.
+    /// The function that runs a task of the present operation, given the task's number.
     task: UnsafeCell<Option<&'static Task<'static>>>,
 }
 
@@ -131,7 +131,7 @@ impl Board {
         assert!(!self.failed.load(Ordering::Relaxed), "a task failed on another thread");
     }
 
-    /// Takes an open task and runs it. Returns false if no task is open.
+    /// Takes a task that no thread has taken yet, and runs it. Returns false if there is none.
     #[expect(unsafe_code, reason = "as above")]
     fn take_one(&self) -> bool {
         let less = |open: usize| open.checked_sub(1);
@@ -143,7 +143,7 @@ impl Board {
         true
     }
 
-    /// A helper's loop: takes and runs tasks as long as the session lasts.
+    /// The loop of a helper thread: takes and runs tasks as long as the session lasts.
     fn help(&self) {
         let mut looks = 0;
         while self.session.load(Ordering::Relaxed) {
@@ -204,7 +204,8 @@ mod tests {
     use std::sync::Mutex;
     use std::thread::ThreadId;
 
-    /// Runs `tasks` tasks. Returns how often each task ran, and which threads ran tasks.
+    /// Runs an operation of `tasks` tasks on the team. Returns how often each task ran, and the ids of the threads that
+    /// ran tasks.
     fn run(team: &mut Team, tasks: usize) -> (Vec<usize>, HashSet<ThreadId>) {
         let (runs, threads) = (Mutex::new(vec![0; tasks]), Mutex::new(HashSet::new()));
         team.share(tasks, WORTH_SHARING, |i| {

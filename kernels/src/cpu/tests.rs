@@ -11,7 +11,7 @@ use foretoken_sim::{Luck, Stream};
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// Uniform numbers in [−1, 1).
+/// Random numbers, uniform in [−1, 1): `n` of them.
 fn numbers(seed: u64, n: usize) -> Vec<f32> {
     let luck = Luck::new(seed, Stream::Weights, 9);
     (0..n).map(|i| (2.0 * luck.unit(i as u64) - 1.0) as f32).collect()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,
-    /// Number of `words` that are already copied to the device.
+    /// How many of the collected `words` are already copied to the device.
     sent: usize,
 }
 
@@ -24,7 +24,7 @@ impl Arena {
         Ok(Arena { memory: Memory::new(backend, CAPACITY)?, words: Vec::new(), sent: 0 })
     }
 
-    /// Removes all numbers, for the next pass.
+    /// Removes all collected numbers. The numbers of the next pass can then be added.
     pub(super) fn clear(&mut self) {
         self.words.clear();
         self.sent = 0;
@@ -47,7 +47,7 @@ impl Arena {
         address
     }
 
-    /// True if the arena holds the numbers `words` at the device address `address`.
+    /// True if the arena has collected the numbers `words` for the device address `address`.
     pub(super) fn holds(&self, address: u64, words: &[u32]) -> bool {
         let at = (address - self.memory.address) as usize / 4;
         self.words.get(at..at + words.len()) == Some(words)

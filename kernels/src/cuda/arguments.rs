@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::marker::PhantomData;
 
-/// A number type of the kernels.
+/// A type of the numbers in arrays that the CUDA kernels read or write.
 pub trait Number {
     /// The type's name in `.cu` files.
     const NAME: &'static str;
@@ -91,12 +91,12 @@ impl Field for f32 {
     }
 }
 
-/// A struct with the arguments of a kernel.
+/// A struct with the arguments of a CUDA kernel.
 pub trait Arguments {
-    /// Appends the struct's 64-bit words to `words`.
+    /// Appends the struct's bytes as 64-bit words to `words`.
     fn append(&self, words: &mut Vec<u64>);
 
-    /// The struct's name.
+    /// The struct's name in `.cu` files.
     fn name() -> &'static str;
 
     /// The struct's declaration for `.cu` files.

@@ -8,9 +8,9 @@ use std::time::Duration;
 /// The memory of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Bytes that no process uses.
+    /// Bytes of device memory that no process uses.
     pub free: u64,
-    /// Total bytes, used or free.
+    /// Bytes of device memory, used or free.
     pub total: u64,
 }
 
@@ -53,10 +53,7 @@ pub trait Backend: Send + Sync {
     /// The driver reports an error, perhaps of an earlier command.
     fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError>;
 
-    /// Carries out one command.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
+    /// Carries out one command: a launch of a kernel, or a matrix product by cuBLASLt.
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError>;
 
     /// Makes a graph of a program that has run before: a single launch then starts all its commands. The call itself
@@ -86,7 +83,7 @@ pub trait Backend: Send + Sync {
     fn elapsed(&self) -> Result<Duration, CudaError>;
 }
 
-/// The two ends of a time measurement.
+/// Which end of a time measurement a mark stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// The beginning of the measurement.

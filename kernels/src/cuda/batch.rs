@@ -1,30 +1,31 @@
-//! A batch in the form that the kernels read.
+//! A batch in the form that the CUDA kernels read.
 
 use super::arena::Arena;
 use super::memory::{Kv, SPARE_BLOCKS};
 use super::tuning::Tuning;
 use crate::paged::{BLOCK_SIZE, Batch};
 
-/// Numbers of queries in a tile. `FEW` is a tile of split attention, which uses the matrix units. `MANY` is a tile of
-/// tiled attention, for one block of threads. A request with at most `MANY` queries for a key-value head uses split
-/// attention, in tiles of `FEW`. A request with more queries uses tiled attention, in tiles of `MANY`.
+/// Number of queries in a tile of split attention (`FEW`) and in a tile of tiled attention (`MANY`). Split attention
+/// uses the matrix units; a thread block of tiled attention handles one tile. A request with at most `MANY` queries
+/// for a key-value head uses split attention. A request with more queries uses tiled attention.
 const FEW: usize = 16;
 const MANY: usize = 64;
 
-/// Split attention divides a context into pieces ("stretches") of neighbouring tokens, which the GPU handles at the
-/// same time. Each stretch except the last has at least this number of tokens: four KV blocks for each of a block of
-/// threads' warps. A shorter stretch would save less time than adding its results takes.
+/// Split attention divides a context into parts of neighbouring tokens ("stretches"), which the GPU handles at the
+/// same time. Each stretch except the last has at least this number of tokens: four KV blocks for each of the four
+/// warps of a thread block. A shorter stretch would save less time than adding its results takes.
 pub(super) const STRETCH: usize = 256;
 
 /// Most stretches (parts that the GPU handles at the same time) into which one context is divided.
 const MOST_STRETCHES: usize = 64;
 
-/// A number of blocks of threads is good if the GPU's places for blocks are in use for at least this share of the time,
-/// with blocks that all take equally long.
+/// The use of the GPU is the share of its places for thread blocks that are occupied, averaged over a launch in which
+/// all thread blocks take equally long. A launch with at least this use is good enough.
 const GOOD_USE: f64 = 0.9;
 
-/// Most stretches in one launch, over all tiles; the device has memory for the results of this number. If a launch has
-/// more than half this number of tiles, its contexts are not divided, because the tiles alone keep the GPU busy.
+/// Most stretches (parts of contexts) in one launch, over all tiles; the device has memory for the results of this
+/// number. If a launch has more than half this number of tiles, its contexts are not divided, because the tiles alone
+/// keep the GPU busy.
 pub(super) const STRETCHES: usize = 256;
 
 /// Number of f32 results that one stretch (a part of the context) gives for one tile and key-value head. For each query
@@ -33,15 +34,16 @@ pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
 
-/// The device addresses of a batch's arrays. The addresses of the tiles and of their `words` depend on all requests'
-/// tokens and contexts. The other addresses depend only on the number of rows and the number of rows with logits.
+/// The device addresses of a batch's arrays. The addresses of the tiles (groups of queries), of the bit masks and of
+/// the block tables depend on all requests' tokens and contexts. The other addresses depend only on the number of rows
+/// and the number of rows with logits.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     /// The host's batch. A later operation of the pass compares this pointer with its own batch, to know whether the
     /// batch is already on the device.
     batch: *const Batch,
     pub(super) rows: usize,
-    /// Number of rows, padding rows included.
+    /// Number of rows of the batch, padding rows included.
     pub(super) padded: usize,
     pub(super) tokens: u64,
     pub(super) positions: u64,
@@ -68,7 +70,7 @@ pub(super) struct Tiles {
     pub(super) group: usize,
     pub(super) few: u64,
     pub(super) few_count: usize,
-    /// Number of stretches (parts) into which the launch divides a context, at most.
+    /// The largest number of stretches (parts of neighbouring tokens) into which the launch divides a context.
     pub(super) stretches: usize,
     pub(super) many: u64,
     pub(super) many_count: usize,
@@ -76,10 +78,11 @@ pub(super) struct Tiles {
     pub(super) words: u64,
 }
 
-/// The number of stretches into which a launch of split attention divides each context. The longest context has
-/// `longest` tokens, and the GPU runs `at_once` blocks of threads at the same time. It is the smallest number with a
-/// [`GOOD_USE`] of the GPU, or else the number with the best use. The number changes only when `longest` passes a power
-/// of two, so that passes of a growing context are equal and replay one graph.
+/// The number of stretches (parts of a context) into which a launch of split attention divides each context. The
+/// longest context has `longest` tokens, and the GPU runs `at_once` thread blocks at the same time. The result is the
+/// smallest number with a use of the GPU of at least [`GOOD_USE`]. If there is no such number, it is the number with
+/// the best use. The result changes only when `longest` passes a power of two, so that passes of a growing context
+/// are equal and replay one graph.
 fn stretches(longest: usize, tiles: usize, kv_heads: usize, at_once: usize) -> usize {
     let room = STRETCHES / tiles.clamp(1, STRETCHES);
     let most = longest.div_ceil(STRETCH).max(1).next_power_of_two().min(MOST_STRETCHES).min(room);
@@ -91,8 +94,8 @@ fn stretches(longest: usize, tiles: usize, kv_heads: usize, at_once: usize) -> u
     (1..=most).find(|&n| usage(n) >= GOOD_USE).or_else(best).unwrap_or(1)
 }
 
-/// The size of a row's bit mask: (32-bit words, bits). The mask has a bit for each token after the row's prefix, up to
-/// the last token that the row attends to.
+/// The size of the bit mask of a row (one new token): (32-bit words, bits). The mask has a bit for each token after the
+/// row's prefix, up to the last token that the row attends to.
 fn visible(batch: &Batch, row: usize) -> (usize, usize) {
     let sight = &batch.sights[row];
     let bits = batch.paths[sight.path.clone()].last().map_or(0, |&last| last as usize + 1 - sight.prefix);
@@ -133,16 +136,16 @@ impl Sent {
         }
     }
 
-    /// Returns the tiles for the KV `kv`. They depend only on the KV's number of queries per key-value head. The first
-    /// call for a number adds the tiles to the arena.
+    /// Returns the tiles (groups of queries) for attention over the KV `kv`. For a batch they depend only on the number
+    /// of queries per key-value head. The first call for such a number adds the tiles to the arena.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;
         }
         let group = kv.group();
         let words_of_bits: usize = (0..self.rows).map(|row| visible(batch, row).0).sum();
-        // `words` holds the bit masks first and then the block tables, so that `bits_at` of a row does not depend on
-        // the block tables.
+        // The list `words` has the bit masks of visible tokens first and then the block tables, so that the place of a
+        // row's bit mask does not depend on the block tables.
         let (mut few, mut many) = (Vec::new(), Vec::new());
         for span in &batch.spans {
             let queries = span.rows.len() * group;
@@ -188,17 +191,20 @@ mod tests {
 
     #[test]
     fn contexts_are_divided_until_the_gpu_is_in_use() {
-        // One request of 32 heads: 12 stretches are 384 of 396 blocks. A short context has fewer stretches.
+        // One request with 32 key-value heads: 12 stretches (parts of the context) make 384 thread blocks, and the
+        // GPU has 396 places for them. A shorter context is divided into fewer stretches.
         assert_eq!(stretches(16_384, 1, 32, 396), 12);
         assert_eq!([1, 256, 257, 800, 1200].map(|longest| stretches(longest, 1, 32, 396)), [1, 1, 2, 4, 8]);
-        // Eight requests have 256 blocks: 3 stretches use 768 of 792 places, 1 would use 256 of 396.
+        // Eight requests make 256 thread blocks for each stretch (part of the contexts). With 3 stretches they use
+        // 768 of 2 · 396 places, with 1 stretch only 256 of 396.
         assert_eq!(stretches(16_384, 8, 32, 396), 3);
-        // Many requests are not divided, and results never exceed the memory for them.
+        // With 300 tiles, contexts are not divided. With up to 256 tiles, the stretches (parts of contexts) of all
+        // tiles together never exceed `STRETCHES`.
         assert_eq!(stretches(16_384, 300, 8, 396), 1);
         for tiles in [1, 3, 16, 100, 256, 1000] {
             assert!(stretches(100_000, tiles, 8, 396) * tiles.min(STRETCHES) <= STRETCHES);
         }
-        // Contexts of 1,025 to 2,048 tokens have one number of stretches.
+        // All contexts of 1,025 to 2,048 tokens are divided into the same number of stretches (parts).
         assert!((1025..=2048).all(|longest| stretches(longest, 4, 8, 396) == stretches(1200, 4, 8, 396)));
     }
 }

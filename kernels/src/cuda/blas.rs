@@ -13,13 +13,13 @@ use std::ffi::c_void;
 /// Bytes of device memory that cuBLASLt's algorithms may use as workspace. cuBLAS allocates 32 MiB on Hopper.
 pub(super) const WORKSPACE: u64 = 64 << 20;
 
-/// Most algorithms that are timed for a shape.
+/// Most algorithms of cuBLASLt that are timed for a shape of a matrix product.
 const CANDIDATES: usize = 8;
 
-/// How often each algorithm is timed.
+/// How often each algorithm of cuBLASLt is timed for a shape.
 const TRIES: usize = 3;
 
-/// cuBLASLt's algorithm and matrix layouts for products of one shape.
+/// cuBLASLt's algorithm and matrix layouts for products of one shape (numbers of rows, inputs and outputs).
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
     weights: sys::cublasLtMatrixLayout_t,
@@ -28,7 +28,7 @@ struct Plan {
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
-/// cuBLASLt's handle, and the plan for each shape.
+/// cuBLASLt's handle, and the plan (algorithm and matrix layouts) for each shape of a matrix product.
 pub(super) struct Blas {
     handle: sys::cublasLtHandle_t,
     plans: HashMap<MatmulShape, Plan>,
@@ -61,9 +61,9 @@ impl Blas {
         self.run(m, plan, &plan.algorithm, stream)
     }
 
-    /// Returns the candidate with the shortest time of [`TRIES`]. Before each product the L2 cache is filled with other
-    /// data, as the other weights of a pass fill it. If two candidates take nearly equally long, the choice can differ
-    /// from start to start, and with it the rounding of results.
+    /// Times each candidate [`TRIES`] times. Returns the candidate whose shortest time is the smallest. Before each
+    /// product the L2 cache is filled with other data, as the other weights of a pass fill it. If two candidates take
+    /// nearly equally long, the choice can differ from start to start, and the rounding of results differs with it.
     #[expect(unsafe_code, reason = "cudarc's calls on events and memory are unsafe")]
     fn fastest(
         &self,
@@ -89,7 +89,8 @@ impl Blas {
         };
         let mut best = (f32::INFINITY, None);
         for candidate in candidates {
-            // An algorithm that fails is left out; the last one that is left reports its error when it runs.
+            // An algorithm that fails is left out. If all algorithms fail, the first one is chosen, and reports its
+            // error when it runs.
             let times: Result<Vec<f32>, CudaError> = (0..TRIES).map(|_| time(&candidate)).collect();
             let shortest = times.map_or(f32::INFINITY, |times| times.into_iter().fold(f32::INFINITY, f32::min));
             if best.1.is_none() || shortest < best.0 {

@@ -11,8 +11,9 @@ fn words_of(bits: u64) -> [u32; 2] {
 }
 
 impl Cuda {
-    /// Verifies `chains` by rejection sampling ([`crate::accept::reject`]). Writes three results per chain into
-    /// `self.host`: the number of accepted tokens, the next token, and the target's probability of the next token.
+    /// Verifies `chains` of draft tokens by rejection sampling ([`crate::accept::reject`]). Writes three results per
+    /// chain into `self.host`: the number of accepted tokens, the next token, and the target's probability of the next
+    /// token.
     pub(super) fn draw(&mut self, target: &Buffer, draft: &Buffer, chains: &[Chain<'_>]) -> Result<(), CudaError> {
         let units = |chain: &Chain<'_>| {
             let luck = chain.luck;
@@ -23,8 +24,10 @@ impl Cuda {
         self.draw_with(target, draft, &chains, &units)
     }
 
-    /// Verifies chains as [`Cuda::draw`] does, with the caller's uniform random numbers `units`: 2·(n + 1) numbers for
-    /// a chain of n tokens. A chain is (its first row of the target, its first row of the draft, its drafted tokens).
+    /// Verifies chains of draft tokens by rejection sampling, as [`Cuda::draw`] does, but with the uniform random
+    /// numbers `units` of the caller. A chain of n tokens takes 2·(n + 1) of these numbers. An entry of `chains` is
+    /// (the chain's first row of the target's probabilities, its first row of the draft model's probabilities, its
+    /// drafted tokens).
     pub(super) fn draw_with(
         &mut self,
         target: &Buffer,
@@ -63,8 +66,8 @@ impl Cuda {
         self.fetch(12 * chains.len())
     }
 
-    /// Computes KL(target ‖ draft) in nats for each of `pairs`, which are (row of the target, row of the draft). If
-    /// `draft` is `None`, computes the entropies of the target's rows.
+    /// Computes KL(target ‖ draft) in nats for each of `pairs`, which are (row of the target's probabilities, row of
+    /// the draft model's probabilities). If `draft` is `None`, computes the entropies of the target's distributions.
     pub(super) fn divergences(
         &mut self,
         target: &Buffer,

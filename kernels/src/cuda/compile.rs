@@ -9,10 +9,10 @@ use cudarc::nvrtc::sys;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-/// The result of a compilation.
+/// The result of compiling the kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// Machine code for one compute capability.
+    /// The kernels' machine code for one compute capability.
     pub cubin: Vec<u8>,
     /// The compiler's and assembler's output: registers, shared memory and spills of each kernel.
     pub log: String,
@@ -120,7 +120,7 @@ fn cached_in(
     Ok(made)
 }
 
-/// Returns the contents of a cache file, which follow a digest. `None` if the digest does not match.
+/// Returns the contents of a cache file, which follow their digest in `bytes`. `None` if the digest does not match.
 fn whole(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let (digest, rest) = bytes.split_at_checked(blake3::OUT_LEN)?;
     let right = blake3::hash(rest).as_bytes() == digest;
@@ -145,7 +145,7 @@ mod tests {
             assert_eq!(cached_in(&folder, "k", never).unwrap(), [4]);
         }
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing unfinished is left");
-        // A file that cannot be written is no error.
+        // A cache file that cannot be written is no error.
         assert_eq!(cached_in(&file, "k", || Ok(vec![5])).unwrap(), [5]);
         assert_ne!(key((9, 0), (13, 0)), key((8, 0), (13, 0)));
         assert_ne!(key((9, 0), (13, 0)), key((9, 0), (12, 8)));

@@ -26,12 +26,13 @@ pub struct Cuda {
     pub(super) arena: Arena,
     /// The commands collected for the present pass, or for the present operation outside of a pass.
     pub(super) program: Program,
-    /// True while a pass is being collected.
+    /// True while the commands of a pass are being collected, which run together at its end.
     pub(super) in_pass: bool,
     /// Device addresses of the batch of the present pass. Outside of a pass: of the batch of the last operation.
     pub(super) sent: Option<Sent>,
     pub(super) passes: Passes,
-    /// Device memory for results. `host` is the copy of the results on the host.
+    /// Device memory for the results of an operation that the host reads, such as chosen tokens. `host` is the copy of
+    /// the results on the host.
     pub(super) results: Memory,
     pub(super) host: Vec<u8>,
 }
@@ -87,10 +88,7 @@ impl Cuda {
         self.backend.memory().map(|m| (m.free, m.total))
     }
 
-    /// Waits until all commands are done.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
+    /// Waits until all commands of the device are done.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.backend.synchronize()
     }
@@ -198,7 +196,8 @@ impl Cuda {
         Ok(Buffer { memory, rows: 0, width, most: rows, capacity, wide })
     }
 
-    /// Makes sure that there are `bytes` bytes for results on the device, and returns their address.
+    /// Makes sure that there are `bytes` bytes of device memory for an operation's results that the host will read
+    /// (such as chosen tokens), and returns their address.
     pub(super) fn results(&mut self, bytes: usize) -> Result<u64, CudaError> {
         if (self.results.bytes as usize) < bytes {
             self.results = Memory::new(&self.backend, bytes.next_power_of_two() as u64)?;
@@ -206,7 +205,8 @@ impl Cuda {
         Ok(self.results.address)
     }
 
-    /// Waits for the device, and downloads `bytes` bytes of results into `self.host`.
+    /// Waits for the device, and downloads `bytes` bytes of an operation's results (such as chosen tokens) into
+    /// `self.host`.
     pub(super) fn fetch(&mut self, bytes: usize) -> Result<(), CudaError> {
         // A download of no bytes would not wait.
         self.backend.synchronize()?;

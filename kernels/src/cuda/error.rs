@@ -3,7 +3,7 @@
 /// A GPU cannot be used, or failed while it was used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// A library is missing on this machine.
+    /// A library of CUDA (driver, NVRTC or cuBLASLt) is missing on this machine.
     #[error("{0} cannot be loaded; `foretoken doctor` says what is missing and how to get it")]
     Missing(&'static str),
     /// There is no GPU with this number.
@@ -24,33 +24,33 @@ pub enum CudaError {
         /// The GPU's compute capability, (major, minor).
         capability: (u32, u32),
     },
-    /// An allocation failed.
+    /// An allocation of device memory failed.
     #[error("out of GPU memory: {asked} MiB were asked for, {free} MiB of {total} MiB are free")]
     OutOfMemory {
-        /// MiB that were requested.
+        /// MiB of device memory that were requested.
         asked: u64,
-        /// MiB that are free.
+        /// MiB of device memory that are free.
         free: u64,
-        /// MiB of memory, used or free.
+        /// MiB of device memory, used or free.
         total: u64,
     },
-    /// The kernels do not compile on this machine.
+    /// The CUDA kernels do not compile on this machine.
     #[error("the kernels do not compile: {why}\n{log}")]
     Compiler {
-        /// The compiler's error.
+        /// NVRTC's error.
         why: String,
-        /// The compiler's output.
+        /// NVRTC's log of the compilation.
         log: String,
     },
     /// The driver or cuBLASLt failed.
     #[error("{what}: {why}")]
     Failed {
-        /// The action that failed.
+        /// The action of the driver or of cuBLASLt that failed.
         what: &'static str,
-        /// The library's error.
+        /// The error of the driver or of cuBLASLt.
         why: String,
     },
-    /// The kernels do not support a shape or a size; the text says which.
+    /// The CUDA kernels do not support a shape or a size; the text says which.
     #[error("{0}")]
     Unsupported(String),
 }

@@ -1,6 +1,6 @@
-//! Products of few rows, together with the operation after them: the rotation of queries and keys, the gates of an MLP,
-//! or the sum with the rows before. A kernel could norm its rows, too, but each of its blocks would do it again: on an
-//! H200 a pass of Vicuna-7B over one request was 4 % slower with that.
+//! Matrix products of few rows, computed together with the operation that follows: the rotation of queries and keys,
+//! the gates of an MLP, or the residual sum. These kernels do not compute the RMSNorm before the product, because
+//! each thread block would repeat it: on an H200 this made a pass of Vicuna-7B over one request 4 % slower.
 
 use super::arguments::*;
 use super::device::Cuda;
@@ -28,12 +28,12 @@ fn arguments(x: &Buffer, weights: &Matrix, out: &Buffer, rows: usize) -> FewArgs
 }
 
 impl Cuda {
-    /// True if the kernels of this file compute products of `rows` rows.
+    /// True if the kernels for few rows can compute a product of `rows` rows; else cuBLASLt must.
     pub(super) fn has_few_rows(&self, rows: usize) -> bool {
         (1..=self.tuning.few_rows.min(MOST_FEW_ROWS)).contains(&rows)
     }
 
-    /// Computes `x · weightsᵀ` and writes it to `out`, or adds it.
+    /// Computes `x · weightsᵀ` for few rows. Writes the product to `out`, or adds it to the numbers in `out`.
     pub(super) fn multiply_few(
         &mut self,
         x: &Buffer,
@@ -46,7 +46,7 @@ impl Cuda {
         self.now(|program| program.launch(&MATMUL_FEW, grid, [256, 1], FEW_MEMORY, &arguments))
     }
 
-    /// [`Device::gated`] of few rows.
+    /// Computes [`Device::gated`] (the first half of an MLP) for few rows.
     pub(super) fn gated_few(
         &mut self,
         input: Normed<'_, Cuda>,
@@ -65,7 +65,8 @@ impl Cuda {
         self.now(|program| program.launch(&GATED_FEW, grid, [256, 1], FEW_MEMORY, &arguments))
     }
 
-    /// [`Device::queries_keys_values`] of few rows, for heads that are as wide as the rows of the KV.
+    /// Computes [`Device::queries_keys_values`] for few rows. `head_dim` must be equal to the width of a row of the
+    /// KV.
     pub(super) fn qkv_few(
         &mut self,
         input: Normed<'_, Cuda>,

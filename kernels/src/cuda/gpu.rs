@@ -34,7 +34,8 @@ pub(super) struct Gpu {
 // Locks guard all parts that only one thread may use at a time.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Send for Gpu {}
-// SAFETY: the reason is the same as for `Send`: calls bind the context, and locks guard the shared parts.
+// SAFETY: calls on any thread first bind the context, and locks guard the parts that only one thread may use at a
+// time.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Gpu {}
 
@@ -42,7 +43,7 @@ unsafe impl Sync for Gpu {}
 /// the GPU is done.
 struct Staging {
     at: *mut u8,
-    /// For each half of the memory: the event that the stream reaches after the last copy from this half.
+    /// For each half of the page-locked memory: the event that the stream reaches after the last copy from this half.
     done: [sys::CUevent; 2],
     half: usize,
 }
@@ -161,8 +162,8 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
         (ATTEND_TILE_64.index, tile_memory(64)),
         (ATTEND_TILE_128.index, tile_memory(128)),
     ];
-    // With equal carve-outs, kernels that follow each other run side by side on a multiprocessor. Otherwise it would
-    // have to be empty before it can divide its memory anew.
+    // With equal carve-outs (shares of shared memory), successive kernels run side by side on a multiprocessor. With
+    // different carve-outs, a multiprocessor would first have to be empty before it can divide its memory anew.
     for &function in &functions {
         let share = Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         // SAFETY: the function belongs to the module loaded above.
@@ -201,8 +202,8 @@ impl Staging {
         Ok(Staging { at: at.cast(), done: [event(false)?, event(false)?], half: 0 })
     }
 
-    /// Waits until the half of the memory that is used next is free. Returns this half, and the event that the caller
-    /// must record after the copy from this half.
+    /// Waits until the half of the page-locked memory that is used next is free. Returns this half, and the event that
+    /// the caller must record after the copy from this half.
     #[expect(unsafe_code, reason = "a slice of page-locked memory")]
     fn next(&mut self) -> Result<(&mut [u8], sys::CUevent), CudaError> {
         self.half = 1 - self.half;
@@ -343,7 +344,7 @@ struct Replay(CudaGraph);
 // a mutable borrow of the device.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Send for Replay {}
-// SAFETY: the reason is the same as for `Send`: only one thread at a time launches the graph.
+// SAFETY: only one thread at a time launches the graph, because a launch needs a mutable borrow of the device.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Replay {}
 

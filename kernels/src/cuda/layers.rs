@@ -66,8 +66,8 @@ impl Cuda {
         self.now(|program| program.launch(&ROPE_STORE, grid, [256, 1], 0, &arguments))
     }
 
-    /// Computes attention. Requests with few queries use split attention, which divides their context among blocks of
-    /// threads; requests with many queries use tiled attention.
+    /// Computes attention. Requests with few queries use split attention, which divides their context among thread
+    /// blocks. Requests with many queries use tiled attention.
     pub(super) fn attend(
         &mut self,
         qkv: &Buffer,

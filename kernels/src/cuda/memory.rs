@@ -42,7 +42,7 @@ pub struct Matrix {
     pub(super) inputs: usize,
 }
 
-/// The gains of a norm, f32.
+/// The gains of an RMSNorm, f32.
 pub struct Vector {
     pub(super) memory: Memory,
     pub(super) width: usize,
@@ -51,24 +51,24 @@ pub struct Vector {
 /// A matrix of activations, f32 or bf16.
 pub struct Buffer {
     pub(super) memory: Memory,
-    /// Number of rows in use.
+    /// Number of rows (tokens) in use.
     pub(super) rows: usize,
     pub(super) width: usize,
     /// The largest number of rows that may be in use: the number for which the buffer was made.
     pub(super) most: usize,
     /// Number of allocated rows, padding rows included.
     pub(super) capacity: usize,
-    /// True for f32, false for bf16.
+    /// True if the numbers are f32, false if they are bf16.
     pub(super) wide: bool,
 }
 
 impl Buffer {
-    /// Returns the width of a row.
+    /// Returns the number of activations in a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the number of rows in use.
+    /// Returns the number of rows (tokens) in use.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -82,13 +82,13 @@ impl Buffer {
         self.rows = rows;
     }
 
-    /// Returns the address of an f32 buffer.
+    /// Returns the device address of an f32 buffer.
     pub(super) fn wide(&self) -> u64 {
         assert!(self.wide, "f32 is needed, not a narrow buffer");
         self.memory.address
     }
 
-    /// Returns the address of a bf16 buffer.
+    /// Returns the device address of a bf16 buffer.
     pub(super) fn narrow(&self) -> u64 {
         assert!(!self.wide, "a narrow buffer is needed, not f32");
         self.memory.address

@@ -163,7 +163,7 @@ impl Device for Cuda {
             eps,
             _even: 0,
         };
-        // Each thread handles four numbers of a row.
+        // Each thread of the kernel handles four numbers of a row.
         let threads = (x.width / 4).next_multiple_of(32).clamp(32, 1024);
         let grid = [self.padded(x.rows), 1, 1];
         self.now(|program| program.launch(&ADD_NORM, grid, [threads, 1], 0, &arguments))
@@ -192,7 +192,7 @@ impl Device for Cuda {
             eps,
             _even: 0,
         };
-        // One warp handles each head; a block has four warps.
+        // One warp handles each head; a thread block has four warps.
         let grid = [(kv.heads + kv.kv_heads).div_ceil(4), self.padded(qkv.rows), 1];
         self.now(|program| program.launch(&NORM_HEADS, grid, [128, 1], 0, &arguments))
     }
@@ -314,8 +314,8 @@ impl Device for Cuda {
     }
 
     fn sample(&mut self, probabilities: &Buffer, uniforms: &[f64], out: &mut Vec<Choice>) -> Result<(), CudaError> {
-        // A chain without drafted tokens draws one token from the target's row. The first of the chain's two uniform
-        // numbers is not used.
+        // A chain without drafted tokens draws one token from the target's distribution. The first of the chain's two
+        // uniform numbers is not used.
         let none: &[u32] = &[];
         let chains: Vec<_> = (0..uniforms.len()).map(|row| (row, 0, none)).collect();
         let units: Vec<f64> = uniforms.iter().flat_map(|&u| [0.0, u]).collect();
@@ -423,8 +423,9 @@ impl Device for Cuda {
         Ok(())
     }
 
-    /// The device finds the most likely token of each row, and the host walks the trees. The host is fast enough for
-    /// this: the tokens are few numbers, and the host has to wait for the device in any case.
+    /// The device finds the target's most likely token of each row, and the host walks the trees with these tokens.
+    /// The host is fast enough for this, because there are few tokens and the host has to wait for the device in any
+    /// case.
     fn accept_greedy(&mut self, logits: &Buffer, trees: &[Tree<'_>], out: &mut Vec<Accepted>) -> Result<(), CudaError> {
         let mut choices = Vec::new();
         self.top_k(logits, 1, &mut choices)?;

@@ -5,8 +5,8 @@ use super::error::CudaError;
 use super::program::Program;
 use std::collections::HashMap;
 
-/// Most passes that are stored. When a new pass would exceed this number, all stored passes are dropped. The number is
-/// limited because graphs take device memory.
+/// Most passes whose programs are stored. When a new pass would exceed this number, all stored passes are dropped. The
+/// number is limited because graphs take device memory.
 const MOST: usize = 512;
 
 struct Pass {
@@ -46,7 +46,7 @@ impl Passes {
         }
     }
 
-    /// Returns the number of graphs that are stored now.
+    /// Returns the number of CUDA graphs that are stored now.
     pub(super) fn graphs(&self) -> usize {
         self.0.values().filter(|pass| pass.graph.is_some()).count()
     }

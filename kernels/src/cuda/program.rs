@@ -7,11 +7,11 @@ use super::arguments::{Arguments, Kernel};
 /// device memory. Strides are in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matmul {
-    /// Address of the rows, bf16.
+    /// Device address of the rows to multiply, bf16.
     pub x: u64,
-    /// Address of the weights, outputs × inputs, bf16.
+    /// Device address of the weights, outputs × inputs, bf16.
     pub weights: u64,
-    /// Address of the results, f32 or bf16.
+    /// Device address of the results, f32 or bf16.
     pub out: u64,
     /// The sizes of the product. They decide which algorithm of cuBLASLt computes it.
     pub shape: MatmulShape,
@@ -26,22 +26,22 @@ pub struct MatmulShape {
     pub inputs: u32,
     /// Number of outputs: the width of a row of `out`.
     pub outputs: u32,
-    /// Distance between the beginnings of rows of `x`.
+    /// Distance between the beginnings of two rows of `x`, in numbers.
     pub x_stride: u32,
-    /// Distance between the beginnings of the weights of two outputs.
+    /// Distance between the beginnings of the weights of two outputs, in numbers.
     pub weight_stride: u32,
-    /// Distance between the beginnings of rows of `out`.
+    /// Distance between the beginnings of two rows of `out`, in numbers.
     pub out_stride: u32,
     /// True if the results are f32, false if they are bf16.
     pub wide: bool,
 }
 
-/// One command for the device.
+/// One command for the device: a launch of a kernel, or a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// A launch of a kernel.
     Launch(Launch<'a>),
-    /// A large product for cuBLASLt.
+    /// A large matrix product, which cuBLASLt computes.
     Matmul(Matmul),
 }
 
@@ -50,17 +50,17 @@ pub enum Command<'a> {
 pub struct Launch<'a> {
     /// Index of the kernel in [`super::arguments::KERNELS`].
     pub kernel: usize,
-    /// Number of blocks in x, y and z.
+    /// Number of thread blocks in x, y and z.
     pub grid: [u32; 3],
-    /// Number of threads in a block.
+    /// Number of threads of a thread block, in x and y.
     pub block: [u32; 2],
-    /// Bytes of dynamic shared memory for each block.
+    /// Bytes of dynamic shared memory for each thread block.
     pub shared: u32,
     /// The struct of arguments that the kernel takes, as 64-bit words.
     pub arguments: &'a [u64],
 }
 
-/// A list of commands in the order in which they run.
+/// The commands of a pass or an operation, in the order in which they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     words: Vec<u64>,
@@ -101,7 +101,7 @@ impl Program {
         self.words[begins] = both(kernel.index as u32, (self.words.len() - begins) as u32);
     }
 
-    /// Adds a large product for cuBLASLt.
+    /// Adds a large matrix product, which cuBLASLt computes, to the commands.
     pub(super) fn matmul(&mut self, m: &Matmul) {
         let s = &m.shape;
         let sizes = [both(s.rows, s.inputs), both(s.outputs, s.x_stride), both(s.weight_stride, s.out_stride)];
@@ -133,7 +133,7 @@ impl Program {
         })
     }
 
-    /// A hash of the commands. Equal programs have equal hashes.
+    /// A hash of the program's commands. Equal programs have equal hashes.
     pub(super) fn hash(&self) -> u64 {
         self.words.iter().fold(self.words.len() as u64, |h, &word| foretoken_sim::luck::mix(h ^ word))
     }

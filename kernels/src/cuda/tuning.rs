@@ -1,6 +1,6 @@
 //! Settings of how the GPU is used. They change the speed; they change results only by rounding.
 
-/// Most rows of a product that the kernels for few rows can compute.
+/// Most rows of a matrix product that the kernels for few rows can compute.
 pub(super) const MOST_FEW_ROWS: usize = 8;
 
 /// Settings of how the GPU is used.
@@ -14,8 +14,8 @@ pub struct Tuning {
     /// Matrix products with up to this number of rows (at most 8) use a kernel of this crate. Larger products use
     /// cuBLASLt.
     pub few_rows: usize,
-    /// Number of blocks of threads of split attention that the GPU runs at the same time. It decides into how many
-    /// parts a context is divided.
+    /// Number of thread blocks of split attention that the GPU runs at the same time. The number decides into how
+    /// many parts a context is divided.
     pub split_blocks: usize,
     /// Whether a kernel may start before the previous kernel has ended (CUDA's programmatic dependent launch). It takes
     /// effect from compute capability 9.0 on.

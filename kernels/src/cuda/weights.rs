@@ -9,7 +9,7 @@ use crate::weights::{Dtype, TensorData};
 use half::bf16;
 use rayon::prelude::*;
 
-/// Most bytes of weights that the host converts to bf16 before it copies them to the device.
+/// Most bytes of bf16 weights that the host converts at a time before it copies them to the device; at least one row.
 const PIECE: usize = 64 << 20;
 
 impl Cuda {

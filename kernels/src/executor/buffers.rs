@@ -6,12 +6,12 @@ use crate::paged::Batch;
 use foretoken_sim::RequestId;
 use std::ops::Range;
 
-/// Buffers of a draft pass.
+/// Buffers of a draft pass, which later passes reuse.
 #[derive(Debug)]
 pub(super) struct Drafting {
     pub(super) max_rows: usize,
     pub(super) max_logit_rows: usize,
-    /// For each row of logits: the request that needs it, as an index in the step's batch.
+    /// For each row of logits: the request that needs this row, as an index in the step's batch.
     pub(super) askers: Vec<u32>,
     pub(super) choices: Vec<Choice>,
     pub(super) entropies: Vec<f64>,
@@ -34,8 +34,9 @@ impl Drafting {
         }
     }
 
-    /// Number of rows that can still be added to the present pass. If `asks` is true, the last row to be added needs
-    /// logits; the number is then 0 if the pass has as many rows with logits as it may have.
+    /// Number of rows (new tokens) that can still be added to the present draft pass. If `asks` is true, the last of
+    /// the added rows needs logits. The result is then 0 if the pass already has its largest number of rows with
+    /// logits.
     pub(super) fn room(&self, batch: &Batch, asks: bool) -> usize {
         match asks && self.askers.len() == self.max_logit_rows {
             true => 0,
@@ -48,15 +49,15 @@ impl Drafting {
 #[derive(Clone, Debug)]
 pub(super) struct Asker {
     pub(super) request: RequestId,
-    /// Number of output tokens emitted before this pass.
+    /// Number of output tokens that the request had emitted before this pass.
     pub(super) start: u32,
-    /// Index of the request's first row in the pass's logits.
+    /// Index of the request's first row in the pass's matrix of logits, which has one row per token.
     pub(super) first: usize,
-    /// Range of the request's verified drafts in [`Verifying::tokens`] and [`Verifying::parents`].
+    /// Range of the request's draft tokens to verify in [`Verifying::tokens`] and [`Verifying::parents`].
     pub(super) checked: Range<usize>,
 }
 
-/// Buffers of a target pass.
+/// Buffers of a target pass, which later passes reuse.
 #[derive(Debug, Default)]
 pub(super) struct Verifying {
     pub(super) askers: Vec<Asker>,
@@ -64,8 +65,8 @@ pub(super) struct Verifying {
     pub(super) parents: Vec<u32>,
     /// For each entry of `tokens`: the index of its node in the draft tree. In a chain: its depth, from 0.
     pub(super) nodes: Vec<u32>,
-    /// For each node of the present draft tree: how many nodes before it were selected for verification. For a selected
-    /// node, this is its index among the request's verified tokens.
+    /// For each node of the present draft tree: how many earlier nodes of the tree were selected for verification.
+    /// For a selected node, this number is its index among the request's verified tokens.
     pub(super) kept: Vec<u32>,
     pub(super) pass_tokens: Vec<u32>,
     pub(super) pass_parents: Vec<u32>,

@@ -1,4 +1,4 @@
-//! The sizes of the memory that a target and a draft need for the engine's settings and a policy.
+//! The sizes of the memory that a target and a draft model need for the engine's settings and a policy.
 
 use super::acceptance::Acceptance;
 use super::error::CannotServe;
@@ -6,16 +6,16 @@ use crate::forward::Limits;
 use crate::paged::BLOCK_SIZE;
 use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};
 
-/// Rows of draft logits per request, for the nodes of one level of a tree. A level with more nodes may need several
-/// device passes.
+/// Rows of draft logits per request, for the nodes of one level of a draft tree. A level with more nodes may need
+/// several device passes.
 const TREE_WIDTH: usize = 32;
 
 /// What a policy and its acceptance need from the models' memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// True if a draft model is needed.
+    /// True if a draft model must be loaded, because the run has a policy.
     pub draft: bool,
-    /// True if the policy drafts trees.
+    /// True if the policy drafts trees (several guesses at a position) and not chains.
     pub trees: bool,
     /// True if whole distributions over the vocabulary are needed, and not only the most likely tokens. Sampling needs
     /// them, and so does a policy that wants entropies or divergences.
@@ -23,7 +23,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// What `policy` needs with this acceptance. Without a policy there is no speculation.
+    /// What `policy` needs from the models' memory with this acceptance. Without a policy there is no speculation.
     ///
     /// # Errors
     /// The temperature is not above 0 and finite. Trees are to be verified by rejection sampling. The acceptance source
@@ -44,7 +44,8 @@ impl Needs {
         }
     }
 
-    /// What `self` or `other` needs. It is used for models that are loaded once and serve several policies.
+    /// The memory that is enough for the needs `self` and for the needs `other`. It is for models that are loaded
+    /// once and serve several policies.
     pub fn and(self, other: Needs) -> Needs {
         Needs {
             draft: self.draft || other.draft,
@@ -59,27 +60,28 @@ impl Needs {
 pub struct Capacity {
     /// Number of the target's KV blocks. The first is vLLM's null block.
     pub blocks: u32,
-    /// Number of the draft's KV blocks. The first is vLLM's null block.
+    /// Number of the draft model's KV blocks. The first is vLLM's null block.
     pub draft_blocks: u32,
-    /// Number of scratch blocks for trees among `draft_blocks`; they are the last ones. The scheduler never gives them
-    /// to a request.
+    /// Number of scratch blocks (KV of the draft model for nodes of draft trees) among `draft_blocks`; they are the
+    /// last ones. The scheduler never gives them to a request.
     pub draft_scratch: u32,
     /// Most new tokens of a pass.
     pub rows: usize,
-    /// Most rows of a target pass with logits.
+    /// Most rows (tokens) of a target pass for which logits are computed.
     pub logit_rows: usize,
-    /// Most rows of a draft pass with logits.
+    /// Most rows (tokens) of a draft pass for which logits are computed.
     pub draft_logit_rows: usize,
-    /// Number of requests for which the draft's distributions are stored until verification. With 0, none are stored.
+    /// Most requests of a step for which the draft model's distributions are stored until verification. 0 if no
+    /// distributions are stored.
     pub kept_requests: usize,
-    /// Number of drafted tokens of a request for which the draft's distributions are stored.
+    /// Most drafted tokens of a request for which the draft model's distributions are stored.
     pub kept_len: usize,
 }
 
 impl Capacity {
-    /// The sizes for an engine with the settings `config`. With trees, the draft gets scratch blocks besides the
-    /// scheduler's blocks, because more nodes of a tree are drafted than verified. The scratch blocks have room for
-    /// [`MAX_TREE_TOKENS`] tokens per request.
+    /// The sizes for an engine with the settings `config`. If the policy drafts trees, the draft model gets scratch KV
+    /// blocks besides the scheduler's blocks, because more nodes of a tree are drafted than verified. The scratch
+    /// blocks hold [`MAX_TREE_TOKENS`] tokens per request.
     pub fn of(config: &EngineConfig, needs: Needs) -> Capacity {
         let (seqs, budget) = (config.max_num_seqs as usize, config.max_num_batched_tokens as usize);
         let verified = if needs.trees { MAX_TREE_TOKENS.max(config.max_draft_len) } else { config.max_draft_len };
@@ -123,12 +125,12 @@ impl Capacity {
         }
     }
 
-    /// Returns the limits with which the target is loaded.
+    /// Returns the limits with which the target is loaded: its number of KV blocks and its largest passes.
     pub fn target(&self) -> Limits {
         Limits { kv_blocks: self.blocks, max_rows: self.rows, max_logit_rows: self.logit_rows }
     }
 
-    /// Returns the limits with which the draft is loaded.
+    /// Returns the limits with which the draft model is loaded: its number of KV blocks and its largest passes.
     pub fn draft(&self) -> Limits {
         Limits { kv_blocks: self.draft_blocks, max_rows: self.rows, max_logit_rows: self.draft_logit_rows }
     }
@@ -138,7 +140,8 @@ impl Capacity {
         self.kept_requests * self.kept_len
     }
 
-    /// Number of the draft's KV blocks without the scratch blocks: the scheduler's blocks and the null block.
+    /// Number of the draft model's KV blocks without the scratch blocks (for nodes of draft trees): the scheduler's
+    /// blocks and the null block.
     fn draft_pool(&self) -> usize {
         (self.draft_blocks - self.draft_scratch) as usize
     }

@@ -5,7 +5,7 @@ use foretoken_sim::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest sleep between two checks of the interrupt flag.
+/// Longest sleep of a waiting run between two checks of the interrupt flag.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Length of the last part of a wait, in which the thread spins. It does not sleep in this part, because a sleep ends
@@ -25,7 +25,7 @@ pub enum Waiting {
 }
 
 pub(super) struct WallClock<'a> {
-    /// The instant of the first reading, which is engine time 0; `None` before it.
+    /// The instant at which the clock was first read, which is engine time 0; `None` before it.
     origin: Option<Instant>,
     now: Time,
     waiting: Waiting,
@@ -37,18 +37,19 @@ impl<'a> WallClock<'a> {
         WallClock { origin: None, now: Time::ZERO, waiting, interrupt }
     }
 
-    /// Returns the last reading, without reading the clock.
+    /// Returns the last reading of the wall clock, without reading it again.
     pub(super) fn now(&self) -> Time {
         self.now
     }
 
-    /// Reads the clock and returns the reading.
+    /// Reads the wall clock, makes this the last reading, and returns it.
     pub(super) fn read(&mut self) -> Time {
         self.now = self.now.max(self.peek());
         self.now
     }
 
-    /// Returns the present time, but does not make it the last reading. The first call starts the clock at 0.
+    /// Returns the present time, but does not make it the last reading that the engine sees. The first call starts the
+    /// clock at 0.
     pub(super) fn peek(&mut self) -> Time {
         time(self.origin.get_or_insert_with(Instant::now).elapsed())
     }

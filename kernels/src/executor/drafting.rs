@@ -1,5 +1,5 @@
 //! A draft pass: drafts the next token of each chain, or the next level of each tree. The first pass of a step also
-//! runs the draft over prompt chunks, and over draft gaps (context tokens that the draft has not run over yet).
+//! runs the draft model over prompt chunks, and over draft gaps (context tokens that it has not run over yet).
 
 use super::acceptance::Acceptance;
 use super::buffers::Drafting;
@@ -15,22 +15,24 @@ use foretoken_sim::tree::{Growth, path_below};
 use foretoken_sim::{Drafts, Wants};
 use std::time::{Duration, Instant};
 
-/// What a draft pass must compute.
+/// What a draft pass must compute: how many guesses of the next token, and which of confidences, entropies and
+/// divergences the policy wants.
 #[derive(Clone, Copy)]
 struct Question {
-    /// Number of the draft pass in the step, from 1. 0 for a pass that drafts nothing and only fills the draft's KV.
+    /// Number of the draft pass in the step, from 1. 0 for a pass that drafts nothing and only fills the draft model's
+    /// KV.
     pass: u32,
-    /// Number of guesses below each node that the pass expands; 1 for chains. The guesses are the most likely tokens.
-    /// With sampling, the one guess is a token that is drawn from the draft's distribution.
+    /// Number of guesses below each node of a draft tree that the pass expands; 1 for chains. The guesses are the most
+    /// likely tokens. With sampling, the one guess is a token that is drawn from the draft model's distribution.
     guesses: usize,
     in_trees: bool,
     wants: Wants,
 }
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs one draft pass of the step. If its rows do not fit one pass of the device, it takes several. Extends the
-    /// trees in `out`, or writes the confidences and entropies of chains to `out`. Returns the time that the device
-    /// took.
+    /// Runs one draft pass of the step. If its tokens do not fit one pass of the device, it takes several. Extends the
+    /// draft trees in `out`, or writes the confidences and entropies of chains to `out`. Returns the time that the
+    /// device took.
     pub(super) fn draft_pass(
         &mut self,
         step: &StepPlan,
@@ -63,7 +65,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let (id, context) = (batch.ids[i], batch.context[i] as usize);
             let gap = batch.draft_gap[i] as usize;
             match pass.pass {
-                // The rows are the context tokens that the draft has not run over, then the newest token.
+                // The draft pass runs over the context tokens that the draft model has not run over, then over the
+                // newest token.
                 0 | 1 if asks => {
                     self.feed(step, id, context - gap..context + 1, Some(i as u32), question, &mut device)?;
                 }
@@ -113,8 +116,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds a row for request `i`, which drafts a chain: the token that the pass before `pass` drafted. If the device's
-    /// pass is already full, runs it first.
+    /// Adds a row for request `i`, which drafts a chain. The row's token is the one that draft pass `pass − 1`
+    /// drafted. If the device's pass is already full, runs that pass first.
     fn feed_drafted(
         &mut self,
         step: &StepPlan,
@@ -134,8 +137,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds the frontier of request `i`'s tree: the nodes whose children this pass drafts. Takes scratch blocks for the
-    /// KV of these nodes. If the nodes do not fit one pass of the device, it runs each pass that is full.
+    /// Adds to the pass the frontier of request `i`'s draft tree: the nodes whose children this pass drafts. Takes
+    /// scratch blocks for the KV of these nodes. If the nodes do not fit one pass of the device, it runs each pass that
+    /// is full.
     fn feed_level(
         &mut self,
         step: &StepPlan,
@@ -185,8 +189,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 
     /// Runs the draft model over the collected batch, then empties the batch. Stores the guesses in the requests that
-    /// need them. Stores the draft's distributions too if rejection sampling or the policy's divergences need them.
-    /// Adds the device's time to `spent`.
+    /// need them. Stores the draft model's distributions too if rejection sampling or the policy's divergences need
+    /// them. Adds the device's time to `spent`.
     fn run_draft(
         &mut self,
         step: &StepPlan,
@@ -253,9 +257,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Extends the trees by the guesses, and writes to `out` the confidences and entropies that the policy wants. If an
-    /// acceptance source decides (`Acceptance::Declared`), the trees, confidences and entropies come from the source
-    /// and not from the model.
+    /// Extends the draft trees by the draft model's guesses, and writes to `out` the confidences and entropies that the
+    /// policy wants. If an acceptance source decides (`Acceptance::Declared`), the trees, confidences and entropies
+    /// come from the source and not from the model.
     fn reveal(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) {
         if pass.pass == 0 {
             return;

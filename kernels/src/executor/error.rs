@@ -8,9 +8,9 @@ pub enum CannotServe {
     /// A setting of the engine is not supported.
     #[error("engine.{key}: {why}")]
     Engine {
-        /// The setting's key in the engine table.
+        /// The key of the setting that is not supported, in the table `[engine]`.
         key: &'static str,
-        /// What is wrong with the value, and which values are right.
+        /// What is wrong with the setting's value, and which values are right.
         why: String,
     },
     /// The target and the draft have different vocabularies.
@@ -29,9 +29,9 @@ pub enum CannotServe {
     Capacity {
         /// The size that is too small (a field of [`Capacity`](super::Capacity)), in words.
         what: &'static str,
-        /// The number for which the models have memory.
+        /// The size for which the models have memory.
         has: usize,
-        /// The number that the run needs.
+        /// The size that the run needs.
         needed: usize,
     },
     /// The policy drafts trees, and rejection sampling of trees is not supported.
@@ -40,8 +40,8 @@ pub enum CannotServe {
     /// The temperature is not above 0 and finite.
     #[error("a temperature of {0} samples nothing: it must be above 0; greedy acceptance is temperature 0")]
     Temperature(f32),
-    /// The acceptance source is prompt lookup. It proposes drafts without a draft model, which a device run does not
-    /// support.
+    /// The acceptance source is prompt lookup. It proposes draft tokens without a draft model, which a device run does
+    /// not support.
     #[error("prompt lookup proposes without a draft model, so no device can run it: declare another acceptance source")]
     PromptLookup,
     /// A prompt does not fit the workload or the target's vocabulary.
@@ -60,18 +60,18 @@ pub enum LiveError<E: std::error::Error + 'static> {
     /// The device failed; this is its error.
     #[error(transparent)]
     Device(#[from] E),
-    /// There are too few free scratch blocks (blocks of the draft's KV for trees) for a tree.
+    /// There are too few free scratch blocks (blocks of the draft model's KV for draft trees) for a draft tree.
     #[error("a drafted tree needs {needed} blocks of the draft's KV where {free} are free: draft narrower trees")]
     TreeTooWide {
-        /// Number of further scratch blocks that the tree needs.
+        /// Number of further scratch blocks (KV of the draft model) that the draft tree needs.
         needed: usize,
-        /// Number of free scratch blocks.
+        /// Number of free scratch blocks (KV of the draft model for draft trees).
         free: usize,
     },
-    /// A tree asks for more children of a node than the vocabulary has tokens.
+    /// A draft tree asks for more children of a node than the vocabulary has tokens.
     #[error("a tree asks for {asked} guesses at a position, but there are only {vocab} tokens")]
     TooManyGuesses {
-        /// Number of children of a node that the tree asks for.
+        /// Number of children of a node that the draft tree asks for.
         asked: u32,
         /// Number of tokens in the vocabulary.
         vocab: u32,

@@ -1,5 +1,5 @@
-//! Records a step for the tape: when each event of the step happened, and which confidences and other outputs the
-//! policy saw.
+//! Records a step for the tape (the log of a live run): when each event of the step happened, and which confidences
+//! and other outputs the policy saw.
 
 use super::clock::time;
 use super::state::DeviceExecutor;
@@ -10,13 +10,14 @@ use foretoken_sim::{Drafts, PassShape, Time};
 use std::time::Duration;
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Reads the clock and records an event without duration at this time.
+    /// Reads the clock and records an event of the step without duration at this time.
     pub(super) fn mark_instant(&mut self, kind: MarkKind) {
         let at = self.clock.read();
         self.mark_span(kind, at);
     }
 
-    /// Records an event that began at `begin` and ended at the clock's last reading. It does not read the clock.
+    /// Records an event of the step that began at `begin` and ended at the clock's last reading. It does not read the
+    /// clock.
     pub(super) fn mark_span(&mut self, kind: MarkKind, begin: Time) {
         let end = self.clock.now();
         self.trace.marks.push(Mark { kind, begin, end, device: Time::ZERO, shape: PassShape::default() });

@@ -3,7 +3,7 @@
 //! The engine plans passes; the executor runs them and reports their results. The executor owns what only a device run
 //! has: the tokens, the paged KV of both models, and the clock. It makes no decisions of the scheduler or the policy,
 //! and no layer above depends on which executor runs. With [`Acceptance::Greedy`] and [`Acceptance::Sampled`] the
-//! models decide which drafts are accepted. With [`Acceptance::Declared`] an acceptance source of the simulator
+//! models decide which draft tokens are accepted. With [`Acceptance::Declared`] an acceptance source of the simulator
 //! decides.
 
 mod acceptance;

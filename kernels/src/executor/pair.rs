@@ -11,12 +11,12 @@ use foretoken_sim::{DraftAt, DraftKv, EngineConfig, Version};
 
 /// Buffers for distributions over the vocabulary, for runs that need them ([`Needs::distributions`]).
 pub(super) struct Distributions<D: Device> {
-    /// Distributions of the target's rows of a pass.
+    /// Distributions over the vocabulary after the target's rows (tokens) of a pass.
     pub(super) target: D::Buffer,
-    /// Distributions of the draft's rows of a pass.
+    /// Distributions over the vocabulary after the draft model's rows (tokens) of a pass.
     pub(super) draft: D::Buffer,
-    /// The draft's distributions for all drafted tokens of a step. Row `i · kept_len + j` belongs to token `j` of
-    /// request `i`.
+    /// The draft model's distributions for all drafted tokens of a step. Row `i · kept_len + j` belongs to drafted
+    /// token `j` of the step's request `i`. [`Capacity`] has `kept_len`.
     pub(super) kept: D::Buffer,
 }
 
@@ -138,13 +138,13 @@ impl<D: Device> Pair<D> {
         self.capacity.covers(&needed)
     }
 
-    /// Returns the capacity with which the pair was loaded.
+    /// Returns the capacity with which the target and the draft were loaded.
     pub fn capacity(&self) -> Capacity {
         self.capacity
     }
 
-    /// Returns the target and the draft (`None` if the pair has no draft), for passes outside of a run. A later run
-    /// overwrites the KV that these passes write.
+    /// Returns the target and the draft (`None` if the pair has no draft model), for passes outside of a run. A later
+    /// run overwrites the KV that these passes write.
     pub fn models(&mut self) -> (&mut Llama<D>, Option<&mut Llama<D>>) {
         (&mut self.target, self.draft.as_mut())
     }

@@ -11,7 +11,8 @@ pub trait Prompts: Sync {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>);
 }
 
-/// A list of prompts. Element `id` is the prompt of request `id`. The prompt is empty if there is no such element.
+/// A list of prompts. Element `id` has the tokens of the prompt of request `id`. A request without an element has an
+/// empty prompt.
 impl Prompts for Vec<Vec<u32>> {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>) {
         if let Some(prompt) = self.get(id as usize) {
@@ -77,8 +78,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The tokens of the prefix blocks that requests share. The prefix cache relies on the rule that equal block ids mean
-/// equal tokens.
+/// Checks that prefix blocks with equal ids have equal tokens. The prefix cache relies on this rule.
 #[derive(Default)]
 struct SharedBlocks {
     /// The key is the hash of a sequence of block ids that begins at the prompt's start. The value is the first request

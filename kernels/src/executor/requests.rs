@@ -1,4 +1,4 @@
-//! What the executor stores for each request: the request's tokens, and its drafts of the present step.
+//! What the executor stores for each request: the request's tokens, and its draft tokens of the present step.
 
 use super::capacity::Capacity;
 use super::prompts::Prompts;
@@ -8,41 +8,43 @@ use foretoken_sim::{RequestId, RequestTruth, Workload};
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// A value in [`Slot::ran_at`]: the draft has not run over the node.
+/// A value in [`Slot::ran_at`]: the draft model has not run over the node of the draft tree.
 pub(super) const NOT_RUN: u32 = u32::MAX;
 
-/// The state of one request that has started. When the request ends, a later request reuses the slot and its memory.
+/// The executor's state of one request that has started. When the request ends, a later request reuses this struct and
+/// its memory.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     output_len: u32,
     prompt_len: u32,
-    /// The tokens of prompt and output.
+    /// The tokens of the request's prompt, then of its output so far.
     pub(super) tokens: Vec<u32>,
-    /// Block table of the draft's KV while a tree is drafted. It has the scheduler's blocks first, then the scratch
-    /// blocks.
+    /// Block table of the draft model's KV while a tree is drafted. It has the request's own blocks first, which the
+    /// scheduler gave it, then the scratch blocks for nodes of the tree.
     pub(super) tree_table: Vec<u32>,
     /// The tokens drafted in this step: one per depth of a chain, or one per node of a tree.
     pub(super) drafted: Vec<u32>,
-    /// The confidence of each drafted token of a chain: the probability that the draft gave it. If an acceptance source
-    /// decides (`Acceptance::Declared`): the confidence that the source showed to the policy, or NaN if the policy does
-    /// not want confidences.
+    /// The confidence of each drafted token of a chain: the probability that the draft model gave it. If an acceptance
+    /// source decides (`Acceptance::Declared`): the confidence that the source showed to the policy, or NaN if the
+    /// policy does not want confidences.
     pub(super) confidence: Vec<f32>,
-    /// The entropy in nats of the draft's distribution at each drafted token of a chain. Empty if the policy does not
-    /// want entropies. If an acceptance source decides (`Acceptance::Declared`), the entropy comes from the source.
+    /// The entropy in nats of the draft model's distribution at each drafted token of a chain. Empty if the policy does
+    /// not want entropies. If an acceptance source decides (`Acceptance::Declared`), the entropy comes from the source.
     pub(super) entropy: Vec<f64>,
     /// KL(target ‖ draft) in nats at each verified token of a chain up to and including the first rejected token. Empty
     /// if the policy does not want divergences. If an acceptance source decides (`Acceptance::Declared`), the
     /// divergence comes from the source.
     pub(super) divergence: Vec<f64>,
-    /// For each node of the tree: the context index at which the draft's KV of the node is stored, or [`NOT_RUN`].
+    /// For each node of the draft tree: the context index at which the draft model's KV of the node is stored, or
+    /// [`NOT_RUN`].
     pub(super) ran_at: Vec<u32>,
-    /// The draft's guesses of the present pass: the guesses of the tree's first frontier node, then of the second, and
-    /// so on.
+    /// The draft model's guesses in the present pass: first those for the children of the first node that the pass
+    /// expands, then those for the second node, and so on.
     pub(super) guesses: Vec<Choice>,
 }
 
 impl Slot {
-    /// Returns the number of output tokens so far.
+    /// Returns the number of output tokens that the request has so far.
     pub(super) fn emitted(&self) -> u32 {
         self.tokens.len() as u32 - self.prompt_len
     }
@@ -57,12 +59,12 @@ impl Slot {
     }
 }
 
-/// The free scratch blocks: blocks of the draft's KV that the scheduler does not give to requests. Trees need them,
-/// because more nodes of a tree are drafted than verified.
+/// The scratch blocks that are free: blocks of the draft model's KV that the scheduler does not give to requests. Draft
+/// trees need them, because more nodes of a tree are drafted than verified.
 #[derive(Debug)]
 pub(super) struct Scratch(Vec<u32>);
 
-/// The error of a tree that needs more scratch blocks than are free.
+/// The error of a draft tree that needs more scratch blocks (blocks of the draft model's KV for trees) than are free.
 #[derive(Debug)]
 pub(super) struct ScratchIsDry {
     pub(super) needed: usize,
@@ -74,7 +76,7 @@ impl Scratch {
         Scratch((capacity.draft_blocks - capacity.draft_scratch..capacity.draft_blocks).rev().collect())
     }
 
-    /// Extends `table` by scratch blocks until it has room for `tokens` tokens.
+    /// Extends the block table `table` by scratch blocks until its blocks hold `tokens` tokens.
     pub(super) fn extend(&mut self, table: &mut Vec<u32>, tokens: usize) -> Result<(), ScratchIsDry> {
         let needed = tokens.div_ceil(BLOCK_SIZE).saturating_sub(table.len());
         let Some(from) = self.0.len().checked_sub(needed) else {
@@ -84,7 +86,8 @@ impl Scratch {
         Ok(())
     }
 
-    /// Removes all blocks of `table` after the first `keep`, and makes them free again.
+    /// Removes all scratch blocks of the block table `table`, which come after its first `keep` blocks, and makes them
+    /// free again.
     pub(super) fn take_back(&mut self, table: &mut Vec<u32>, keep: usize) {
         self.0.extend(table.drain(keep.min(table.len())..).rev());
     }
@@ -114,7 +117,7 @@ impl Requests {
         &mut self.slots[self.slot_of[id as usize] as usize]
     }
 
-    /// Returns the state of a request, and the free scratch blocks.
+    /// Returns the state of request `id`, and the free scratch blocks (blocks of the draft model's KV for trees).
     pub(super) fn with_scratch(&mut self, id: RequestId) -> (&mut Slot, &mut Scratch) {
         (&mut self.slots[self.slot_of[id as usize] as usize], &mut self.scratch)
     }
@@ -151,7 +154,8 @@ mod tests {
     use super::*;
     use foretoken_sim::{EngineConfig, Request, Time};
 
-    /// Slots and scratch blocks are reused: a thousand requests that run one after the other need a single slot.
+    /// The structs for requests and the scratch blocks are reused: a thousand requests that run one after the other
+    /// need a single struct.
     #[test]
     fn slots_and_scratch_blocks_are_used_again() {
         let workload: Workload = (0..1000).map(|_| Request::new(Time::ZERO, 20, 5)).collect();

@@ -48,7 +48,7 @@ pub struct DeviceExecutor<'a, D: Device> {
     pub(super) verifying: Verifying,
     pub(super) batch: Batch,
     pub(super) trace: StepTrace,
-    /// The step whose drafts are stored in `requests`.
+    /// Number of the step whose draft tokens are stored in `requests`.
     pub(super) drafted_step: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
         })
     }
 
-    /// At the first pass of a step, removes the drafts of the step before. Does nothing at later passes.
+    /// At the first pass of a step, removes the draft tokens of the step before. Does nothing at later passes.
     pub(super) fn open_step(&mut self, step: &StepPlan) {
         if self.drafted_step != Some(step.batch.step) {
             self.drafted_step = Some(step.batch.step);

@@ -1,4 +1,5 @@
-//! The target pass: verifies drafts, runs prefill chunks, and appends accepted and sampled tokens to requests' texts.
+//! The target pass: verifies draft tokens, runs prefill chunks, and appends accepted and sampled tokens to requests'
+//! texts.
 
 use super::acceptance::Acceptance;
 use super::buffers::Asker;
@@ -26,9 +27,9 @@ const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
 };
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs the target pass over the decode requests with their drafts, and over the prefill chunks. Writes the number
-    /// of accepted drafts of each decode request to `accepted`, which is empty in a run without speculation. Appends
-    /// the emitted tokens to the requests' texts. Returns the time that the device took.
+    /// Runs the target pass over the decode requests with their draft tokens, and over the prefill chunks. Writes the
+    /// number of accepted draft tokens of each decode request to `accepted`, which is empty in a run without
+    /// speculation. Appends the emitted tokens to the requests' texts. Returns the time that the device took.
     pub(super) fn verify_pass(
         &mut self,
         step: &StepPlan,
@@ -49,8 +50,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(spent)
     }
 
-    /// Fills the batch: first the decode requests with the drafts to verify, in the step's order, then the prefill
-    /// chunks.
+    /// Fills the batch: first the decode requests with the draft tokens to verify, in the step's order, then the
+    /// prefill chunks.
     fn fill(&mut self, step: &StepPlan, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let batch = &step.batch;
         let v = &mut self.verifying;
@@ -73,7 +74,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
                 for (at, node) in drafts.trees[i].nodes().iter().enumerate() {
                     v.kept.push((v.nodes.len() - checked) as u32);
                     if node.kept {
-                        // In the pass the newest token is node 0, so the index of each tree node rises by one.
+                        // In the target's pass the newest token is node 0. The index of each node of the draft tree is
+                        // therefore higher by one.
                         let parent = if node.parent == ROOT { ROOT } else { v.kept[node.parent as usize] };
                         v.nodes.push(at as u32);
                         v.parents.push(parent);
@@ -111,9 +113,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Verifies the drafts by the models' outputs. There is one result for each request for which the pass samples a
-    /// token. If an acceptance source decides (`Acceptance::Declared`), only the next token of each result is used. If
-    /// the models decide and the policy wants divergences, also computes the divergences of chains.
+    /// Verifies the draft tokens by the models' logits. There is one result for each request for which the pass samples
+    /// a token. If an acceptance source decides (`Acceptance::Declared`), only the next token of each result is used.
+    /// If the models decide and the policy wants divergences, also computes the divergences of chains.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();
@@ -159,10 +161,10 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Appends the accepted tokens and the next token to the requests' texts. Moves the KV of accepted tree nodes to
-    /// its place in the context, for the target and the draft. If the models decide, also writes the accepted counts to
-    /// `accepted`, and the accepted paths and the divergences to `drafts`. (An acceptance source wrote them before.)
-    /// Frees the scratch blocks of trees.
+    /// Appends the accepted tokens and the next token to the requests' texts. Moves the KV of accepted nodes of draft
+    /// trees to its place in the context, for the target and the draft model. If the models decide which draft tokens
+    /// are accepted, also writes the accepted counts to `accepted`, and the accepted paths and the divergences to
+    /// `drafts`. (If an acceptance source decides, they are already there.) Frees the scratch blocks of draft trees.
     fn commit(
         &mut self,
         step: &StepPlan,

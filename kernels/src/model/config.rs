@@ -17,15 +17,15 @@ pub enum BadConfigFile {
     /// The file cannot be opened or read.
     #[error("{}: {why}", file.display())]
     Unreadable {
-        /// The path of the file.
+        /// The path of the `config.json`.
         file: PathBuf,
-        /// The system's error.
+        /// The system's error when the `config.json` was opened or read.
         why: std::io::Error,
     },
     /// The file is not JSON, or its value is not a JSON object.
     #[error("{}: {why}", file.display())]
     NotJson {
-        /// The path of the file.
+        /// The path of the `config.json`.
         file: PathBuf,
         /// The parser's error, with line and column.
         why: serde_json::Error,
@@ -33,11 +33,11 @@ pub enum BadConfigFile {
     /// A key is missing, has the wrong type, or has a value that the forward pass does not support.
     #[error("{}: `{key}`: {why}", file.display())]
     Key {
-        /// The path of the file.
+        /// The path of the `config.json`.
         file: PathBuf,
         /// The key's path: its name after the names of the objects that contain it.
         key: String,
-        /// What is wrong with the key.
+        /// What is wrong with the key of the `config.json`.
         why: String,
     },
 }
@@ -98,7 +98,7 @@ fn needed<T>(key: &str, value: Option<T>) -> Result<T, BadKey> {
     value.ok_or_else(|| BadKey::new(key, "is missing"))
 }
 
-/// The key that names the architecture.
+/// The key of a `config.json` that names the architecture.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Architecture {
@@ -117,7 +117,8 @@ impl Architecture {
     }
 }
 
-/// The keys that decide sizes or arithmetic. Hugging Face omits a key that is not set, or writes null.
+/// The keys of a `config.json` that decide sizes or arithmetic. Hugging Face omits a key that is not set, or writes
+/// null.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Config {
@@ -152,7 +153,7 @@ struct Config {
 struct Rope {
     rope_theta: Option<f64>,
     rope_type: Option<String>,
-    /// The earlier name of `rope_type`.
+    /// The earlier name of `rope_type`, the kind of scaling of the rotary frequencies.
     #[serde(rename = "type")]
     old_type: Option<String>,
     factor: Option<f64>,

@@ -7,7 +7,7 @@ use crate::weights::{Dtype, tensors};
 /// Bytes that one or two models, their KV pools and their activations need on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeeded {
-    /// Bytes of weights.
+    /// Bytes of the models' weights.
     pub weights: u64,
     /// Bytes of the KV blocks of all layers.
     pub kv: u64,
@@ -26,7 +26,7 @@ pub struct MemoryNeeded {
 pub struct TooLittleMemory {
     /// The memory that the model needs.
     pub needed: MemoryNeeded,
-    /// Bytes that are available.
+    /// Bytes of device memory that are available.
     pub available: u64,
 }
 
@@ -66,7 +66,7 @@ impl MemoryNeeded {
     /// Checks that `available` bytes are enough.
     ///
     /// # Errors
-    /// They are not. The error gives the needed and the available memory.
+    /// The needed memory is larger than `available`. The error gives both.
     pub fn fits(&self, available: u64) -> Result<(), TooLittleMemory> {
         if self.total() <= available { Ok(()) } else { Err(TooLittleMemory { needed: *self, available }) }
     }

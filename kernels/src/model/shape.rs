@@ -53,9 +53,9 @@ pub struct LlamaShape {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{key}`: {why}")]
 pub struct BadShape {
-    /// The key of `config.json` that is wrong.
+    /// The key of `config.json` whose value the forward pass does not support.
     pub key: &'static str,
-    /// What is wrong with the key.
+    /// What is wrong with the value of the key.
     pub why: String,
 }
 
@@ -63,7 +63,7 @@ impl LlamaShape {
     /// Checks that the forward pass can run the shape.
     ///
     /// # Errors
-    /// It cannot. The error names the first key that is wrong, and why.
+    /// The forward pass cannot run the shape. The error names the first key that is wrong, and why.
     pub fn check(&self) -> Result<(), BadShape> {
         let bad = |key, why: String| Err(BadShape { key, why });
         let sizes = [

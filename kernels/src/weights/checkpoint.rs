@@ -20,7 +20,7 @@ pub enum BadCheckpoint {
     /// A file cannot be opened, read or mapped.
     #[error("{}: {why}", file.display())]
     Unreadable {
-        /// The path of the file.
+        /// The path of the checkpoint file that cannot be opened, read or mapped.
         file: PathBuf,
         /// The system's error.
         why: std::io::Error,
@@ -28,9 +28,9 @@ pub enum BadCheckpoint {
     /// A file's contents do not have the format that the file's name states.
     #[error("{}: {why}", file.display())]
     Malformed {
-        /// The path of the file.
+        /// The path of the malformed checkpoint file.
         file: PathBuf,
-        /// What is wrong with the file.
+        /// What is wrong with the checkpoint file.
         why: String,
     },
     /// A tensor that the shape needs is missing.
@@ -44,19 +44,19 @@ pub enum BadCheckpoint {
     /// A tensor has other sizes than the shape needs.
     #[error("{}: tensor `{tensor}` has shape {found:?}, config.json makes it {expected:?}", file.display())]
     Shape {
-        /// The path of the file.
+        /// The path of the checkpoint file with the tensor.
         file: PathBuf,
         /// The name of the tensor.
         tensor: String,
-        /// The sizes that the shape needs.
+        /// The sizes of the tensor that the model's shape needs.
         expected: Vec<usize>,
-        /// The sizes in the file.
+        /// The sizes of the tensor in the checkpoint file.
         found: Vec<usize>,
     },
     /// A tensor has an unsupported type.
     #[error("{}: tensor `{tensor}` has dtype {found}, expected F32, BF16 or F16", file.display())]
     Dtype {
-        /// The path of the file.
+        /// The path of the checkpoint file with the tensor.
         file: PathBuf,
         /// The name of the tensor.
         tensor: String,
@@ -71,7 +71,7 @@ struct Place {
     bytes: Range<usize>,
 }
 
-/// The bytes of a checkpoint file.
+/// The bytes of a checkpoint file: mapped into memory, or part of the program.
 enum Bytes {
     Mapped(Mmap),
     Embedded(&'static [u8]),
@@ -95,7 +95,7 @@ pub struct Checkpoint {
     dtype: Dtype,
 }
 
-/// A file with its parsed header.
+/// A safetensors file with its parsed header.
 struct Header {
     path: PathBuf,
     /// Byte offset in the file at which the tensors' data begin.

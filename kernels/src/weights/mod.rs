@@ -23,7 +23,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Bytes of one number.
+    /// Bytes that one number of this type takes.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::F32 => 4,

@@ -1,5 +1,5 @@
 //! The shipped target and draft on the CPU, one request at a time: plain decoding, speculation, and how often the draft
-//! predicts the target's token.
+//! model predicts the target's token.
 
 #![allow(dead_code, reason = "tests and the benchmark use their part")]
 
@@ -23,7 +23,7 @@ pub const PROMPT: usize = 256;
 /// Most tokens of an answer. In all families the answers are shorter.
 pub const ANSWER: usize = 256;
 
-/// Seed of the generated documents. The pair was trained on documents of other seeds.
+/// Seed of the generated documents. The target and draft were trained on documents of other seeds.
 pub const HELD_OUT: u64 = 2;
 
 /// Prompt `index` of a family (a kind of text) as tokens. It is from the documents of the seed [`HELD_OUT`].
@@ -31,12 +31,13 @@ pub fn prompt(family: Family, index: u64) -> Vec<u32> {
     prompt_of_len(family, HELD_OUT, index, PROMPT).into_iter().map(u32::from).collect()
 }
 
-/// Counts of rounds of speculation, by depth of the draft (index 0 is the first draft).
+/// Counts of steps with draft tokens, by depth: the place of a draft token in its chain (index 0 is the first).
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
-    /// Number of rounds that drafted to this depth and accepted all drafts of smaller depths.
+    /// For each depth: number of steps that had a draft token of this depth and accepted all draft tokens of smaller
+    /// depths.
     pub reached: Vec<u64>,
-    /// Number of rounds that accepted the draft of this depth.
+    /// For each depth: number of steps that accepted the draft token of this depth.
     pub accepted: Vec<u64>,
 }
 
@@ -72,8 +73,8 @@ impl Pair {
         Pair { target, draft, table: (0..blocks).collect(), batch, choices, accepted }
     }
 
-    /// Decodes greedily without drafts. The answer ends with the token [`END`] or after [`ANSWER`] tokens. Returns its
-    /// tokens, including [`END`], and the time since the end of the prompt's pass.
+    /// Decodes greedily without draft tokens. The answer ends with the token [`END`] or after [`ANSWER`] tokens.
+    /// Returns its tokens, including [`END`], and the time since the end of the prompt's pass.
     pub fn plain(&mut self, cpu: &mut Cpu, prompt: &[u32]) -> (Vec<u32>, Duration) {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -98,8 +99,8 @@ impl Pair {
         all.split_off(prompt.len())
     }
 
-    /// Decodes greedily with chains of `k` drafts per round. Adds the counts of each round to `rounds`. Returns the
-    /// tokens and the time as [`Pair::plain`] does.
+    /// Decodes greedily with a chain of `k` draft tokens per step. Adds the counts of each step to `rounds`. Returns
+    /// the answer's tokens, including [`END`], and the time since the end of the prompt's pass.
     pub fn speculative(
         &mut self,
         cpu: &mut Cpu,
@@ -141,7 +142,8 @@ impl Pair {
         (all.split_off(prompt.len()), time)
     }
 
-    /// For each position of `answer`: true if the token is the draft's most likely token, given all tokens before it.
+    /// For each position of `answer`: true if the token is the draft model's most likely token, given all tokens before
+    /// it.
     pub fn agreement(&mut self, cpu: &mut Cpu, prompt: &[u32], answer: &[u32]) -> Vec<bool> {
         let all: Vec<u32> = prompt.iter().chain(answer).copied().collect();
         let Pair { draft, table, batch, choices, .. } = self;
@@ -149,7 +151,7 @@ impl Pair {
         batch.push_chain(&all, 0, table, Logits::All);
         draft.forward(cpu, batch).unwrap();
         cpu.top_k(draft.logits(), 1, choices).unwrap();
-        // The draft's guess for the position after the answer is not compared.
+        // The draft model's guess for the position after the answer is not compared.
         let guesses = &choices[prompt.len() - 1..all.len() - 1];
         zip_eq(guesses, answer).map(|(choice, &token)| choice.token == token).collect()
     }

@@ -79,7 +79,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let k = 3;
         let draft_rows = probabilities(count * k, vocab);
         let mut target_rows = probabilities(count * (k + 1), vocab);
-        // The target's distribution is mixed with the draft's, so that most drafted tokens are accepted.
+        // The target's distribution is mixed with the draft model's, so that most drafted tokens are accepted.
         for (i, p) in target_rows.iter_mut().enumerate() {
             let (chain, row) = (i / vocab / (k + 1), i / vocab % (k + 1));
             if row < k {

@@ -37,9 +37,9 @@ pub fn repeat() {
     FIXED.set(Some(1));
 }
 
-/// Returns a sequence of random numbers, a different one at every call in a test. Unless [`repeat`] was called, the
-/// sequences also differ from run to run. To repeat a run, set the environment variable `FORETOKEN_SEED` to the seed
-/// that the run printed.
+/// Returns a sequence of random numbers for a test's inputs, a different one at every call in the test. Unless
+/// [`repeat`] was called, the sequences also differ from run to run. To repeat a run, set the environment variable
+/// `FORETOKEN_SEED` to the seed that the run printed.
 pub fn luck() -> Luck {
     static FRESH: LazyLock<u64> = LazyLock::new(|| {
         let given = std::env::var("FORETOKEN_SEED").ok().and_then(|s| s.parse().ok());

@@ -158,7 +158,7 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
     for shape in shapes(scale) {
         let same = weights();
         let mut target = Llama::load(cuda, &shape, &same, LIMITS).unwrap();
-        // The draft is the target without its last layer, so it is right often but not always.
+        // The draft model is the target without its last layer, so it is right often but not always.
         let shallow = LlamaShape { layers: shape.layers - 1, ..shape.clone() };
         let mut draft = Llama::load(cuda, &shallow, &same, LIMITS).unwrap();
         let (output, width) = (if scale == Scale::Gpu { 100 } else { 12 }, shape.vocab as usize);
@@ -189,7 +189,7 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
                 next = out[0].next;
                 kept += out[0].nodes.len();
             }
-            // The comparison with plain decoding runs the emitted tokens one by one, and compares each with the most
+            // The emitted tokens run one by one through the target. Each emitted token is compared with the most
             // likely token after the tokens before it.
             run(&mut target, cuda, &tokens[..20], 0, &table(2));
             for t in 20..tokens.len() - 1 {

@@ -1,5 +1,5 @@
-//! A small scenario for tests: eight requests, a target and a draft that often agree, and policies with drafts of fixed
-//! lengths or with trees.
+//! A small scenario for tests: eight requests, a target and a draft model that often agree, and policies that draft
+//! chains of fixed lengths or trees.
 
 use crate::common::{Strong, prompt, shape};
 use foretoken_kernels::cpu::Cpu;
@@ -113,7 +113,7 @@ impl Scenario {
         Scenario { workload, prompts }
     }
 
-    /// Loads a target in f32 and a draft with the same weights in bf16.
+    /// Loads a target in f32 and a draft model with the same weights in bf16.
     pub fn pair(&self, cpu: &mut Cpu, capacity: Capacity) -> Pair<Cpu> {
         let [target, draft] = [Dtype::F32, Dtype::Bf16].map(|dtype| Strong(RandomWeights { seed: 5, dtype }));
         Pair::load(cpu, (&shape(), &target), Some((&shape(), &draft)), capacity).unwrap()

@@ -14,16 +14,16 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The inputs of a live run, without its policy.
+/// The inputs of a live run (an experiment on a device), without its policy.
 pub struct Bench<'a> {
     /// The device with both models loaded, which runs the passes.
     pub machine: &'a mut dyn Machine,
     /// The workload, the engine's settings, and the pass costs that policies believe.
     pub setting: &'a Setting,
-    /// Who decides which drafts are accepted: the models, or `declared`.
+    /// Whether the models or the acceptance source `declared` decide which draft tokens are accepted.
     pub acceptance: LiveAcceptance,
-    /// An acceptance source of the simulator. It decides which drafts are accepted if `acceptance` is `Declared`, and
-    /// is not used otherwise.
+    /// An acceptance source of the simulator. It decides which draft tokens are accepted if `acceptance` is `Declared`,
+    /// and is not used otherwise.
     pub declared: &'a dyn AcceptanceSource,
     /// The prompt tokens of each request.
     pub prompts: &'a Vec<Vec<u32>>,
@@ -33,23 +33,23 @@ pub struct Bench<'a> {
     pub interrupt: &'a AtomicBool,
 }
 
-/// A finished live run whose tape was written.
+/// A finished live run whose tape (log) was written.
 pub struct Recorded {
     /// The results of the run. If the run ended early: of the part before its end.
     pub run: Run,
-    /// How the run ended.
+    /// How the live run ended: completely, by an interrupt of the user, or by a failure of the device.
     pub ending: TapeEnding,
-    /// Statistics of the host time of steps.
+    /// Statistics of the host time of the run's steps: the time in which the device runs no pass.
     pub host: HostTimes,
 }
 
 impl Bench<'_> {
-    /// Serves the workload with the policy `spec`, and records the run in the file `tape`. `slo_tpot_s` is the TPOT
-    /// bound that the policy sees, in seconds. `which` is the run's number in the plan, as text for the progress line.
-    /// If the device fails during the run, the result is not an error: it says how the run ended.
+    /// Serves the workload with the policy `spec`, and records the run in the file `tape` (its log). `slo_tpot_s` is
+    /// the TPOT bound that the policy sees, in seconds. `which` is the run's number in the plan, as text for the
+    /// progress line. If the device fails during the run, the result is not an error: it says how the run ended.
     ///
     /// # Errors
-    /// The device cannot serve the policy, or the tape cannot be written.
+    /// The device cannot serve the policy, or the file `tape` cannot be written.
     pub fn record(
         &mut self,
         spec: &PolicySpec,
@@ -113,7 +113,7 @@ impl Bench<'_> {
         Ok(Warm { overhead_s: host.overhead_s.unwrap_or(0.0), rate })
     }
 
-    /// Serves these requests with a policy.
+    /// Serves `requests` with the policy `policy` (`None`: no speculation).
     fn serve(
         &mut self,
         spec: &PolicySpec,
@@ -152,7 +152,7 @@ struct Requests<'a> {
     slo_tpot_s: f64,
 }
 
-/// What was measured while warming up.
+/// What was measured while the device was warmed up before a live run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Warm {
     /// Mean host time of a step in seconds, including the time for recording the step; 0 if not measured.
@@ -161,14 +161,14 @@ pub struct Warm {
     pub rate: f64,
 }
 
-/// The file name of a cell's tape in the results folder. It is made of the indices of the cell's variant, seed and
-/// policy.
+/// The file name of the tape (the log) of a live run in the results folder. It is made of the indices of the run's
+/// variant (combination of swept values), seed and policy in the plan.
 pub fn tape_name(variant: usize, seed: usize, policy: usize) -> String {
     format!("v{variant}-s{seed}-p{policy}.tape")
 }
 
-/// The cell of a tape: its indices (variant, seed, policy), read from the tape's file name. `None` for other file
-/// names.
+/// The run that a tape (a log) belongs to, read from the tape's file name: its indices (variant, seed, policy) in the
+/// plan. A variant is a combination of swept values. `None` for other file names.
 pub fn cell_of_tape(name: &str) -> Option<(usize, usize, usize)> {
     let mut parts = name.strip_suffix(".tape")?.split('-');
     let mut number = |letter: char| parts.next()?.strip_prefix(letter)?.parse().ok();

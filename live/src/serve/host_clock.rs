@@ -7,7 +7,7 @@ use foretoken_sim::Time;
 use foretoken_sim::live::{MarkKind, Recorder, StepTrace};
 use foretoken_sim::metrics::Gaps;
 
-/// Collects the host times of a run's steps.
+/// Collects the host times of a run's steps: the times in which the device runs no pass.
 #[derive(Default)]
 pub struct HostClock {
     all: Gaps,
@@ -48,7 +48,7 @@ impl HostClock {
         self.last_end = step.marks.last().map_or(self.last_end, |m| m.end);
     }
 
-    /// Returns the statistics of the steps added so far.
+    /// Returns the statistics of the host times of the steps added so far.
     pub fn times(self) -> HostTimes {
         let step = time(&self.all);
         HostTimes {

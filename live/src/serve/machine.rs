@@ -24,7 +24,7 @@ pub struct Models {
 const WEIGHT_SEED: u64 = 1;
 
 impl Models {
-    /// Finds the models that the `[live]` table of an experiment names.
+    /// Finds the target and the draft that the `[live]` table of an experiment names.
     ///
     /// # Errors
     /// A model is not found or is damaged.
@@ -37,7 +37,7 @@ impl Models {
     }
 }
 
-/// One run to serve.
+/// The inputs of one run that a device serves.
 pub struct Job<'a> {
     /// The engine's part of the run: workload, arrivals and engine settings.
     pub serving: Serving<'a>,
@@ -45,10 +45,10 @@ pub struct Job<'a> {
     pub policy: Option<Box<dyn SpecPolicy>>,
     /// The tokens of the requests' prompts.
     pub prompts: &'a dyn Prompts,
-    /// Who decides which drafts are accepted: the models, or `declared`.
+    /// Whether the models or the acceptance source `declared` decide which draft tokens are accepted.
     pub acceptance: LiveAcceptance,
-    /// An acceptance source of the simulator. It decides which drafts are accepted if `acceptance` is `Declared`, and
-    /// is not used otherwise.
+    /// An acceptance source of the simulator. It decides which draft tokens are accepted if `acceptance` is `Declared`,
+    /// and is not used otherwise.
     pub declared: &'a dyn AcceptanceSource,
     /// Seed of the random draws of sampled acceptance.
     pub seed: u64,
@@ -56,7 +56,7 @@ pub struct Job<'a> {
     pub recorder: &'a mut dyn Recorder,
 }
 
-/// The result of serving a job.
+/// The result of serving a job, which is one live run.
 pub struct Served {
     /// The results of the run. If the device failed: of the part before the failure.
     pub run: Run,
@@ -66,7 +66,7 @@ pub struct Served {
 
 /// A device that serves runs. It is a trait, so that tests can use a device that fails.
 pub trait Machine {
-    /// Returns the device's name.
+    /// Returns the name of the device that serves.
     fn name(&self) -> &str;
 
     /// Serves one run.
@@ -82,7 +82,8 @@ pub trait Machine {
     fn warm_up(&mut self) -> std::result::Result<(), String>;
 }
 
-/// Converts the `acceptance` setting of the `[live]` table to the executor's type.
+/// Converts the `acceptance` setting of the experiment's `[live]` table (what decides which draft tokens are accepted)
+/// to the executor's type.
 pub fn acceptance<'a>(setting: LiveAcceptance, declared: &'a dyn AcceptanceSource, seed: u64) -> Acceptance<'a> {
     match setting {
         LiveAcceptance::Greedy => Acceptance::Greedy,
@@ -116,7 +117,8 @@ pub(super) fn cuda(n: u32) -> Result<(Cuda, String)> {
     Ok((cuda, name))
 }
 
-/// Converts the `waiting` setting of the `[live]` table to the executor's type.
+/// Converts the `waiting` setting of the experiment's `[live]` table (whether the thread spins or sleeps until the next
+/// arrival) to the executor's type.
 pub(super) fn waiting(live: &LiveSpec) -> Waiting {
     match live.waiting {
         spec::Waiting::Spin => Waiting::Spin,
@@ -124,7 +126,7 @@ pub(super) fn waiting(live: &LiveSpec) -> Waiting {
     }
 }
 
-/// A device with a loaded pair.
+/// A device onto which a target and a draft are loaded.
 pub(super) struct Loaded<D: device::Device> {
     /// The device that runs the passes.
     pub(super) device: D,

@@ -1,8 +1,9 @@
 //! Runs an experiment on a device and a wall clock, with the engine, scheduler and policies of `foretoken run`.
 //!
 //! This module makes no decisions of the scheduler or of policies. It opens the device, provides the prompts, records
-//! the runs ([`tape`]) and reports their results. Policies run one after the other: first the baseline, then the others
-//! in the order of the experiment file. Every policy gets the same requests with the same arrival times.
+//! the runs (their logs are tapes, [`tape`]) and reports their results. Policies run one after the other: first the
+//! baseline, then the others in the order of the experiment file. Every policy gets the same requests with the same
+//! arrival times.
 
 mod cell;
 #[cfg(test)]

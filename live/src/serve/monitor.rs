@@ -18,7 +18,8 @@ pub struct Monitor {
     window: Window,
 }
 
-/// Sums over the steps since the last update of the line.
+/// Numbers of decode requests and of drafted, verified, accepted and emitted tokens, summed over the steps since the
+/// last update of the progress line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Window {
     request_steps: u64,
@@ -39,7 +40,7 @@ impl Monitor {
         Monitor { bar, label: format!("{which} {label}"), since: Time::ZERO, window: Window::default() }
     }
 
-    /// Adds a step, and updates the line if the last update is at least 0.2 s ago.
+    /// Adds a step, and updates the progress line if its last update is at least 0.2 s ago.
     pub fn step(&mut self, step: &StepTrace) {
         if self.bar.is_hidden() {
             return;

@@ -8,19 +8,20 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// The recorder of one run.
+/// Receives the steps of one live run: writes them to the tape (the log of the run), updates the progress line, and
+/// collects host times.
 pub struct LiveRecorder {
     tape: TapeWriter,
     path: PathBuf,
-    /// The first error of writing the tape; `None` without one. After such an error the run continues without the tape,
-    /// and [`finish`](Self::finish) reports the error.
+    /// The first error of writing the tape (the log of the run); `None` without an error. After such an error the run
+    /// continues without the tape, and [`finish`](Self::finish) reports the error.
     failed: Option<std::io::Error>,
     monitor: Monitor,
     host: HostClock,
 }
 
 impl LiveRecorder {
-    /// Starts the tape in the file `path`.
+    /// Starts the tape (the log of the run) in the file `path`.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -29,7 +30,8 @@ impl LiveRecorder {
         Ok(LiveRecorder { tape, path: path.to_path_buf(), failed: None, monitor, host: HostClock::default() })
     }
 
-    /// Removes the progress line, writes the end of the tape and returns the statistics of host times.
+    /// Removes the progress line, writes the end of the tape (the log of the run) and returns the statistics of host
+    /// times.
     ///
     /// # Errors
     /// The end of the tape or an earlier step could not be written.

@@ -1,5 +1,6 @@
 //! Checks, before the models are loaded, whether each policy of a plan can run on a device with the settings of every
-//! variant, and computes the memory sizes that all of them need together. An error names the setting or the policy.
+//! variant (combination of swept values), and computes the memory sizes that all of them need together. An error
+//! names the setting or the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;
@@ -16,7 +17,8 @@ use foretoken_spec::problem::{Problem, Result};
 /// settings of every variant (combination of swept values).
 ///
 /// # Errors
-/// A policy or a setting cannot run live, or a file of a variant cannot be read. The error names it.
+/// A policy or a setting cannot run live, or a file of a variant cannot be read. The error names the policy, the
+/// setting or the file.
 pub fn check_all(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<Capacity> {
     let mut room: Option<Capacity> = None;
     for variant in &plan.variants {
@@ -27,10 +29,10 @@ pub fn check_all(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<Capaci
 }
 
 /// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the
-/// settings of one variant.
+/// settings of one variant (combination of swept values).
 ///
 /// # Errors
-/// A policy or a setting cannot run live. The error names it.
+/// A policy or a setting cannot run live. The error names the policy or the setting.
 pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
     let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     if variant.experiment.hardware.drafting == Drafting::Parallel {

@@ -1,4 +1,5 @@
-//! Runs all cells of a plan on the device, one after the other, and stores each cell's results when it ends.
+//! Runs all cells of a plan on the device, one after the other. A cell is one policy with one seed, at one
+//! combination of swept values. The results of a cell are stored when it ends.
 
 use super::cell::{Bench, Recorded, tape_name};
 use super::machine::{Machine, Models, open};
@@ -22,24 +23,24 @@ use std::time::Instant;
 /// The content of `live.json`: facts that only live runs have.
 #[derive(Debug, Default, Serialize)]
 pub struct LiveReport {
-    /// The name of the device that served.
+    /// The name of the device that served the live runs.
     pub device: String,
-    /// In which order the cells ran, as text.
+    /// In which order the cells (one policy with one seed) ran, as text.
     pub order: &'static str,
-    /// The cells in the order in which they ran.
+    /// The cells (each one policy with one seed) in the order in which they ran.
     pub cells: Vec<LiveCell>,
 }
 
-/// The facts of one cell that only live runs have.
+/// The facts of one cell (one policy with one seed) that only live runs have.
 #[derive(Debug, Serialize)]
 pub struct LiveCell {
-    /// The policy's label.
+    /// The label of the cell's policy, under which results name it.
     pub policy: String,
     /// The seed of the run's random draws. A cell is one policy with one seed, at one combination of swept values.
     pub seed: u64,
     /// How the run ended, as text: `done`, `interrupted …` or `failed …`.
     pub ended: String,
-    /// Statistics of the host time of steps.
+    /// Statistics of the host time of the run's steps: the time in which the device runs no pass.
     pub host: HostTimes,
     /// Present if the run was overloaded: the queue grew as long as requests arrived.
     pub overload: Option<Overload>,
@@ -51,17 +52,18 @@ const ORDER: &str = "seed by seed; the baseline first, then the policies in the 
 pub struct Ran {
     /// The content of `live.json`.
     pub report: LiveReport,
-    /// Totals for the last line on the terminal: number of cells, number of decoding requests summed over the steps,
-    /// and wall time.
+    /// Totals for the last line on the terminal: number of cells (runs), number of decoding requests summed over the
+    /// steps, and wall time.
     pub speed: Speed,
-    /// Number of cells whose results were stored. These are the first cells of the plan.
+    /// Number of cells (runs of one policy with one seed) whose results were stored. These are the first cells of the
+    /// plan.
     pub cells: usize,
-    /// Why the plan ended early; `None` if all cells ran.
+    /// Why the plan ended early; `None` if all cells (runs of the plan) ran.
     pub ended: Option<Box<Problem>>,
 }
 
-/// Finds the models, checks the plan, opens the device and runs every cell of the plan on it. A device that fails
-/// during a run, and an interrupt by the user, are not errors: [`Ran::ended`] reports them.
+/// Finds the models, checks the plan, opens the device and runs every cell (one policy with one seed) of the plan on
+/// it. A device that fails during a run, and an interrupt by the user, are not errors: [`Ran::ended`] reports them.
 ///
 /// # Errors
 /// The plan cannot run live, the device cannot be opened or warmed up, or a file cannot be written.
@@ -72,8 +74,8 @@ pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &Atomi
     run_on(plan, live, folder, interrupt, &models, &mut *machine)
 }
 
-/// Runs every cell of the plan on `machine`. If a failure or an interrupt ends the plan early, the results of the
-/// finished cells stay stored.
+/// Runs every cell (one policy with one seed) of the plan on `machine`. If a failure or an interrupt ends the plan
+/// early, the results of the finished cells stay stored.
 pub(super) fn run_on(
     plan: &Plan,
     live: &LiveSpec,
@@ -107,13 +109,14 @@ struct Runner<'a> {
     interrupt: &'a AtomicBool,
     store: Store,
     ran: Ran,
-    /// P90 TPOT of the baseline in seconds, by (variant, seed); `None` without a TPOT. TPOT bounds of an experiment may
-    /// be scaled from this number.
+    /// P90 TPOT of the baseline in seconds, by (index of the combination of swept values, index of the seed); `None`
+    /// without a TPOT. TPOT bounds of an experiment may be scaled from this number.
     p90: HashMap<(usize, usize), Option<f64>>,
 }
 
 impl Runner<'_> {
-    /// Runs all policies with one variant and one seed. Returns false if the plan must end early.
+    /// Runs all policies with one variant (combination of swept values) and one seed. Returns false if the plan must
+    /// end early.
     fn comparison(&mut self, machine: &mut dyn Machine, models: &Models, variant: usize, seed: usize) -> Result<bool> {
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
         let mut setting = Setting::new(&self.plan.variants[variant], number)?;
@@ -150,9 +153,9 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// Adds a cell to the report, and stores its results if any request finished. The first cell of a comparison is the
-    /// baseline; it sets `slo`. Returns false if the plan must end, because the cell ended early or no request
-    /// finished.
+    /// Adds the cell `id` (one policy with one seed) to the report, and stores its results if any request finished.
+    /// The first cell of a comparison is the baseline, whose run determines the SLO bounds `slo`. Returns false if
+    /// the plan must end, because the cell ended early or no request finished.
     fn keep(&mut self, id: CellId, setting: &Setting, recorded: Recorded, slo: &mut Option<Slo>) -> Result<bool> {
         let spec = &self.plan.policies[id.policy].spec;
         let (label, run) = (spec.label(), recorded.run);

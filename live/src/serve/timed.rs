@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A device that serves runs and, between the runs, times single passes.
 pub trait Timed: Machine {
-    /// Returns the settings with which the machine's profile is measured.
+    /// Returns the settings with which the machine's profile (its pass times) is measured.
     fn setup(&self) -> &Setup;
 
     /// Calls `work` within one session of the device. `work` gets an object that times the machine's passes.
@@ -95,7 +95,7 @@ impl<D: Device + Send> Timed for TimedMachine<D> {
     }
 }
 
-/// Times passes of any device. It converts the device's errors to text.
+/// Times passes on any device, and converts the device's errors to text.
 struct WithTextErrors<'a, D: Device>(PairPasses<'a, D>);
 
 impl<D: Device> Passes for WithTextErrors<'_, D> {

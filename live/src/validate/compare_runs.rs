@@ -25,33 +25,34 @@ use foretoken_sim::{ContextReads, Pair};
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::validate::ValidateSpec;
 
-/// The costs of both models' passes, from a measured or a calibrated profile.
+/// The pass costs of the target and the draft, from a measured or a calibrated profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassCosts {
-    /// The latency model of each model's passes.
+    /// For the target and for the draft, the latency model that predicts the times of passes.
     pub models: Pair<LatencySpec>,
-    /// How the target's costs count the context of a verification pass: once per request, or once per new token.
+    /// How the target's costs count the context tokens of a verification pass: once per request, or once per new
+    /// token.
     pub reads: ContextReads,
     /// Passes of fixed shapes with their usual times. They show the speed that the machine had when the costs were
     /// fitted. Empty for a measured profile.
     pub probes: Vec<ProbedPass>,
 }
 
-/// The input of a comparison.
+/// The input of a comparison of live runs with simulations.
 pub struct Compared<'a> {
     /// The plan of the experiment. Its first policy is the baseline.
     pub plan: &'a Plan,
-    /// The tapes of the runs.
+    /// The tapes (logs) of the runs.
     pub tapes: Tapes<'a>,
     /// The cells (a policy at a load) of the folder. A cell has pieces (a live run and its repeat) and probes of the
     /// machine's speed.
     pub runs: &'a Runs,
-    /// Costs that predict the runs; `None`: the experiment's costs do.
+    /// The costs that predict the pass times of the runs. `None`: the costs of the experiment predict them.
     pub profile: Option<&'a PassCosts>,
-    /// A text that says where the costs that predict the runs come from.
+    /// A text that says where the pass costs that predict the runs come from.
     pub costs: String,
-    /// Sentences that limit the verdict, for example about changed files. The comparison adds sentences about partial
-    /// runs.
+    /// Sentences that limit what the comparison shows, for example about changed files. The comparison adds sentences
+    /// about partial runs.
     pub caveats: Vec<String>,
 }
 
@@ -59,7 +60,8 @@ impl Compared<'_> {
     /// Compares every run with its simulations. Returns the validation, and the data of the figures.
     ///
     /// # Errors
-    /// A tape is missing or damaged, no tape has a step, or the tapes do not belong to the experiment.
+    /// A tape (the log of a run) is missing or damaged, no tape has a step, or the tapes do not belong to the
+    /// experiment.
     pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let spec = self.plan.variants[0].experiment.validate.clone().unwrap_or_default();
         let ComparedCells { cells: found, undecided, figures, device, mut notes } = self.compare_cells(&spec)?;
@@ -149,8 +151,8 @@ impl Compared<'_> {
         Ok(found)
     }
 
-    /// A text for the report: the rule that decides which pieces (a live run and its repeat) count, and the list of the
-    /// probed passes. `None` if nothing was probed.
+    /// A text for the report: the rule that decides which pieces (a live run and its repeat) count, and the list of
+    /// the passes whose times show the machine's speed. `None` if the machine's speed was not measured.
     fn rule(&self, steady: f64) -> Option<String> {
         let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
         (!probed.is_empty()).then(|| {
@@ -163,9 +165,9 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell of which no piece counts. (A piece is a live run and its repeat.) A piece does not count if
-    /// it was not finished, if none of its tapes has a step, or if the machine changed its speed during the piece.
-    /// `None` if no piece was begun, or if the machine's speed was not measured.
+    /// The report of a cell (a policy at a load) without a piece that counts. (A piece is a live run and its repeat.)
+    /// A piece does not count if it was not finished, if none of its tapes has a step, or if the machine changed its
+    /// speed during the piece. `None` if no piece was begun, or if the machine's speed was not measured.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
@@ -193,8 +195,8 @@ impl Compared<'_> {
         })
     }
 
-    /// Simulates those pieces (a live run and its repeat) of a cell that count, and predicts the time of each of their
-    /// passes.
+    /// Simulates the pieces (live runs with their repeats) of a cell (a policy at a load) that count, and predicts
+    /// the time of each of their passes.
     fn cell(&self, entry: &RunEntry, pieces: Vec<PieceReport>, tapes: CellTapes, by: Predict) -> Result<CellRuns> {
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
@@ -213,8 +215,8 @@ impl Compared<'_> {
             Ok::<Setting, Box<Problem>>(setting)
         };
         let mut setting = with_costs(None)?;
-        // The pass times are predicted with the given costs. The policies believe the costs that they believed in the
-        // live runs.
+        // The given costs predict the pass times. The policies decide by the costs by which they decided in the live
+        // runs.
         let costs = with_costs(self.profile.map(|p| (p.models.as_ref(), p.reads)))?;
         let learned = by.learned.as_ref().map(|models| with_costs(Some((models.as_ref(), ContextReads::Once))));
         let learned = learned.transpose()?;
@@ -278,8 +280,9 @@ impl Compared<'_> {
         groups.into_iter().filter_map(speedup).filter(|(_, values)| !values.is_empty()).collect()
     }
 
-    /// The load of a run as a share of the policy's own service rate. The service rates are those that were measured
-    /// before the loads were set. `None` if the run's rate was not set, or if no rates were measured.
+    /// The arrival rate of a run as a share of the policy's own service rate (the rate of requests that its closed loop
+    /// sustains). The service rates are those that were measured before the loads were set. `None` if the run's rate
+    /// was not set, or if no rates were measured.
     fn share(&self, entry: &RunEntry) -> Option<f64> {
         let rate = |policy: usize| self.runs.rates.get(policy).copied();
         match entry.load {
@@ -289,8 +292,8 @@ impl Compared<'_> {
         }
     }
 
-    /// The load as text. If the plan has several seeds or swept values, the text also has the seed and the swept
-    /// values.
+    /// How the requests of a cell (a policy at a load) arrive, as text. If the plan has several seeds or swept values,
+    /// the text also has the seed and the swept values.
     fn load(&self, entry: &RunEntry) -> String {
         match self.group(entry) {
             name if name.is_empty() => entry.load.to_string(),
@@ -308,16 +311,16 @@ impl Compared<'_> {
     }
 }
 
-/// The inputs of one cell's prediction. They differ from cell to cell.
+/// The inputs of the prediction of one cell (a policy at a load) that differ from cell to cell.
 struct Predict<'a> {
     /// For each piece (a live run and its repeat): how many times longer than usual passes took on the machine.
     paces: &'a [Pace],
-    /// Costs fitted to the live runs of all other cells. `None` if the other cells lack a kind of pass that this cell
-    /// ran.
+    /// Costs fitted to the live runs of all other cells (a cell is a policy at a load). `None` if the other cells
+    /// lack a kind of pass that this cell ran.
     learned: Option<Pair<LatencySpec>>,
 }
 
-/// The results of comparing all cells of a folder.
+/// The results of comparing all cells (policies at loads) of a results folder with their simulations.
 #[derive(Default)]
 struct ComparedCells<'a> {
     cells: Vec<ComparedCell<'a>>,
@@ -327,29 +330,29 @@ struct ComparedCells<'a> {
     notes: Vec<String>,
 }
 
-/// The comparison of a cell that has at least one piece (a live run and its repeat) that counts.
+/// The comparison of a cell (a policy at a load) that has at least one piece (a live run and its repeat) that counts.
 struct ComparedCell<'a> {
-    /// The cell's entry in the list of runs.
+    /// The entry of the cell (a policy at a load) in the list of runs.
     entry: &'a RunEntry,
     report: CellReport,
-    /// The measured and the predicted service rate of a closed loop. `None` for other loads, and for a closed loop that
-    /// is too short.
+    /// The measured and the predicted service rate (the rate of requests that the policy sustains) of a closed loop.
+    /// `None` for other loads, and for a closed loop that is too short.
     rate: Option<PolicyValue>,
 }
 
-/// Statistics of the host time of a run's steps, from its tape.
+/// Statistics of the host time of a run's steps, from its tape (log).
 fn host_times(tape: &Tape) -> HostTimes {
     let mut clock = HostClock::default();
     tape.steps.iter().for_each(|step| clock.add(step));
     clock.times()
 }
 
-/// Largest number of partial runs or of undecided cells that a sentence names. If there are more, the sentence gives
-/// only the number of the others.
+/// Most partial runs, or cells (policies at loads) without a decision, that a sentence names. If there are more, the
+/// sentence gives only the number of the further ones.
 const MOST_PARTS: usize = 5;
 
-/// A sentence that names the undecided cells. A cell is undecided if no piece of it (a live run and its repeat) counts.
-/// `None` if no cell is undecided.
+/// A sentence that names the undecided cells (policies at loads). A cell is undecided if no piece of it (a live run
+/// and its repeat) counts. `None` if no cell is undecided.
 fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
     let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
     let (n, all) = (names.len(), names.len() + cells.len());
@@ -361,8 +364,8 @@ fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> 
     })
 }
 
-/// Notes for the reader about a cell: that a live run is partial, and where the simulation's acceptance differs from
-/// the recorded acceptance.
+/// Notes for the reader about a cell (a policy at a load): that a live run is partial, and where the simulation's
+/// acceptance differs from the recorded acceptance.
 fn remarks(cell: &CellReport) -> Vec<String> {
     let mut all = Vec::new();
     if !cell.parts.is_empty() {

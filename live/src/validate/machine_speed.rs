@@ -13,21 +13,23 @@ use foretoken_sim::{LatencyModel, Pair, PassShape, Time};
 /// How many times longer than usual passes took during a piece (a live run and its repeat).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// The probed passes of each model, in rising order of their tokens.
+    /// For each model: the passes of fixed shapes that were timed to see the machine's speed, in rising order of
+    /// their tokens.
     by_tokens: Pair<Vec<PacePoint>>,
 }
 
-/// How many times longer than usual one probed pass took.
+/// How many times longer than usual one pass of fixed shape took. The pass was timed to see the machine's speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PacePoint {
     /// Natural logarithm of the pass's number of new tokens.
     ln_tokens: f64,
-    /// The pass's time during the piece, divided by its usual time.
+    /// The pass's time during the piece (a live run and its repeat), divided by its usual time.
     factor: f64,
 }
 
-/// The usual time of each probed pass in seconds: the mean of its times in all probes, without times that were
-/// interrupted. It is a mean because a profile's costs are means too.
+/// The usual time in seconds of each pass of fixed shape that probes time (a probe shows the machine's speed). It is
+/// the mean of the pass's times in all probes, without times that an interruption lengthened. The mean is used
+/// because a profile's costs are means too.
 pub fn usual<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).iter().map(|all| uninterrupted_mean(all)).collect()
 }
@@ -41,21 +43,24 @@ pub fn usual_of(runs: &Runs, given: &[ProbedPass]) -> Vec<f64> {
     all.filter(|all| !all.is_empty()).unwrap_or_else(|| usual(runs.probes()))
 }
 
-/// The usual time of each probed pass over these runs, together with the pass's role and shape.
+/// The passes of fixed shapes that show the machine's speed, each with its model, its shape and its usual time over
+/// these runs.
 pub fn usual_passes(runs: &Runs) -> Vec<ProbedPass> {
     let pass = |(p, seconds): (&Probed, f64)| ProbedPass { role: p.role, shape: p.shape, seconds };
     runs.probed.iter().zip(usual(runs.probes())).map(pass).collect()
 }
 
-/// The pace of each piece of each cell. `usual` are the usual times of the probed passes.
+/// For each piece (a live run and its repeat) of each cell (a policy at a load): its pace, which is how many times
+/// longer than usual passes took. `usual` are the usual times of the probed passes in seconds.
 pub fn paces(runs: &Runs, usual: &[f64]) -> Vec<Vec<Pace>> {
     let pace = |piece: &Piece| Pace::of(&runs.probed, &piece.probes, usual);
     runs.entries.iter().map(|entry| entry.pieces.iter().map(pace).collect()).collect()
 }
 
 impl Pace {
-    /// The pace of the piece whose probes are `probes`. `usual` are the usual times of the passes `probed`. Without
-    /// probes, all factors are 1.
+    /// The pace of a piece (a live run and its repeat): how many times longer than usual passes took. `probes` are
+    /// the timings of the passes `probed` during the piece. `usual` are the usual times of these passes in seconds.
+    /// Without probes, all factors are 1.
     pub fn of(probed: &[Probed], probes: &[Probe], usual: &[f64]) -> Pace {
         let mut pace = Pace::default();
         for ((probed, here), usual) in probed.iter().zip(self::usual(probes)).zip(usual) {
@@ -70,8 +75,8 @@ impl Pace {
     }
 
     /// How many times longer than usual passes of `tokens` new tokens took. The factor is interpolated between the
-    /// probed passes, on a logarithmic scale of tokens. Outside of their range it is the factor of the nearest probed
-    /// pass. Without probed passes it is 1.
+    /// probed passes (passes of fixed shapes that show the machine's speed), on a logarithmic scale of tokens.
+    /// Outside of their range it is the factor of the nearest probed pass. Without probed passes it is 1.
     pub fn factor(&self, role: Role, tokens: u64) -> f64 {
         let points = match role {
             Role::Target => &self.by_tokens.target,
@@ -88,15 +93,16 @@ impl Pace {
     }
 }
 
-/// A latency model whose times are multiplied by the pace of a piece: how many times longer than usual passes took.
+/// A latency model whose times are multiplied by the pace of a piece (a live run and its repeat): how many times
+/// longer than usual passes took.
 pub struct Paced<'a> {
     /// The latency model of the machine at its usual speed.
     pub model: &'a dyn LatencyModel,
     /// The role of the model whose passes are predicted.
     pub role: Role,
-    /// The pace of the piece.
+    /// The pace of the piece (a live run and its repeat): how many times longer than usual passes took.
     pub pace: &'a Pace,
-    /// A further factor on the times of all passes; 1 changes nothing.
+    /// A further factor on the times of all passes, for a simulation with slower passes; 1 changes nothing.
     pub slower: f64,
 }
 
@@ -110,14 +116,15 @@ impl LatencyModel for Paced<'_> {
     }
 }
 
-/// The typical time of each probed pass in seconds: the median of its times in all probes.
+/// The typical time in seconds of each pass of fixed shape that probes time (a probe shows the machine's speed): the
+/// median of the pass's times in all probes.
 pub fn typical<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).into_iter().map(median).collect()
 }
 
-/// How much slower than typical the machine was during a piece (0.05: 5 %; negative: faster). For each probed pass, it
-/// compares the median of the piece's probes with the typical time. The result is the mean of the relative differences.
-/// `None` for a piece without probes.
+/// How much slower than typical the machine was during a piece, which is a live run and its repeat (0.05: 5 %;
+/// negative: faster). For each pass of the piece's probes, the function compares the median of the piece's probes
+/// with the typical time. The result is the mean of the relative differences. `None` for a piece without probes.
 pub fn drift(probes: &[Probe], typical: &[f64]) -> Option<f64> {
     let own = self::typical(probes);
     let changes: Vec<f64> = own.iter().zip(typical).map(|(now, usual)| now / usual - 1.0).collect();
@@ -147,7 +154,7 @@ mod tests {
     fn a_pace_depends_on_tokens() {
         let pass =
             |role, requests, new| Probed { role, shape: Shape { kind: Kind::Verify, requests, new, context: 64 } };
-        // The probed passes may be in any order.
+        // The probed passes (passes of fixed shapes that show the machine's speed) may be in any order.
         let probed = [pass(Role::Target, 8, 4), pass(Role::Target, 8, 1), pass(Role::Draft, 8, 1)];
         let probe = |a, b, c| Probe { seconds: vec![a, b, c] };
         let all = [probe(2.0, 1.0, 0.1), probe(2.2, 1.6, 0.1), probe(2.0, 1.0, 0.1), probe(2.2, 1.6, 0.1)];
@@ -162,13 +169,14 @@ mod tests {
         close(1, 1.6 / 1.3);
         close(32, 2.2 / 2.1);
         close(500, 2.2 / 2.1);
-        // 16 tokens are halfway between 8 and 32 on the logarithmic scale.
+        // For the interpolation of the machine's pace, 16 tokens are halfway between 8 and 32 on the logarithmic scale.
         close(16, (1.6 / 1.3 + 2.2 / 2.1) / 2.0);
         assert_eq!(slow.factor(Role::Draft, 3), 1.0);
-        // An interrupted time of a probe is left out.
+        // A time that an interruption lengthened is left out of the usual time.
         let wild = self::usual(all.iter().chain([&probe(1e9, 1.3, 0.1)]));
         assert!((wild[0] - 2.1).abs() < 1e-12, "{wild:?}");
-        // The factor is 1 for all probes together, which define the usual time, and for a piece without probes.
+        // The factor is 1 for all probes (timings of fixed passes) together, because they define the usual time. It
+        // is also 1 for a piece (a live run and its repeat) without probes.
         assert!((Pace::of(&probed, &all, &usual).factor(Role::Target, 8) - 1.0).abs() < 1e-12);
         assert_eq!(Pace::of(&[], &[], &[]).factor(Role::Target, 8), 1.0);
     }

@@ -12,9 +12,10 @@ use foretoken_sim::{Arrivals, Workload};
 use foretoken_spec::problem::{Problem, Result};
 
 impl Measuring<'_> {
-    /// Makes all pieces. In the first round the closed loops run first, because they measure the service rates from
-    /// which the other loads are set. Every second round runs the cells in reverse order, so that no cell always runs
-    /// early. After each piece, a part of the profile is measured, unless a profile is given.
+    /// Makes all pieces (live runs with their repeats), in rounds of one piece for each cell (a policy at a load). In
+    /// the first round the closed loops run first, because they measure the service rates (requests per second that
+    /// each policy sustains) from which the other loads are set. Every second round runs the cells in reverse order, so
+    /// that no cell always runs early. After each piece, a part of the profile is measured, unless a profile is given.
     ///
     /// # Errors
     /// The workload does not fit the loads, the device or a file fails, or the user interrupts the validation.
@@ -45,14 +46,16 @@ impl Measuring<'_> {
         Ok(pieces.runs)
     }
 
-    /// The cells with set arrival rates. Each policy runs at each share of its own service rate. Unless `common_load`
-    /// is 0, all policies also run at a common rate, so that they can be compared.
+    /// The cells with set arrival rates. Each policy runs at each of the shares `loads` of its own service rate (the
+    /// rate of requests that its closed loop sustained). Unless `common_load` is 0, all policies also run at a common
+    /// rate, so that they can be compared.
     fn open_loads(&self) -> Vec<RunEntry> {
         let common = (self.spec.common_load > 0.0).then_some(Load::Common(self.spec.common_load));
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);
         let all = (0..self.policies.len()).flat_map(|policy| loads().map(move |load| (policy, load)));
-        // The common rate is a share of the baseline's service rate. If this share is also one of the baseline's own
-        // loads, the baseline already has this cell and does not get it a second time.
+        // The common rate is a share of the baseline's service rate (the rate of requests that its closed loop
+        // sustained). If this share is also one of the baseline's own loads, the baseline already has this cell (a
+        // policy at a load) and does not get it a second time.
         let repeated = |&(policy, load): &(usize, Load)| match load {
             Load::Common(share) => policy == 0 && self.spec.loads.contains(&share),
             _ => false,
@@ -61,12 +64,13 @@ impl Measuring<'_> {
     }
 }
 
-/// Median prompt length in tokens.
+/// Median prompt length of the workload's requests, in tokens.
 fn usual_prompt(workload: &Workload) -> u32 {
     median(workload.prompt_len.iter().map(|&p| f64::from(p)).collect()) as u32
 }
 
-/// The context length in the middle of a request's output, in tokens: the median over the requests, rounded down.
+/// The context length (prompt and output so far) in the middle of a request's output, in tokens: the median over the
+/// workload's requests, rounded down.
 fn usual_context(workload: &Workload) -> u32 {
     let halfway =
         workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| f64::from(*p) + f64::from(*o) / 2.0);
@@ -74,10 +78,11 @@ fn usual_context(workload: &Workload) -> u32 {
     median(halfway.collect()) as u32
 }
 
-/// Refuses a plan with several variants or seeds, because a validation has one of each.
+/// Refuses a plan with several variants (combinations of swept values) or seeds, because a validation has one of
+/// each.
 ///
 /// # Errors
-/// The plan has several settings or seeds.
+/// The plan has several variants or several seeds.
 pub fn check_one_setting(plan: &Plan) -> Result<()> {
     let (settings, seeds) = (plan.variants.len(), plan.seeds.len());
     if (settings, seeds) == (1, 1) {

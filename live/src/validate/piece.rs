@@ -25,11 +25,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is needed to make the live runs of a validation.
 pub struct Measuring<'a> {
-    /// The machine that serves and times passes.
+    /// The machine that serves the live runs and times passes between them.
     pub machine: &'a mut dyn Timed,
-    /// The `[live]` table.
+    /// The experiment's `[live]` table: the device, the models and the prompts.
     pub live: &'a LiveSpec,
-    /// The `[validate]` table.
+    /// The experiment's `[validate]` table: how the live runs are made, and which errors are accepted.
     pub spec: &'a ValidateSpec,
     /// The policies, the baseline first.
     pub policies: &'a [PolicySpec],
@@ -38,43 +38,45 @@ pub struct Measuring<'a> {
     pub setting: Setting,
     /// The prompt tokens of all requests of the workload.
     pub prompts: Vec<Vec<u32>>,
-    /// The profile, which is measured in slices between the pieces (live runs with repeats). `None` if a profile is
-    /// given.
+    /// The profile (measured pass times with fitted costs), of which a part (slice) is measured after each piece (a
+    /// live run and its repeat). `None` if a profile is given.
     pub slices: Option<&'a mut Slices>,
-    /// The results folder, which gets the tapes and the list of runs.
+    /// The results folder, which gets the tapes (logs of live runs) and the list of runs.
     pub folder: &'a Folder,
     /// Another thread sets this flag to end the measurement early.
     pub interrupt: &'a AtomicBool,
 }
 
 /// The share of the profile's time budget that is spent before the live runs. Policies believe the costs measured in
-/// this first slice. The rest of the budget is spent between the pieces: each round of pieces gets a share equal to the
-/// first slice.
+/// this first slice. The rest of the budget is spent between the pieces (live runs with their repeats): each round (one
+/// piece of every policy at every load) gets a share equal to the first slice.
 pub fn first_slice(spec: &ValidateSpec) -> f64 {
     1.0 / (f64::from(spec.pieces) + 1.0)
 }
 
 /// The pieces (live runs with repeats) of a validation, while they are made.
 pub struct Pieces<'a> {
-    /// The content of `runs.json`: the cells (a policy at a load), with the pieces made so far.
+    /// The content of `runs.json`: the cells (a policy at a load), with the pieces (live runs with their repeats)
+    /// made so far.
     pub runs: Runs,
     measuring: Measuring<'a>,
-    /// The whole workload, of which each piece serves a part.
+    /// The whole workload. Each piece (a live run and its repeat) serves a part of it.
     own: Workload,
-    /// The SLO bounds. `None` until the baseline's first run with set arrivals has determined them.
+    /// The SLO bounds that policies see. `None` until the baseline's first run with set arrivals has determined them.
     bound: Option<Slo>,
     made: usize,
     all: usize,
 }
 
 impl<'a> Pieces<'a> {
-    /// Starts without any piece made. `own` is the whole workload, and `all` is the number of pieces to make.
+    /// Starts without any piece (a live run and its repeat). `own` is the whole workload, and `all` is the number of
+    /// pieces to make.
     pub fn new(measuring: Measuring<'a>, own: Workload, runs: Runs, all: usize) -> Pieces<'a> {
         Pieces { runs, measuring, own, bound: None, made: 0, all }
     }
 
-    /// Makes the next piece of the cell with index `at` in the list of runs. Then measures a part of the profile,
-    /// unless a profile is given.
+    /// Makes the next piece (a live run and its repeat) of the cell (a policy at a load) with index `at` in the list
+    /// of runs. Then measures a part of the profile, unless a profile is given.
     ///
     /// # Errors
     /// The device or a file fails, the workload has too few requests, or the user interrupts the validation.
@@ -125,7 +127,8 @@ impl<'a> Pieces<'a> {
         bench(*machine, live, setting, declared, prompts, interrupt).warm_up(&policies[policy], requests, tape)
     }
 
-    /// Chooses the requests of the `nth` piece (from 0) of a cell, and their arrivals.
+    /// Chooses the requests of piece number `nth` (from 0) of a cell, and their arrivals. A cell is a policy at a
+    /// load; a piece is a live run and its repeat.
     fn requests(&self, policy: usize, load: Load, nth: usize, warm: Warm) -> Result<PieceRequests> {
         let (spec, rates) = (self.measuring.spec, &self.runs.rates);
         match load {
@@ -139,8 +142,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Serves `requests` once and records the run in the file `tape`. Then lists the tape in the manifest. The
-    /// baseline's first run with set arrivals determines the SLO bounds.
+    /// Serves `requests` once and records the run in the file `tape`. Then lists the tape (the log of the run) in the
+    /// manifest. The baseline's first run with set arrivals determines the SLO bounds.
     fn live(&mut self, policy: usize, load: Load, requests: &PieceRequests, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
@@ -161,7 +164,8 @@ impl<'a> Pieces<'a> {
             &which,
         )?;
         let file = tape.file_name().unwrap_or_default().to_string_lossy();
-        // The manifest gets the digest of the finished tape, so that a later damage of the tape is found.
+        // The manifest gets the digest of the finished tape (the log of the run), so that a later damage of the tape
+        // is found.
         self.measuring.folder.enter(&[&format!("{TAPES}/{file}")])?;
         let recorded = whole(spec, recorded)?;
         if arrivals == Arrivals::Open {
@@ -181,11 +185,11 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Computes the service rate of each policy from its closed loops, in requests per second. The loads of the other
-    /// cells are shares of these rates.
+    /// Computes the service rate of each policy, the requests per second that its closed loops sustained. The loads of
+    /// the other cells are shares of these rates.
     ///
     /// # Errors
-    /// A tape cannot be read, or a closed loop is too short.
+    /// A tape (the log of a run) cannot be read, or a closed loop is too short.
     pub fn know_rates(&mut self) -> Result<()> {
         let rate = |entry: &RunEntry| {
             let Load::Closed(clients) = entry.load else { unreachable!("closed loops only") };
@@ -206,8 +210,8 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Adds a tape to the list of runs before the run begins, so that the list is complete even if the process is
-    /// killed. Returns the tape's path.
+    /// Adds a tape (the log of a run) to the list of runs before the run begins, so that the list is complete even if
+    /// the process is killed. Returns the tape's path.
     fn list_tape(&mut self, at: usize, name: String) -> Result<PathBuf> {
         if self.measuring.interrupt.load(Ordering::Relaxed) {
             return Err(interrupted());

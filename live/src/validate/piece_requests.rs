@@ -1,5 +1,5 @@
-//! Chooses the requests of a piece (a live run and its repeat). The pieces of a cell serve one part of the workload
-//! after the other, so that together they serve the requests of one longer run.
+//! Chooses the requests of a piece (a live run and its repeat). The pieces of a cell (a policy at a load) serve one
+//! part of the workload after the other, so that together they serve the requests of one longer run.
 
 use foretoken_run::workload::stretch;
 use foretoken_sim::{Time, Workload};
@@ -8,9 +8,9 @@ use foretoken_spec::problem::{Problem, Result};
 /// Neighbouring requests of a workload, with new ids from 0.
 #[derive(Clone, Debug)]
 pub struct PieceRequests {
-    /// The first request's id in the whole workload.
+    /// The id in the whole workload of the first of these requests.
     pub first: u32,
-    /// The requests. If arrivals are set, the first request arrives at time 0.
+    /// The requests of the piece as a workload. If arrivals are set, the first request arrives at time 0.
     pub workload: Workload,
 }
 
@@ -49,8 +49,8 @@ pub fn no_arrivals() -> Box<Problem> {
         .help("take arrivals = { poisson = { rate = 1.0 } } with requests = 2000; the rate is set by the loads")
 }
 
-/// The `nth` group (from 0) of `requests` requests. If the workload ends before the group's end, it is the last
-/// `requests` requests, or all requests if there are fewer.
+/// The `nth` group (from 0) of `requests` neighbouring requests. If the workload ends before the group's end, the
+/// result is the last `requests` requests of the workload, or the whole workload if it has fewer.
 pub fn counted(own: &Workload, requests: usize, nth: usize) -> PieceRequests {
     let first = (nth * requests).min(own.len().saturating_sub(requests));
     PieceRequests { first: first as u32, workload: stretch(own, first..first + requests) }
@@ -101,8 +101,8 @@ mod tests {
             assert_eq!(part.workload.prompt_len, own.prompt_len[at..at + part.workload.len()]);
             next += part.workload.len() as u32;
         }
-        // At a rate of 0.01 per second, hardly any request arrives in an interval of 1 s. A piece still has at least
-        // two requests.
+        // At a rate of 0.01 per second, hardly any request arrives in an interval of 1 s. A piece (a live run and its
+        // repeat) still has at least two requests.
         assert_eq!(arriving(&own, 0.01, 1.0, 3).unwrap().workload.len(), 2);
     }
 

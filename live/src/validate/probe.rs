@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// A pass of fixed shape that every probe times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// The model that runs the pass.
+    /// The model, target or draft, that runs the pass.
     pub role: Role,
     /// The shape of the pass.
     pub shape: Shape,
@@ -22,37 +22,41 @@ impl std::fmt::Display for Probed {
     }
 }
 
-/// The result of a probe: the mean time of each probed pass, without interrupted times, as in a profile. It is a mean
-/// and not a median, because serving takes the sum of its pass times.
+/// The result of a probe, which times a few passes of fixed shapes: the mean time of each pass. Samples that an
+/// interruption lengthened are left out, as in a profile. It is a mean and not a median, because a server's time is
+/// the sum of its pass times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Mean seconds of each pass, in the order of the probed passes.
+    /// Mean seconds of each pass that the probe times, in the order of the probed passes.
     pub seconds: Vec<f64>,
 }
 
-/// Number of probes in a piece: before, between and after its live runs.
+/// Number of probes (timings of a few fixed passes) in a piece: before, between and after its two live runs.
 pub const PROBES: usize = 3;
-/// How long a probe times each pass. It goes on longer while the pass has less than the fewest samples ([`TIMES`]). The
-/// time includes the passes before the samples, which are not counted. If other virtual machines share a cache, the
-/// median over 20 ms of passes differs by 6 % from the median over the seconds around it. The median over a quarter of
-/// a second differs by 4 %.
+/// Time that a probe (a timing of a few fixed passes) spends on each pass. A probe goes on longer while the pass has
+/// fewer samples than the first number of [`TIMES`]. The time includes the passes before the samples, which are not
+/// counted. If other virtual machines share a cache, the median over 20 ms of passes differs by 6 % from the median
+/// over the seconds around it. The median over a quarter of a second still differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
-/// (fewest, most) samples of each pass in a probe. With fewer samples, interrupted samples cannot be recognised.
+/// (fewest, most) samples of each pass in a probe (a timing of a few fixed passes). With fewer samples, a sample that
+/// an interruption lengthened cannot be recognised.
 const TIMES: (usize, usize) = (5, 400);
-/// After this time, a probe stops timing a pass even if it has fewer samples than wanted, because a pass of a large
-/// model may take seconds.
+/// After this time, a probe (a timing of a few fixed passes) stops timing a pass even if the pass has fewer samples
+/// than wanted, because a pass of a large model may take seconds.
 const LONG: Duration = Duration::from_secs(1);
-/// Number of samples of a pass in a row. One pass that is not counted runs before them, as in a profile.
+/// Number of timed samples of a pass that a probe takes in a row. One pass that is not counted runs before them, as in
+/// a profile.
 const IN_A_ROW: usize = 3;
-/// New tokens per request in the probed verification pass: the newest token and three drafts.
+/// New tokens per request in the verification pass that a probe times: the newest token and three draft tokens.
 const VERIFIED: u32 = 4;
 
-/// Chooses the passes to probe. Each is the shape of the profile's grid that is nearest to one of these five:
+/// Chooses the passes that probes time, to see the machine's speed. From the shapes that a profile measures, it takes
+/// the nearest shape to each of these five:
 /// - the target's decode pass over one request with `context` tokens;
 /// - the target's decode pass over `requests` requests with `context` tokens each;
 /// - the target's verification pass over `requests` requests with `context` tokens each;
 /// - the target's prefill pass over a prompt of `prompt` tokens;
-/// - the draft's decode pass over `requests` requests with `context` tokens each.
+/// - the draft model's decode pass over `requests` requests with `context` tokens each.
 ///
 /// A prefill pass is included because prompts may take most of the time of a run. Other users of the machine slow down
 /// prefill passes differently from decode passes.
@@ -83,7 +87,7 @@ pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Pr
     once
 }
 
-/// Makes a probe: times each of the passes `probed` on the machine.
+/// Makes a probe of the machine's speed: times each of the passes `probed` on the machine.
 ///
 /// # Errors
 /// A pass fails.
@@ -103,7 +107,8 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     };
     while let Some((_, at)) = (0..all.len()).filter(|&at| wanted(&all[at])).map(|at| (all[at].0, at)).min() {
         let (begun, Probed { role, shape }) = (Instant::now(), probed[at]);
-        // The first pass in a row is not counted, because the caches hold the data of another pass.
+        // The first of several equal passes in a row is not counted, because the caches hold the data of the pass
+        // before.
         let mut spent = passes.time(role, &shape)?;
         for _ in 0..IN_A_ROW {
             let took = passes.time(role, &shape)?;
@@ -120,7 +125,7 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     Ok(Probe { seconds: all.iter().map(|(_, seconds)| uninterrupted_mean(seconds)).collect() })
 }
 
-/// For each probed pass: the list of its times in all probes, in seconds.
+/// For each pass that the probes time: the list of its times in all probes, in seconds.
 pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>> {
     let mut times: Vec<Vec<f64>> = Vec::new();
     for probe in probes {
@@ -130,9 +135,9 @@ pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>>
     times
 }
 
-/// How much the machine's speed changed within a piece. For each probed pass, it divides the longest time of the
-/// piece's probes by the shortest, and subtracts 1. Returns the largest of these numbers. `None` if a probe is missing
-/// or nothing is probed.
+/// How much the machine's speed changed within a piece (a live run and its repeat). For each pass of the piece's
+/// probes, the function divides the pass's longest time by its shortest time, and subtracts 1. Returns the largest of
+/// these numbers. `None` if a probe is missing or nothing is probed.
 pub fn spread(probes: &[Probe]) -> Option<f64> {
     let passes = probes.first().map_or(0, |p| p.seconds.len());
     if probes.len() < PROBES || passes == 0 || probes.iter().any(|p| p.seconds.len() != passes) {
@@ -207,14 +212,15 @@ mod tests {
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
         let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");
         assert_eq!(said, [&decodes[..], &[verify, "target 1 x 128 at 0", "draft 8 x 1 at 256"]].concat());
-        // The probed prefill pass has at most as many tokens as a pass may have, even if prompts are longer.
+        // The prefill pass that probes time has at most as many tokens as a pass may have, even if prompts are
+        // longer.
         let few = probed(&setup(), 3, 10, 5000);
         assert_eq!((few[1].shape.requests, few[1].shape.context, few[3].shape.new), (2, 16, 256));
-        // With one request, the two decode passes have the same shape. This shape is probed once.
+        // With one request, the two decode passes have the same shape. A probe times this shape only once.
         assert_eq!(probed(&setup(), 1, 200, 150).len(), 4);
     }
 
-    /// A machine on which each pass takes 2 s. Its field is the number of passes so far.
+    /// A machine on which each pass takes 2 s. Its field counts the passes that it ran.
     struct Slow(u32);
 
     impl Passes for Slow {
@@ -231,11 +237,12 @@ mod tests {
         let mut machine = Slow(0);
         let all = probed(&setup(), 8, 200, 150);
         assert_eq!(timed(&mut machine, &all).unwrap().seconds, [2.0; 5]);
-        // There are five samples. One pass that is not counted runs before each sample.
+        // The probe takes one sample of each of its five passes. One pass that is not counted runs before each sample.
         assert_eq!(machine.0, 10);
     }
 
-    /// A machine of constant speed. A quarter of its passes are interrupted and take five times as long.
+    /// A machine of constant speed. A quarter of its passes are interrupted and take five times as long as the other
+    /// passes.
     struct Interrupted {
         passes: usize,
         luck: Luck,
@@ -258,7 +265,7 @@ mod tests {
         let found = timed(&mut machine, &all).unwrap();
         let off = found.seconds.iter().zip([1e-3, 1e-3, 1e-3, 1e-3, 1e-4]).map(|(s, expected)| s / expected - 1.0);
         assert!(off.clone().all(|off| off.abs() < 1e-9), "{found:?}");
-        // The number of passes includes the passes that are not counted.
+        // The number of passes that the machine ran includes the passes that probes do not count.
         assert!(machine.passes >= 5 * (2 + TIMES.0) && machine.passes <= 5 * 2 * TIMES.1, "{}", machine.passes);
     }
 }

@@ -1,5 +1,5 @@
-//! The profile of a validation. It is measured in slices between the live runs, so that changes of the machine's speed
-//! affect the profile and the runs equally.
+//! The profile of a validation. It is measured in parts (slices) between the live runs, so that changes of the
+//! machine's speed affect the profile and the runs equally.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{CpuTime, MeasureError, Profile, Setup, Stop, Until, Visit, measure};
@@ -9,7 +9,8 @@ use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A profile that is measured in slices. It holds the visits made so far; a visit times a few passes of one shape.
+/// A profile that is measured in parts (slices) between live runs. It holds the visits made so far; a visit times a few
+/// passes of one shape.
 pub struct Slices {
     setup: Setup,
     stops: Vec<Stop>,
@@ -19,12 +20,13 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Begins a profile with the settings `setup`. It does not measure anything yet.
+    /// Begins a profile with the settings `setup`, which say what passes to time. It does not time any pass yet.
     pub fn new(setup: Setup) -> Slices {
         Slices { stops: setup.stops(), setup, visits: Vec::new(), wall: Duration::ZERO, begun: CpuTime::now() }
     }
 
-    /// Measures the next slice: makes visits (a few timed passes of one shape) until the condition `until` holds.
+    /// Measures the next part (slice) of the profile: makes visits (a few timed passes of one shape) until the
+    /// condition `until` holds.
     ///
     /// # Errors
     /// A pass fails, or the user interrupts the measurement.
@@ -41,7 +43,7 @@ impl Slices {
         })
     }
 
-    /// Fits the profile to all visits (timed passes) made so far.
+    /// Fits the profile's costs to all visits (a few timed passes of one shape each) made so far.
     ///
     /// # Errors
     /// Costs cannot be fitted to the visits.

@@ -28,17 +28,18 @@ use std::time::Instant;
 
 /// File name of the profile whose costs predict the runs.
 pub const PROFILE: &str = "profile.toml";
-/// File name of the profile that policies believed in the live runs: the first slice of the measured profile. The file
-/// exists only if the validation measured the profile itself.
+/// File name of the profile that policies believed in the live runs: the first slice (the part measured before the
+/// runs) of the profile. The file exists only if the validation measured the profile itself.
 pub const BELIEF: &str = "belief.toml";
 /// File names of the comparison: as JSON, as text, and as an HTML page.
 pub const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
-/// Seed that decides the order in which the profile's shapes are measured, and the cross-validation folds.
+/// Seed that decides the order in which the profile's pass shapes are measured, and the folds of the cross-validation
+/// of the fits.
 const PROFILE_SEED: u64 = 1;
-/// The word of the report for costs that come from a measured profile.
+/// The word by which reports name pass costs that come from a measured profile.
 const PROFILED: &str = "profiled";
 
-/// What to validate, and how.
+/// Which experiment to validate (to compare live runs with simulations), and how.
 pub struct Request<'a> {
     /// Path of the experiment file.
     pub experiment: &'a Path,
@@ -57,11 +58,11 @@ pub struct Request<'a> {
     pub overwrite: bool,
     /// Handle through which Ctrl-C stops the validation. The message after an interrupt says which results are stored.
     pub work: &'a Work,
-    /// Returns the current time as RFC 3339 text, for the profile.
+    /// Returns the current time as RFC 3339 text, which the profile states as its time of measurement.
     pub now: fn() -> String,
 }
 
-/// The result of a validation.
+/// The result of a validation, which compares live runs with simulations.
 pub struct Outcome {
     /// The comparison of live and simulated runs.
     pub validation: Validation,
@@ -120,14 +121,14 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
 
 /// What to compare: the live runs of an existing folder with simulations.
 pub struct Comparing<'a> {
-    /// The folder of the runs.
+    /// The results folder with the live runs to compare.
     pub folder: &'a Path,
     /// The profile whose costs predict the runs. `None`: the profile that the folder's validation measured, else the
     /// experiment's.
     pub profile: Option<PathBuf>,
-    /// The folder to which the outcome is written; `None`: the folder of the runs.
+    /// The folder to which the comparison is written; `None`: the folder with the live runs.
     pub output: Option<PathBuf>,
-    /// True: damaged tapes are read up to the damage. False: a damaged tape is an error.
+    /// True: damaged tapes (logs of live runs) are read up to the damage. False: a damaged tape is an error.
     pub intact: bool,
 }
 
@@ -144,7 +145,8 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     runs.check(path, &manifest)?;
     let mut plan = Plan::load(&path.join("experiment.toml"), &[])?;
     plan.baseline_first();
-    // If the folder has both files, its validation measured the profile itself. `PROFILE` then has all slices.
+    // If the folder has both profile files, its validation measured the profile itself. `PROFILE` was then fitted to
+    // all parts of its measurement.
     let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
     let given = comparing.profile.or(whole);
     let profile = given.as_deref().map(GivenProfile::read).transpose()?;
@@ -180,28 +182,29 @@ fn prepare(plan: &mut Plan) {
     plan.measured = Some(Measured::Live);
 }
 
-/// The profile of a validation while the live runs are made. Either the user gives it, or it is measured in slices
-/// between the runs.
+/// The profile of a validation while the live runs are made. Either the user gives it, or it is measured in parts
+/// (slices) between the runs.
 struct Profiling<'a> {
     given: Option<GivenProfile>,
-    /// The measured profile. `None` if a profile is given, and before the first slice is measured.
+    /// The measured profile. `None` if a profile is given, and before its first part is measured.
     slices: Option<Slices>,
     spec: &'a ValidateSpec,
     now: fn() -> String,
 }
 
-/// The costs that predict the runs.
+/// The costs that predict the pass times of the runs, and their origin.
 struct Predicting {
-    /// The costs that predict the runs. `None` if a profile was given: the experiment then has the profile's costs
-    /// already.
+    /// The fitted pass costs that predict the runs. `None` if a profile was given, because the experiment then already
+    /// has the profile's costs.
     costs: Option<PassCosts>,
-    /// Where the costs come from, as text.
+    /// Where the pass costs that predict the runs come from, as text.
     words: String,
 }
 
 impl Profiling<'_> {
-    /// Writes the file with the profile whose costs the policies believe, and returns the file's name. It is the given
-    /// profile. If none is given, this function measures the first slice of the profile and writes this slice.
+    /// Writes the file with the profile whose costs the policies believe, and returns the file's name. If a profile is
+    /// given, the file is a copy of the given profile. Otherwise this function measures the first part (slice) of the
+    /// profile, and the file has the costs fitted to this part.
     fn write_belief(
         &mut self,
         machine: &mut dyn Timed,
@@ -294,7 +297,8 @@ pub struct GivenProfile {
     word: &'static str,
     /// A text that says when the profile was measured, or to which device's runs it was fitted.
     made: String,
-    /// Digests of the tapes to which the profile was fitted. The profile must not predict the runs of these tapes.
+    /// Digests of the tapes (logs of live runs) to which the profile was fitted. The profile must not predict the
+    /// runs of these tapes.
     fitted_to: Vec<String>,
     /// A warning if the seal of the profile's file is broken, which means that the file was edited.
     changed: Option<String>,
@@ -352,7 +356,7 @@ fn made_when(profile: &Profile) -> String {
 fn profile_settings(setting: &Setting, spec: &ValidateSpec) -> Asked {
     let (engine, workload) = (setting.engine(true), &setting.workload);
     let lengths = workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| p.saturating_add(*o));
-    // The last round may draft tokens beyond the end of the output, hence the added draft length.
+    // A request's last draft tokens may lie beyond the end of its output, hence the added draft length.
     let longest = lengths.max().unwrap_or(0).saturating_add(engine.max_draft_len + 1);
     let limits = Limits {
         max_model_len: Some(longest.min(engine.max_model_len)),

@@ -25,17 +25,17 @@ pub struct RunEntry {
     pub seed: usize,
     /// Index of the policy in the plan.
     pub policy: usize,
-    /// The load of the run.
+    /// How the requests of the cell's runs arrive.
     pub load: Load,
-    /// The pieces, in the order in which they were made.
+    /// The pieces (live runs with their repeats), in the order in which they were made.
     pub pieces: Vec<Piece>,
 }
 
-/// A piece of a cell: a part of the workload's requests, which is served twice (once by `foretoken live`), and the
-/// probes around these runs.
+/// A piece of a cell (a policy at a load): a part of the workload's requests, which is served twice (once by
+/// `foretoken live`), and the probes around these runs (timings of fixed passes, to see the machine's speed).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The id of the piece's first request in the whole workload.
+    /// The id in the whole workload of the first request that the piece's runs serve.
     pub first: u32,
     /// File names of the piece's tapes: of the live run, then of its repeat.
     pub tapes: Vec<String>,
@@ -47,11 +47,13 @@ pub struct Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// A closed loop with this number of clients. It measures the policy's service rate.
+    /// A closed loop with this number of clients. It measures the policy's service rate, the rate of requests that the
+    /// loop sustains.
     Closed(u32),
-    /// Arrivals at this share of the policy's own service rate.
+    /// Arrivals at this share of the policy's own service rate (the rate of requests that its closed loop sustained).
     Own(f64),
-    /// Arrivals at this share of the baseline's service rate. All policies get this rate, so that they can be compared.
+    /// Arrivals at this share of the baseline's service rate (the rate of requests that its closed loop sustained). All
+    /// policies get this rate, so that they can be compared.
     Common(f64),
     /// The arrivals of the experiment, unchanged: the load of a run by `foretoken live`.
     AsRun,
@@ -73,37 +75,40 @@ impl std::fmt::Display for Load {
 pub struct Runs {
     /// The version of the format of `runs.json`. A file with another version is refused.
     version: u32,
-    /// The passes that each probe times; empty if nothing is probed.
+    /// The passes that each probe of the machine's speed times; empty if there are no probes.
     pub probed: Vec<Probed>,
-    /// The measured service rate of each policy, in requests per second. The loads are set from these rates. Empty
-    /// until they are measured.
+    /// The measured service rate of each policy: the requests per second that its closed loop sustained. The loads are
+    /// set from these rates. Empty until they are measured.
     pub rates: Vec<f64>,
-    /// The cells (a policy at a load). A folder of `foretoken live` has one cell for each tape, in the plan's order.
+    /// The cells (a policy at a load). A folder of `foretoken live` has one cell for each tape (log of a live run),
+    /// in the plan's order.
     pub entries: Vec<RunEntry>,
 }
 
 impl RunEntry {
-    /// Makes a cell without pieces, for the plan's first variant and first seed.
+    /// Makes a cell (a policy at a load) without live runs, for the plan's first combination of swept values and
+    /// first seed.
     pub fn new(policy: usize, load: Load) -> RunEntry {
         RunEntry { variant: 0, seed: 0, policy, load, pieces: Vec::new() }
     }
 
-    /// Returns the file names of the tapes of all pieces.
+    /// Returns the file names of the tapes (logs) of all live runs of the cell.
     pub fn tapes(&self) -> impl Iterator<Item = &String> {
         self.pieces.iter().flat_map(|piece| &piece.tapes)
     }
 }
 
 impl Runs {
-    /// Makes an empty list. `probed` are the passes that probes will time.
+    /// Makes an empty list. `probed` are the passes that probes will time, to see the machine's speed.
     pub fn new(probed: Vec<Probed>) -> Runs {
         Runs { version: VERSION, probed, rates: Vec::new(), entries: Vec::new() }
     }
 
-    /// Whether a piece (a live run and its repeat) counts in the comparison. If nothing is probed, every piece counts.
-    /// Otherwise a piece must have both runs and all probes; if not, it is [`Unended`](Standing::Unended). For each
-    /// probed pass, its longest time in the piece's probes must be at most `steady` (a share) longer than its shortest;
-    /// if not, the piece is [`Changed`](Standing::Changed). The results of the runs have no influence.
+    /// Whether a piece (a live run and its repeat) counts in the comparison. If there are no probes (timings of fixed
+    /// passes), every piece counts. Otherwise a piece must have both runs and all probes; if not, it is
+    /// [`Unended`](Standing::Unended). For each pass of the probes, its longest time during the piece must be at most
+    /// `steady` (a share) longer than its shortest; if not, the piece is [`Changed`](Standing::Changed). The results
+    /// of the runs have no influence.
     pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
         match spread(&piece.probes) {
             _ if self.probed.is_empty() => Standing::Counts,
@@ -113,7 +118,8 @@ impl Runs {
         }
     }
 
-    /// Reads the list of a folder's runs. If the folder has no list, makes an entry for each tape.
+    /// Reads the list of a folder's runs. If the folder has no list, makes an entry for each tape (log of a live
+    /// run).
     ///
     /// # Errors
     /// The list is damaged or of another version, or the folder has no tape.
@@ -154,7 +160,7 @@ impl Runs {
         serde_json::from_value(value).map_err(|e| bad(&e))
     }
 
-    /// Checks that the list has every tape that the manifest lists as finished.
+    /// Checks that the list has every tape (log of a live run) that the manifest lists as finished.
     ///
     /// # Errors
     /// A tape is missing from the list.
@@ -175,7 +181,7 @@ impl Runs {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
 
-    /// Returns the probes of all pieces.
+    /// Returns the probes (timings of fixed passes) of all pieces (live runs with their repeats).
     pub fn probes(&self) -> impl Iterator<Item = &Probe> {
         self.entries.iter().flat_map(|entry| &entry.pieces).flat_map(|piece| &piece.probes)
     }

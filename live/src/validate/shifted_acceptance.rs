@@ -1,13 +1,14 @@
-//! An [`AcceptanceSource`] for a part of a workload. The part's requests have ids from 0; the source adds `first` to
-//! these ids.
+//! An [`AcceptanceSource`] (which says whether a request's draft tokens are right) for a part of a workload. The part's
+//! requests have ids from 0; the source adds `first` to these ids.
 
 use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::{AcceptanceSource, RequestTruth, TruthRow};
 
-/// The acceptance source of a part of a workload. Request `i` of the part is request `first + i` of the whole workload.
+/// Says which draft tokens are right for the requests of a part of a workload. Request `i` of the part is request
+/// `first + i` of the whole workload.
 #[derive(Clone, Copy)]
 pub struct ShiftedAcceptance<'a> {
-    /// The source of the whole workload.
+    /// Says which draft tokens are right for the requests of the whole workload.
     pub whole: &'a dyn AcceptanceSource,
     /// The id in the whole workload of the part's first request.
     pub first: u32,

@@ -21,11 +21,11 @@ use std::sync::atomic::AtomicBool;
 /// pass times are wrong by 3 %.
 const NUDGE: f64 = 1.03;
 
-/// Simulates a piece several times: with the acceptance that its live run recorded, and with the modelled acceptance.
-/// Further simulations with the recorded acceptance have passes that are 3 % longer and, if there are costs `learned`
-/// from other runs, these costs. Also replays the run with its recorded pass times, and compares the tokens of the
-/// steps. `tapes` are the tapes of the live run and of its repeat. `first` is the id of the piece's first request in
-/// the workload.
+/// Simulates a piece several times: with the acceptance of draft tokens that its live run recorded, and with the
+/// modelled acceptance. A further simulation with the recorded acceptance has passes that are 3 % longer. If `learned`
+/// is given, another simulation has the costs of `learned`, which are fitted to other runs. Also replays the run with
+/// its recorded pass times, and compares the tokens of the steps. `tapes` are the tapes (logs) of the live run and of
+/// its repeat. `first` is the id of the piece's first request in the workload.
 pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape], first: u32, slo: Slo) -> PieceRuns {
     let (setting, tape) = (replay.setting, &tapes[0]);
     let model = ShiftedAcceptance { whole: setting.acceptance(), first };
@@ -63,15 +63,15 @@ pub struct Replay<'a> {
     pub costs: &'a Setting,
     /// How many times longer than usual passes took on the machine during the live run.
     pub pace: &'a Pace,
-    /// The head of the live run's tape.
+    /// The head of the live run's tape (log): the facts known before its first step, such as its requests.
     pub head: &'a Head,
-    /// The policy that runs.
+    /// The policy of the live run and of its simulations.
     pub spec: &'a PolicySpec,
 }
 
 /// The steps and records of a simulated run.
 struct SimulatedRun {
-    /// The steps, in the format of a tape.
+    /// The steps, in the format of a live run's log (tape).
     steps: Vec<StepTrace>,
     /// The records of requests and steps. They are computed from the simulated steps in the same way as from the steps
     /// of a live run's tape.
@@ -147,7 +147,8 @@ impl Replay<'_> {
         let (ending, error) = (served.run.ending, served.error.map(|e| e.to_string()));
         let flow = token_flow::compare(&tape.steps, &served.executor.into_steps());
         match (flow.parted, ending, error) {
-            // The replay of a partial tape ends early, where the tape ends. This is no difference.
+            // The replay of a partial tape (the log of a live run) ends where the tape ends. This early end does not
+            // count as a difference.
             (Some(parting), _, _) if parting.what != token_flow::Difference::End => {
                 Some(format!("step {}: {}", parting.step, parting.how))
             }

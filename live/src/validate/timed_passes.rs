@@ -12,14 +12,15 @@ use foretoken_sim::{ContextReads, LatencyModel, Pair, PassShape, Time};
 /// Predicted and measured times of recorded passes.
 #[derive(Default)]
 pub struct PredictedPasses {
-    /// Errors of the predictions, by kind of pass.
+    /// Errors of the predicted pass times, by kind of pass (prefill, verify, decode) and model.
     pub errors: Vec<PassErrors>,
-    /// For each step: the measured and the predicted time of all its passes together.
+    /// For each step: the measured and the predicted time of all passes of the step together.
     pub steps: Vec<StepTimes>,
 }
 
-/// Predicts the passes of these tapes with `costs`. Each tape comes with its pace: how many times longer than usual
-/// passes took during its run. `reads` says how the target's costs count the context of a verification pass.
+/// Predicts the passes of these tapes (logs of live runs) with `costs`. Each tape comes with its pace: how many times
+/// longer than usual passes took during its run. `reads` says how the target's costs count the context of a
+/// verification pass.
 pub fn predict_passes<'a>(
     tapes: impl IntoIterator<Item = (&'a Tape, &'a Pace)>,
     costs: Pair<&dyn LatencyModel>,
@@ -52,8 +53,8 @@ pub fn predict_passes<'a>(
     PredictedPasses { errors: times.errors(), steps }
 }
 
-/// The kind of a step's target pass: prefill if it has a prefill chunk, else verification if it has drafts to verify,
-/// else decode.
+/// The kind of a step's target pass: prefill if it has a prefill chunk, else verification if it has draft tokens to
+/// verify, else decode.
 fn kind(step: &StepTrace) -> Kind {
     if !step.chunks.is_empty() {
         Kind::Prefill
@@ -64,13 +65,15 @@ fn kind(step: &StepTrace) -> Kind {
     }
 }
 
-/// Converts the recorded shape of a target pass. The tape counts context once per request; the result counts context as
-/// `reads` says. The shape of a step with draft trees is not changed.
+/// Returns the shape of a target pass, given the shape that a tape (the log of a live run) recorded. The tape counts
+/// context once per request; the result counts it as `reads` says: once per request or once per new token. The shape of
+/// a step with draft trees is not changed.
 fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape {
     if reads == ContextReads::Once || step.rounds.iter().any(|r| r.nodes > 0) {
         return shape;
     }
-    // Each of the `verified` drafts reads the context once more, and the new tokens before the draft.
+    // The recorded shape counts a request's context once. Each of its `verified` draft tokens reads the context again,
+    // and also the new tokens before itself.
     let added = |r: &Round| {
         let (v, c) = (u64::from(r.verified), u64::from(r.context));
         v * c + v * (v + 1) / 2
@@ -86,7 +89,8 @@ mod tests {
     use foretoken_sim::live::{Mark, MarkKind};
     use foretoken_sim::{Arrivals, Coefficients, Linear, Workload};
 
-    /// A tape of one step with two draft passes of 10 µs each, and a verification pass over 3 tokens of 100 µs.
+    /// A tape (the log of a live run) of one step with two draft passes of 10 µs each, and a verification pass over 3
+    /// tokens of 100 µs.
     fn tape() -> Tape {
         let mark = |kind, begin_us: u64, end_us: u64, batched| Mark {
             kind,

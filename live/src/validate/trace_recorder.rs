@@ -9,9 +9,9 @@ use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, 
 /// between steps.
 pub struct TraceRecorder<E> {
     inner: E,
-    /// True if the run has no speculation. A target pass then has one token per decode request.
+    /// True if the run has no speculation. A target pass then has one new token per decode request.
     plain: bool,
-    /// Host time that is added after each step, because `inner` only knows the times of passes.
+    /// Host time that is added after each step, because the executor `inner` only knows the times of passes.
     overhead: Time,
     /// True if a step has ended and its host time is not added yet.
     host_time_due: bool,
@@ -107,7 +107,7 @@ impl<E: Executor> AroundExecutor for TraceRecorder<E> {
     }
 
     fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), E::Error> {
-        // The shape is computed before the pass runs, because the pass extends the trees.
+        // The shape is computed before the pass runs, because the pass extends the draft trees.
         let (shape, begin) = (pass.shape(&step.batch, &out.trees), self.inner.now());
         self.inner.draft(step, pass, out)?;
         self.mark(MarkKind::Draft(pass.pass), begin, shape);

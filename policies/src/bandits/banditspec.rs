@@ -3,7 +3,7 @@
 //!
 //! Source: BanditSpec (arXiv 2505.15141), section 6.2, and sail-sg/BanditSpec, `ucb_length_spec_generate` in
 //! `generate_utils.py`; restated in docs/model.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of
-//! *all* arms, so it is the same for each arm. After the first rounds the arm with the best mean therefore always wins,
+//! *all* arms, so it is the same for each arm. After the first steps the arm with the best mean therefore always wins,
 //! and an arm whose mean is too low by accident is not tried again. `banditspec-literal` has this bonus. `banditspec`
 //! divides by the arm's own pulls, as UCB does.
 
@@ -12,32 +12,36 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The bonus for rarely tried arms, which is added to an arm's mean reward. An arm is a draft length; t counts the
-/// steps.
+/// The bonus for rarely tried arms (draft lengths), which is added to an arm's mean reward (tokens per second).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bonus {
-    /// √(exploration · ln t / pulls of all arms), as in the published code. The bonus is then equal for all arms.
-    /// Rewards are not normalised.
+    /// √(exploration · ln t / pulls of all arms), where t counts the steps, as in the published code. The bonus is then
+    /// equal for all arms (draft lengths). Rewards (a step's tokens per second) are not normalised.
     AllPulls,
-    /// √(exploration · ln t / pulls of the arm). Rewards are divided by the greatest reward so far.
+    /// √(exploration · ln t / pulls of the arm), where t counts the steps. Rewards (a step's tokens per second) are
+    /// divided by the greatest reward so far.
     OwnPulls,
-    /// The paper's confidence radius (eq. 6): ½ √((1 + n)/n² · (1 + 2 ln(K t² √(1 + n) / δ))) for K arms and n pulls of
-    /// the arm. Rewards are divided by the greatest reward so far.
+    /// The paper's confidence radius (eq. 6): ½ √((1 + n)/n² · (1 + 2 ln(K t² √(1 + n) / δ))) for K arms (draft
+    /// lengths), n pulls of the arm and t earlier steps. δ is the setting `delta`. Rewards (a step's tokens per second)
+    /// are divided by the greatest reward so far.
     Ucbspec,
 }
 
-/// Parameters of `banditspec`.
+/// Settings of the policy `banditspec`, which chooses the draft length with an upper-confidence-bound bandit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Banditspec {
     /// Draft lengths to choose from (the arms of the bandit).
     pub arms: Vec<u32>,
-    /// The bonus that is added to an arm's mean reward.
+    /// The formula of the bonus that is added to the mean reward of an arm (a draft length), so that rarely tried arms
+    /// are tried again.
     pub bonus: Bonus,
-    /// Factor under the root of the bonus, ≥ 0. A larger factor tries rarely used lengths more.
+    /// The factor in the bonus √(`exploration` · ln t / pulls), ≥ 0, which is added to the mean reward of a draft
+    /// length. A larger factor tries rarely used lengths more.
     pub exploration: f64,
-    /// At the start the arms take turns, so that each runs for about this number of rounds; at least 1.
+    /// At the start the arms (draft lengths) take turns, so that each runs in about this number of steps; at least 1.
+    /// Only steps count in which at least one request may draft.
     pub turns: u32,
     /// δ of the bonus `ucbspec`, in (0, 1]: the probability with which its bound may fail. The paper's proof uses 1/2.
     pub delta: f64,
@@ -50,7 +54,8 @@ impl Default for Banditspec {
 }
 
 impl Banditspec {
-    /// The parameters of `banditspec-literal`: the defaults, but with the bonus of the published code.
+    /// The parameters of `banditspec-literal`. They are the defaults, except for the bonus, which is that of the
+    /// published code.
     pub fn literal() -> Banditspec {
         Banditspec { bonus: Bonus::AllPulls, ..Banditspec::default() }
     }
@@ -108,17 +113,19 @@ impl Definition for Banditspec {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `banditspec` or `banditspec-literal` while the engine runs: its settings, and what it keeps from step to
+/// step.
 struct Running {
     params: Banditspec,
     arms: Vec<u32>,
-    /// Mean reward of each arm, in tokens per second.
+    /// For each arm (draft length): the mean of its rewards, in tokens per second.
     rewards: Vec<Mean>,
-    /// Number of steps in which at least one request could draft, this one included.
+    /// Number of rounds so far, this one included. A round is a step in which at least one request could draft.
     round: u64,
-    /// Greatest reward so far, in tokens per second.
+    /// The most tokens per second of a step so far. Except with `AllPulls`, rewards are divided by it.
     greatest: f64,
-    /// Scores of the arms in the last decision; empty while arms take turns.
+    /// For each arm (draft length): its score, that is, its mean reward plus its bonus, at the last decision. Empty
+    /// while the arms take turns.
     scores: Vec<f64>,
     chosen: usize,
 }
@@ -137,8 +144,9 @@ impl Running {
         }
     }
 
-    /// The arm's mean reward plus its bonus. Except with `AllPulls` the mean is divided by the greatest reward so far.
-    /// Returns infinity while the arm has no pulls; with `AllPulls`, while no arm has pulls.
+    /// The score of an arm (a draft length): the mean of its rewards (tokens per second) plus its bonus. Except with
+    /// `AllPulls` the mean is divided by the greatest reward so far. Returns infinity while the arm was not chosen yet;
+    /// with `AllPulls`, while no arm was.
     fn score(&self, arm: usize, all_pulls: u64) -> f64 {
         let p = &self.params;
         let (k, t) = (self.arms.len() as f64, self.round as f64);
@@ -154,7 +162,7 @@ impl Running {
             Bonus::AllPulls => reward.value + (p.exploration * t.ln() / n).sqrt(),
             Bonus::OwnPulls => reward.value / self.greatest + (p.exploration * t.ln() / n).sqrt(),
             Bonus::Ucbspec => {
-                // The paper's t does not count the present round.
+                // The paper's t is the number of earlier steps with a decision; the variable `t` counts this step too.
                 let before = t - 1.0;
                 let spread = 1.0 + 2.0 * (k * before * before * (1.0 + n).sqrt() / p.delta).ln();
                 reward.value / self.greatest + 0.5 * ((1.0 + n) / (n * n) * spread).sqrt()
@@ -162,8 +170,9 @@ impl Running {
         }
     }
 
-    /// Counts the round, and returns the index of the arm to run. At first the arms take turns. Later the arm with the
-    /// best score is taken, the shorter length on a tie, and the scores of all arms are stored in `scores`.
+    /// Counts the step, and returns the index of the arm (draft length) to run. At first the arms take turns. Later the
+    /// arm with the best score is taken, the shorter length on a tie, and the scores of all arms are stored in
+    /// `scores`.
     fn choose(&mut self) -> usize {
         self.round += 1;
         self.scores.clear();
@@ -196,8 +205,8 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// Adds the step's reward to the arm whose length the step ran. A limit may have cut the length to one that is no
-    /// arm; then the reward is ignored.
+    /// Adds the step's reward (its tokens per second) to the arm with the draft length that the step ran. A limit may
+    /// have cut this length to a value that is not an arm; then the reward is ignored.
     fn observe(&mut self, outcome: &StepOutcome) {
         let ran = played(outcome);
         if let Some(reward) = tokens_per_s(outcome)

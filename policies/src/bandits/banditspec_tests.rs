@@ -1,12 +1,13 @@
-//! Tests of [`super`]: which arms are chosen, scores by hand, and a second implementation.
+//! Tests of [`super`]: which draft lengths the bandit chooses, its scores computed by hand, and a second
+//! implementation.
 
 use super::*;
 use crate::testing::{Batch, outcome};
 use foretoken_sim::{Drafts, Time};
 use proptest::prelude::*;
 
-/// Plays `rounds` rounds with a batch of one request; `reward(length, round)` is in tokens per second. Returns the
-/// chosen lengths.
+/// Runs `rounds` steps with a batch of one request. `reward(length, round)` is the tokens per second of step number
+/// `round` with this draft length. Returns the chosen lengths.
 fn play(policy: &mut Running, rounds: u32, reward: impl Fn(u32, u32) -> f64) -> Vec<u32> {
     let batch = Batch::new(&[100], &[8]);
     let drafts = Drafts::default();
@@ -22,12 +23,12 @@ fn play(policy: &mut Running, rounds: u32, reward: impl Fn(u32, u32) -> f64) -> 
         .collect()
 }
 
-/// In rounds 1 to 7 the arms take turns. From then on the shipped bonus, which is equal for all arms, keeps the arm
-/// with the best mean, even if its mean was best by accident.
+/// In steps 1 to 7 the arms (draft lengths) take turns. From then on the bonus of the published code, which is equal
+/// for all arms, keeps the arm with the best mean, even if its mean was best by accident.
 #[test]
 fn the_literal_bandit_is_greedy() {
     let mut p = Running::new(&Banditspec::literal(), 8);
-    // Length 1 has the best reward in the first seven rounds. Later it has the worst.
+    // Length 1 has the best reward (tokens per second) in the first seven steps. Later it has the worst.
     let reward = |k: u32, round: u32| match (round < 8, k) {
         (true, _) => [900.0, 440.0, 400.0, 300.0][k as usize - 1],
         (false, 1) => 450.0,
@@ -35,8 +36,8 @@ fn the_literal_bandit_is_greedy() {
     };
     let lens = play(&mut p, 200, reward);
     assert_eq!(lens[..7], [1, 2, 3, 4, 1, 2, 3]);
-    // The mean reward of length 1 falls towards 450 but stays above it. The means of the other lengths are lower, so no
-    // other length is tried again.
+    // The mean reward (tokens per second) of length 1 falls towards 450 but stays above it. The means of the other
+    // lengths are lower, so no other length is tried again.
     assert!(lens[7..].iter().all(|&k| k == 1));
     assert_eq!(p.rewards.iter().map(|r| r.count).collect::<Vec<u64>>(), [195, 2, 2, 1]);
 }
@@ -45,7 +46,7 @@ fn the_literal_bandit_is_greedy() {
 fn own_pulls_and_the_papers_radius_find_the_best_arm() {
     for (bonus, rounds, most) in [(Bonus::OwnPulls, 4000, 0.5), (Bonus::Ucbspec, 4000, 0.5)] {
         let mut p = Running::new(&Banditspec { bonus, ..Banditspec::default() }, 8);
-        // Length 3 looks worst in the first rounds and is by far the best later.
+        // Length 3 has the worst reward (tokens per second) in the first steps and by far the best later.
         let reward = |k: u32, round: u32| if k == 3 { if round < 8 { 100.0 } else { 1000.0 } } else { 300.0 };
         let lens = play(&mut p, rounds, reward);
         let share = lens.iter().filter(|&&k| k == 3).count() as f64 / f64::from(rounds);
@@ -54,8 +55,8 @@ fn own_pulls_and_the_papers_radius_find_the_best_arm() {
     }
 }
 
-/// Scores by hand in round 8. By arm, the means are 1, 0.75, 0.5 and 0.25 of the greatest reward, and the pulls so far
-/// 2, 2, 2 and 1.
+/// The scores of the four arms (draft lengths) in step 8, by hand. Their mean rewards are 1, 0.75, 0.5 and 0.25 of the
+/// greatest reward, and they ran in 2, 2, 2 and 1 steps so far.
 #[test]
 fn scores_by_hand() {
     let reward = |k: u32, _: u32| [400.0, 300.0, 200.0, 100.0][k as usize - 1];
@@ -109,8 +110,8 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// The policy chooses the same lengths as a second implementation of the shipped loop, which has sums of rewards in
-    /// place of running means.
+    /// The policy chooses the same lengths as a second implementation of BanditSpec's published loop. The second
+    /// implementation has sums of rewards in place of running means.
     #[test]
     fn the_literal_bandit_equals_a_second_reading(
         rewards in prop::collection::vec(prop::collection::vec(1.0f64..1000.0, 4), 40),

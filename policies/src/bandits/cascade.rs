@@ -1,6 +1,6 @@
 //! `cascade-like`: tests draft lengths from 0 up, each for a few steps, until utility falls. Utility is the gain in
-//! tokens divided by the rise in cost, both against decoding without drafts. Then the tested length with the greatest
-//! utility runs for longer. This is length 0 if no length pays.
+//! tokens divided by the rise in cost, both against decoding without draft tokens. Then the tested length with the
+//! greatest utility runs for longer. This is length 0 if no length pays.
 //!
 //! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675).
 //! Test phases are short. Set phases, which run the best length, are long. Utility below 1 turns speculation off. Three
@@ -16,7 +16,8 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Parameters of `cascade-like`; all values are our own.
+/// Settings of the policy `cascade-like`, which tests draft lengths from 0 up and then runs the best one for longer.
+/// All values are our own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CascadeLike {
@@ -26,8 +27,8 @@ pub struct CascadeLike {
     pub test_steps: u32,
     /// Number of steps for which the best length runs until the next test, at least 1.
     pub set_steps: u32,
-    /// Limit on phases without speculation: each is twice as long as the one before, up to this number times
-    /// `set_steps`; at least 1.
+    /// Limit on the pauses, that is, set phases with draft length 0, while no length pays: each is twice as long as the
+    /// one before, up to this number times `set_steps`; at least 1.
     pub most_back_off: u32,
 }
 
@@ -79,8 +80,8 @@ impl Definition for CascadeLike {
     }
 }
 
-/// Sums over the steps in which one length is tested (a trial): their number, accepted and bonus tokens, decode
-/// requests and seconds.
+/// Sums over the steps in which one draft length is tested (a trial): number of steps, accepted and bonus tokens,
+/// decode requests, and seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Trial {
     steps: u32,
@@ -91,28 +92,30 @@ struct Trial {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// `Test(i)`: the steps test `lengths[i]`.
+    /// A test phase: in `Test(i)` the steps draft `lengths[i]` tokens, to measure the utility of this length (gain in
+    /// tokens over rise in cost).
     Test(usize),
-    /// `Set(length, steps)`: `length` runs for `steps` more steps.
+    /// A set phase: in `Set(length, steps)`, the best length of the last tests runs for `steps` more steps.
     Set(u32, u32),
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `cascade-like` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: CascadeLike,
-    /// The lengths to test in rising order; the first is 0.
+    /// The draft lengths to test, in rising order; the first is 0.
     lengths: Vec<u32>,
     phase: Phase,
     trial: Trial,
-    /// Number of phases begun after the first. It is the id of the current trial: outcomes of steps of earlier trials
-    /// are ignored.
+    /// Number of test and set phases begun after the first. It is also the id of the current trial (the test of one
+    /// length). Outcomes of steps of earlier trials are ignored.
     trials: u64,
-    /// Mean seconds of a step in the newest trial of length 0.
+    /// Mean seconds of a step without draft tokens, from the newest trial of length 0. It is the cost to which other
+    /// lengths are compared.
     plain_s: f64,
-    /// Utility of each length tested in the newest round of trials, in the order of `lengths`. It is cleared at the end
-    /// of the set phase that follows.
+    /// Utility (gain in tokens divided by the rise in cost) of each length tested since the last set phase, in the
+    /// order of `lengths`. It is cleared at the end of the set phase that follows. In a set phase the best length runs.
     utility: Vec<f64>,
-    /// Number of successive set phases with draft length 0.
+    /// Number of set phases in a row whose draft length was 0, so that nothing was drafted.
     disabled: u32,
     /// For each step whose outcome has not arrived, oldest first: the id of its trial. `None` for a step of a set
     /// phase, and for a step in which no request could draft.
@@ -143,8 +146,8 @@ impl Running {
         self.trials += 1;
     }
 
-    /// Returns the draft length of the next step. A set phase counts its steps down, and its last step starts a new
-    /// round of trials.
+    /// Returns the draft length of the next step. A set phase (steps with the best length) counts its steps down. Its
+    /// last step starts a new series of tests.
     fn next(&mut self) -> u32 {
         match self.phase {
             Phase::Test(i) => self.lengths[i],
@@ -161,9 +164,9 @@ impl Running {
     }
 
     /// Ends the trial of `lengths[tested]` and stores its utility. If there is a longer length, and utility rose or
-    /// `tested` is 0 or 1, the trial of the next longer length begins. Else a set phase with the best length begins. A
-    /// set phase with length 0 is twice as long as the set phase before if that had length 0 too, up to
-    /// `most_back_off` times `set_steps`.
+    /// `tested` is 0 or 1, the trial of the next longer length begins. Otherwise a set phase with the best length
+    /// begins. If the best length is 0 and the set phase before also had length 0, the new set phase is twice as long,
+    /// up to `most_back_off` times `set_steps`.
     fn conclude(&mut self, tested: usize) {
         let t = self.trial;
         let step_s = t.seconds / f64::from(t.steps);
@@ -172,7 +175,8 @@ impl Running {
         }
         let before = self.utility.last().copied();
         let gain = t.tokens as f64 / t.requests as f64;
-        // Without drafts a request gains one token at a cost of one: utility 1 by definition.
+        // Without draft tokens a request gains one token, and the step costs what a step without draft tokens costs. So
+        // the utility of length 0 is 1.
         let now = if tested == 0 { 1.0 } else { gain / (step_s / self.plain_s) };
         self.utility.push(now);
         // The tests go on after the shortest draft length even if utility falls there, because a longer length may pay.
@@ -194,7 +198,8 @@ impl SpecPolicy for Running {
         DraftLimits::chain(self.lengths.last().copied().unwrap_or(0))
     }
 
-    /// A step in which no request can draft counts neither for a test phase nor for a set phase.
+    /// A step in which no request can draft counts neither for a test phase (a length is tested) nor for a set phase
+    /// (the best length runs).
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let testing = matches!(self.phase, Phase::Test(_)).then_some(self.trials);
         if !has_room(batch) {
@@ -243,8 +248,8 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, outcome};
     use foretoken_sim::{Drafts, Time};
 
-    /// Plays `steps` steps with a batch of two. At length k, `gain(k)` are the accepted drafts of each request and
-    /// `ms(k)` the milliseconds of the step. Returns the lengths chosen.
+    /// Runs `steps` steps with a batch of two requests. At draft length k, `gain(k)` are the accepted draft tokens of
+    /// each request and `ms(k)` the milliseconds of the step. Returns the lengths chosen.
     fn play(p: &mut Running, steps: u32, gain: impl Fn(u32) -> [u32; 2], ms: impl Fn(u32) -> f64) -> Vec<u32> {
         let batch = Batch::new(&[100, 100], &[8, 8]);
         let drafts = Drafts::default();
@@ -268,8 +273,8 @@ mod tests {
         runs.iter().flat_map(|&(k, times)| vec![k; times]).collect()
     }
 
-    /// Lengths 0 to 3 have the utilities 1, 1.5/1.2 = 1.25, 2/1.3 = 1.538 and 2/1.4 = 1.429. The tests end at length 3,
-    /// length 2 is set, then the tests start again.
+    /// Draft lengths 0 to 3 have the utilities (gain in tokens divided by the rise in cost) 1, 1.5/1.2 = 1.25, 2/1.3 =
+    /// 1.538 and 2/1.4 = 1.429. The tests end at length 3, length 2 is set, then the tests start again.
     #[test]
     fn it_climbs_while_utility_rises_and_sets_the_best() {
         let mut p = running(&[1, 2, 3, 4]);
@@ -284,7 +289,7 @@ mod tests {
     }
 
     /// If no length pays, each pause without speculation is twice as long as the one before, up to `most_back_off`
-    /// times `set_steps`. A bad length 1 alone does not end the tests.
+    /// times `set_steps`. The tests go on after length 1 even if its utility is low.
     #[test]
     fn it_backs_off_where_nothing_pays() {
         let mut p = running(&[1, 2]);
@@ -293,7 +298,7 @@ mod tests {
             [3, 6, 12, 12].iter().flat_map(|&rest| with(&[&tests[..], &[(0, rest)]].concat())).collect();
         let lens = play(&mut p, expected.len() as u32, |_| [0, 0], |k| 10.0 + f64::from(k));
         assert_eq!(lens, expected);
-        // Once drafting pays, a set phase has `set_steps` steps (3) again.
+        // Once drafting pays, a set phase (steps with the best tested length) has `set_steps` steps (3) again.
         let lens = play(&mut p, 18, |k| [k, k], |_| 10.0);
         assert_eq!(lens, with(&[(0, 2), (1, 2), (2, 2), (2, 3), (0, 2), (1, 2), (2, 2), (2, 3)])[..18]);
         let mut late = running(&[1, 4]);
@@ -301,8 +306,8 @@ mod tests {
         assert_eq!(lens, with(&[(0, 2), (1, 2), (4, 2), (4, 3)]));
     }
 
-    /// Outcomes arrive three steps late. A trial then runs three more steps, whose outcomes do not count for the next
-    /// trial.
+    /// Outcomes arrive three steps late. So the policy drafts with the length of a trial (the test of one length) for
+    /// three more steps. Outcomes of these steps do not count for the next trial.
     #[test]
     fn late_outcomes_belong_to_their_trial() {
         let mut p = running(&[1]);

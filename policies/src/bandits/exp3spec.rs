@@ -1,9 +1,9 @@
 //! `exp3spec`: draws the draft length with exponential weights (EXP3), which assume nothing about the rewards.
 //!
 //! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); no code is published. Arm i is drawn with a
-//! probability proportional to exp(−ηₜ Σ Ẑᵢ), where the sum is over all rounds so far. The learning rate of round t
-//! with K arms is ηₜ = `rate` · √(ln K / (t K)). For the drawn arm, Ẑ is its loss divided by the probability with which
-//! it was drawn; for all other arms Ẑ is 0. The loss is 1 − reward / greatest reward so far.
+//! probability proportional to exp(−ηₜ Σ Ẑᵢ), where the sum is over all steps so far. The learning rate of step t with
+//! K arms is ηₜ = `rate` · √(ln K / (t K)). For the drawn arm, Ẑ is its loss divided by the probability with which it
+//! was drawn; for all other arms Ẑ is 0. The loss is 1 − reward / greatest reward so far.
 
 use crate::bandits::bandit::{check_arms, cut, has_room, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -13,13 +13,14 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Parameters of `exp3spec`.
+/// Settings of the policy `exp3spec`, which draws the draft length with the weights of the bandit EXP3.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Exp3spec {
     /// Draft lengths to choose from (the arms of the bandit).
     pub arms: Vec<u32>,
-    /// Factor on the paper's learning rate, > 0.
+    /// Factor, > 0, on the learning rate η of EXP3. A larger factor moves the draws faster to draft lengths with low
+    /// losses.
     pub rate: f64,
 }
 
@@ -64,24 +65,25 @@ impl Definition for Exp3spec {
     }
 }
 
-/// Index of the drawn arm, and the probability with which it was drawn.
+/// Index of the drawn arm (draft length), and the probability with which it was drawn.
 type Drawn = (usize, f64);
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `exp3spec` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     rate: f64,
     arms: Vec<u32>,
     luck: Luck,
-    /// By arm: the sum of its Ẑ, that is, of its losses, each divided by the probability with which the arm was drawn.
+    /// For each arm (draft length): the sum of its estimated losses Ẑ. In a step in which the arm was drawn, Ẑ is the
+    /// step's loss (1 − its tokens per second / the most so far) divided by the probability of the draw.
     losses: Vec<f64>,
-    /// Probability of each arm at the last draw.
+    /// For each arm (draft length): the probability with which the last draw could choose it.
     chances: Vec<f64>,
     round: u64,
-    /// Greatest reward so far, in tokens per second.
+    /// The most tokens per second of a step so far. A step's loss is 1 − its tokens per second / this maximum.
     greatest: f64,
-    /// The draws of the steps whose outcomes have not arrived, oldest first; `None` if no request could draft. Outcomes
-    /// arrive in this order. The loss of an arm is divided by the arm's probability at the time of the draw, so it is
-    /// stored.
+    /// For each step whose outcome has not arrived, oldest first: the drawn arm (draft length) and its probability;
+    /// `None` if no request could draft. Outcomes arrive in the order of the steps. The probability is stored because
+    /// the arm's loss is divided by it.
     awaited: VecDeque<Option<Drawn>>,
 }
 
@@ -100,14 +102,14 @@ impl Running {
         }
     }
 
-    /// Counts the round and stores the probability of each arm in `chances`. Returns the arm that a uniform `u` in
-    /// [0, 1) draws, with its probability.
+    /// Counts the step and stores the probability of each arm (draft length) in `chances`. Returns the arm that `u`, a
+    /// uniform number in [0, 1), draws, with its probability.
     fn draw(&mut self, u: f64) -> Drawn {
         self.round += 1;
         let k = self.arms.len() as f64;
         let eta = self.rate * (k.ln() / (self.round as f64 * k)).sqrt();
-        // The least loss is subtracted from all losses. This does not change the probabilities and keeps one weight at
-        // 1, so the sum of the weights cannot underflow to 0.
+        // The least of the draft lengths' losses is subtracted from all of them. This does not change the probabilities
+        // and keeps one weight at 1, so the sum of the weights cannot underflow to 0.
         let least = self.losses.iter().copied().fold(f64::INFINITY, f64::min);
         let mut total = 0.0;
         for (chance, loss) in self.chances.iter_mut().zip(&self.losses) {
@@ -178,8 +180,8 @@ mod tests {
         Running::new(&Exp3spec::default(), &CONTEXT)
     }
 
-    /// Three rounds by hand: the arms start with equal weights, then each draw adds the drawn arm's loss divided by the
-    /// probability of the draw.
+    /// Three steps by hand: the arms (draft lengths) start with equal weights, then each draw adds the drawn arm's loss
+    /// divided by the probability of the draw.
     #[test]
     fn weights_by_hand() {
         let mut p = running();
@@ -198,8 +200,8 @@ mod tests {
         assert!((p.chances[0] - chance).abs() < 1e-15 && (p.chances.iter().sum::<f64>() - 1.0).abs() < 1e-15);
     }
 
-    /// The arms' rewards are 0.5, 1, 0.9 and 0.2 of the best. More than half of the draws go to the best arm, few to
-    /// the two worst.
+    /// The rewards (tokens per second) of the four draft lengths are 0.5, 1, 0.9 and 0.2 of the best. More than half of
+    /// the draws go to the best length, few to the two worst.
     #[test]
     fn it_finds_the_best_arm() {
         let mut p = running();
@@ -212,7 +214,8 @@ mod tests {
         }
         assert!(counts[1] > 10_000 && counts[0] < 1000 && counts[3] < 1000, "{counts:?}");
         assert!(p.chances[1] > 0.9, "{:?}", p.chances);
-        // Losses that are far apart give finite probabilities: the arm with the least loss is drawn.
+        // Losses of draft lengths that are far apart give finite probabilities: the length with the least loss is
+        // drawn.
         p.losses = vec![0.0, 1e9, 1e9, 1e9];
         assert_eq!(p.draw(0.999).0, 0);
     }

@@ -1,5 +1,5 @@
 //! `nightjar-like`: one bandit per batch size over the draft lengths from 0 up. A step that drafts after a step without
-//! drafts is charged extra.
+//! draft tokens is charged extra.
 //!
 //! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. Each batch size has
 //! its own count of steps. These steps are cut into blocks of doubling length, and each block into bins. The length of
@@ -19,13 +19,13 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `nightjar-like`.
+/// Settings of the policy `nightjar-like`, which has one bandit over draft lengths for each batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NightjarLike {
-    /// Longest draft in tokens, 1 to 32. A value above the engine's `max_draft_len` is cut to it.
+    /// Most draft tokens of a request in a step, 1 to 32. A value above the engine's `max_draft_len` is cut to it.
     pub k_max: u32,
-    /// Number of neighbouring batch sizes that share what was learned, at least 1.
+    /// Number of neighbouring batch sizes that have one common bandit, at least 1.
     pub bucket: u32,
 }
 
@@ -69,34 +69,36 @@ impl Definition for NightjarLike {
     }
 }
 
-/// Where one bucket of neighbouring batch sizes stands in its sequence of blocks and bins.
+/// The position of one bucket of neighbouring batch sizes in its sequence of steps. The steps are cut into blocks, and
+/// each block into bins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
-    /// Length of the current block, in steps.
+    /// Number of steps in the current block. The steps of a bucket of batch sizes are cut into blocks, and blocks into
+    /// bins.
     block: u64,
-    /// Number of the bin in its block, from 1.
+    /// Number of the current bin in its block, from 1. A block of steps is cut into bins.
     bin: u64,
-    /// Number of the step in its bin, from 1.
+    /// Number of the current step in its bin, from 1. A bin is a run of steps with one decision whether to explore.
     step: u64,
-    /// The length that an exploring bin runs; `None` if the bin does not explore.
+    /// The draft length that the present bin of steps runs, if it explores; `None` if it does not explore.
     exploring: Option<u32>,
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `nightjar-like` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     k_max: u32,
     bucket: usize,
     /// Seconds in which the draft model processes one context token that it skipped, by the policy's belief about cost.
     catch_up_s: f64,
     luck: Luck,
-    /// The clock of each bucket of batch sizes.
+    /// For each bucket (neighbouring batch sizes with a common bandit): its position in its blocks and bins of steps.
     clocks: Vec<Clock>,
-    /// Mean tokens per second and request, by bucket and length (`k_max` + 1 entries a bucket).
+    /// Mean tokens per second and request, by bucket of batch sizes and by draft length (`k_max` + 1 entries a bucket).
     rewards: Vec<Mean>,
-    /// True if length 0 was chosen in the last step in which a request could draft.
+    /// True if draft length 0 was chosen in the last step in which a request could draft.
     was_off: bool,
-    /// By draft length, at the last decision: the seconds that a request needs per token, with the charge for starting
-    /// to draft. Infinite for a length without samples. Empty if the bin explores.
+    /// For each draft length, at the last decision: the seconds that a request needs per token, with the charge for
+    /// starting to draft. Infinite for a length without samples. Empty if the present bin (run of steps) explores.
     losses: Vec<f64>,
 }
 
@@ -104,7 +106,7 @@ impl Running {
     fn new(rule: NightjarLike, context: &PolicyContext) -> Running {
         let k_max = rule.k_max.min(context.max_draft_len);
         let buckets = context.max_num_seqs.div_ceil(rule.bucket).max(1) as usize;
-        // The clock starts at the end of a bin, so that the first step begins a block.
+        // The clock starts at the end of a bin of steps, so that the first step begins a block of bins.
         let clock = Clock { block: 1, bin: 0, step: 1, exploring: None };
         Running {
             k_max,
@@ -127,8 +129,9 @@ impl Running {
         &mut self.rewards[bucket * lengths..][..lengths]
     }
 
-    /// Moves the clock of `bucket` on by one step. At the start of a bin, `luck` decides whether the bin explores, and
-    /// with which length.
+    /// Moves the bucket of batch sizes number `bucket` on by one step. Its steps are cut into blocks, and blocks into
+    /// bins. At the start of a bin, a random draw from `luck` decides whether the bin explores, and with which draft
+    /// length.
     fn tick(&mut self, bucket: usize, luck: Luck) {
         let lengths = self.k_max + 1;
         let clock = &mut self.clocks[bucket];
@@ -146,8 +149,9 @@ impl Running {
         clock.step += 1;
     }
 
-    /// Computes `losses` for a C_switch of `switch_s` seconds. Returns the length with the least loss, the shorter one
-    /// on a tie; `None` if no length was run in this bucket.
+    /// Computes `losses`: the seconds per token of each draft length, if the step pays `switch_s` seconds for starting
+    /// to draft. Returns the length with the least loss, the shorter length on a tie; `None` if no length was run in
+    /// this bucket of batch sizes.
     fn best(&mut self, bucket: usize, switch_s: f64) -> Option<u32> {
         self.losses.clear();
         let lengths = self.k_max as usize + 1;
@@ -190,7 +194,8 @@ impl SpecPolicy for Running {
         plan.fill(k);
     }
 
-    /// Adds the reward to the length that the step ran. A limit may have cut it below the chosen length.
+    /// Adds the step's reward (tokens per second and request) to the draft length that the step ran. A request limit
+    /// may have cut this length below the chosen length.
     fn observe(&mut self, outcome: &StepOutcome) {
         if let Some(reward) = tokens_per_s(outcome) {
             let requests = outcome.accepted.len();
@@ -233,7 +238,8 @@ mod tests {
         p.observe(&StepOutcome { verify_time: Time::from_s(seconds), ..outcome(&drafts, &vec![k; requests], &zeros) });
     }
 
-    /// Blocks of 1, 2, 4, 8, 16 steps have bins of 1, 1, 2, 2, 4 steps. Checks (length of block, bin) of each step.
+    /// Steps are cut into blocks, and blocks into bins. Blocks of 1, 2, 4, 8, 16 steps have bins of 1, 1, 2, 2, 4
+    /// steps. Checks (length of block, bin) of each step.
     #[test]
     fn bins_and_blocks() {
         let mut p = running();
@@ -249,7 +255,8 @@ mod tests {
         assert_eq!(times, expected);
     }
 
-    /// The first bin of a block always explores; bin b explores with probability 1/√b.
+    /// Steps are cut into blocks of bins. The first bin of a block always explores; bin b explores with probability
+    /// 1/√b.
     #[test]
     fn bins_explore_less_and_less() {
         let mut counts = [[0u32; 2]; 5];
@@ -268,15 +275,17 @@ mod tests {
         assert_eq!(counts[1], [0, 4000]);
         for (bin, count) in counts.iter().enumerate().skip(2) {
             let (p, share) = (1.0 / (bin as f64).sqrt(), f64::from(count[1]) / 4000.0);
-            // The tolerance is four standard errors of a share of 4,000 draws.
+            // The tolerance for the share of bins (runs of steps) that explore is four standard errors of a share of
+            // 4,000 draws.
             assert!((share - p).abs() < 4.0 * (p * (1.0 - p) / 4000.0).sqrt(), "bin {bin}: {share}");
         }
         let (all, each) = (drawn.iter().sum::<u32>(), drawn.iter().map(|&d| f64::from(d)));
         assert!(each.into_iter().all(|d| (d / f64::from(all) - 1.0 / 6.0).abs() < 0.02), "{drawn:?}");
     }
 
-    /// Losses by hand: 20 ms a token without drafts, 19 ms with 2 drafts, 18 ms with 4. Starting to draft again costs
-    /// C_switch / k.
+    /// Losses by hand, as time per token: 20 ms at draft length 0, 19 ms at length 2, 18 ms at length 4. Starting to
+    /// draft again with length k costs C_switch / k more, where C_switch is the time for the context that the draft
+    /// model skipped.
     #[test]
     fn starting_to_draft_again_is_charged() {
         let mut p = running();
@@ -284,14 +293,15 @@ mod tests {
             seen(&mut p, 2, k, ms * 1e-3);
         }
         assert_eq!(p.best(0, 0.0), Some(4));
-        // Lengths 0, 2 and 4 take 20, 19 + 3/2 and 18 + 3/4 ms a token if C_switch is 3 ms, and 20, 19 + 12/2 and
-        // 18 + 12/4 ms if it is 12 ms.
+        // Lengths 0, 2 and 4 take 20, 19 + 3/2 and 18 + 3/4 ms a token if C_switch (the time to start drafting again)
+        // is 3 ms, and 20, 19 + 12/2 and 18 + 12/4 ms if it is 12 ms.
         assert_eq!(p.best(0, 3e-3), Some(4));
         assert_eq!(p.best(0, 12e-3), Some(0));
         let expected = [0.020, f64::INFINITY, 0.019 + 0.006, f64::INFINITY, 0.018 + 0.003, f64::INFINITY];
         assert!(p.losses.iter().zip_eq(expected).all(|(&l, e)| l == e || (l - e).abs() < 1e-12), "{:?}", p.losses);
         assert_eq!(p.explain().candidates.len(), 3);
-        // `choose` computes C_switch: 6,000 tokens that the draft has not seen, at 2 µs each, are 12 ms.
+        // `choose` computes C_switch, the time to start drafting again: 6,000 context tokens that the draft model
+        // skipped, at 2 µs each, are 12 ms.
         p.clocks[0] = Clock { block: 1 << 20, bin: 9, step: 1, exploring: None };
         let mut batch = Batch::new(&[4000, 4000], &[8, 8]);
         batch.gap = vec![3000, 3000];
@@ -303,8 +313,8 @@ mod tests {
         assert_eq!(choose(&mut p, &batch), 4, "the draft was kept up");
     }
 
-    /// Each bucket of batch sizes has its own rewards. A reward counts for the length that ran, not for the chosen
-    /// length.
+    /// Each bucket of batch sizes has its own rewards (tokens per second and request). A reward counts for the draft
+    /// length that ran, not for the chosen length.
     #[test]
     fn batch_sizes_are_told_apart() {
         let mut p = running();

@@ -15,14 +15,14 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `tapout-like`.
+/// Settings of the policy `tapout-like`, which chooses with a bandit among rules that stop drafting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TapoutLike {
     /// Weight of the accepted length in the reward, [0, 1]. The acceptance rate has the weight 1 − `blend`.
     pub blend: f64,
-    /// Factor under the root of UCB1's bonus √(exploration · ln t / pulls), ≥ 0. A larger factor tries rarely used
-    /// rules more.
+    /// Factor, ≥ 0, under the root of UCB1's bonus √(exploration · ln t / pulls), which is added to the mean reward of
+    /// a stopping rule. A larger factor tries rarely used rules more.
     pub exploration: f64,
     /// Number of steps for which a chosen stopping rule runs, more than 3. Outcomes may come late, so the first ones
     /// after a change do not count for the new rule.
@@ -92,21 +92,21 @@ impl Definition for TapoutLike {
     }
 }
 
-/// A stopping rule with its reward so far.
+/// A rule that stops drafting, which is an arm of the bandit, with the mean of its rewards so far.
 struct Arm {
     name: &'static str,
     policy: Box<dyn SpecPolicy>,
     reward: Mean,
 }
 
-/// The running policy.
+/// The policy `tapout-like` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: TapoutLike,
     arms: Vec<Arm>,
     chosen: usize,
-    /// Number of steps that the chosen rule has decided since it was chosen.
+    /// Number of steps that the chosen stopping rule has decided since it was chosen.
     held: u32,
-    /// Number of outcomes with drafts since the rule was chosen.
+    /// Number of outcomes of steps with draft tokens that arrived since the present stopping rule was chosen.
     seen: u32,
     longest: u32,
 }
@@ -120,7 +120,8 @@ impl Running {
         }
     }
 
-    /// Makes the rule with the best score the chosen one, the first one on a tie. Sets `held` and `seen` to 0.
+    /// Chooses the stopping rule with the best score (mean reward plus bonus), the first of them on a tie. Sets `held`
+    /// and `seen` to 0.
     fn choose(&mut self) {
         let mut best = (0, f64::NEG_INFINITY);
         for (i, arm) in self.arms.iter().enumerate() {
@@ -144,7 +145,8 @@ impl SpecPolicy for Running {
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        // A rule stays chosen for at least `hold` steps, and until more than `LATE` outcomes with drafts have arrived.
+        // A stopping rule stays chosen for at least `hold` steps, and until more than `LATE` outcomes of steps with
+        // draft tokens have arrived.
         if self.held >= self.params.hold && self.seen > LATE {
             self.choose();
         }
@@ -193,8 +195,8 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run};
     use foretoken_sim::Time;
 
-    /// Runs `steps` steps, each with 8 drafts. If rule `r` decides a step, `accepted[r]` of its drafts are accepted.
-    /// Returns how often each rule decided.
+    /// Runs `steps` steps, each with 8 draft tokens. If stopping rule `r` decides a step, `accepted[r]` of its draft
+    /// tokens are accepted. Returns how often each rule decided.
     fn served(params: TapoutLike, accepted: [u32; 3], steps: u32) -> [u32; 3] {
         let Speculation::Policy(mut policy) = params.build(&CONTEXT) else { unreachable!("a policy") };
         let batch = Batch::new(&[100], &[8]);

@@ -10,14 +10,15 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `ucb-specstop-like`.
+/// Settings of the policy `ucb-specstop-like`, which chooses the draft length with a bandit over tokens and times of
+/// steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UcbSpecstopLike {
     /// Draft lengths to choose from (the arms of the bandit).
     pub arms: Vec<u32>,
-    /// Factor under the root of the bonus √(exploration · ln t / pulls of the arm), ≥ 0. A larger factor tries rarely
-    /// used lengths more.
+    /// Factor, ≥ 0, under the root of UCB1's bonus √(exploration · ln t / pulls of the arm). An arm is a draft length.
+    /// A larger factor tries rarely used lengths more.
     pub exploration: f64,
 }
 
@@ -66,16 +67,16 @@ impl Definition for UcbSpecstopLike {
     }
 }
 
-/// A draft length with the mean tokens and the mean time of its steps.
+/// An arm of the bandit: a draft length with the mean tokens and the mean time of its steps.
 struct Arm {
     len: u32,
     /// Mean number of tokens of a request in a step, the bonus token included.
     tokens: Mean,
-    /// Mean seconds of a step.
+    /// Mean seconds of the steps that ran this draft length.
     seconds: Mean,
 }
 
-/// The running policy.
+/// The policy `ucb-specstop-like` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     exploration: f64,
     arms: Vec<Arm>,
@@ -83,8 +84,8 @@ struct Running {
 }
 
 impl Running {
-    /// The score of an arm: the upper bound of its mean tokens divided by the lower bound of its mean time; infinite
-    /// before the arm's first pull.
+    /// The score of an arm (a draft length): the upper bound of its mean tokens divided by the lower bound of its mean
+    /// time; infinite before a step has run the length.
     fn index(&self, arm: &Arm, pulls: u64) -> f64 {
         if arm.tokens.count == 0 {
             return f64::INFINITY;
@@ -107,7 +108,7 @@ impl SpecPolicy for Running {
             return;
         }
         let pulls = self.arms.iter().map(|arm| arm.tokens.count).sum::<u64>().max(1);
-        // On a tie the shorter length wins.
+        // If two arms (draft lengths) have the same score, the shorter length wins.
         let mut best = (0, f64::NEG_INFINITY);
         for (i, arm) in self.arms.iter().enumerate() {
             let index = self.index(arm, pulls);
@@ -119,8 +120,8 @@ impl SpecPolicy for Running {
         plan.fill(self.arms[self.chosen].len);
     }
 
-    /// Adds the step's tokens and time to the arm whose length the step ran. A limit may have cut the length to one
-    /// that is no arm; then the step is ignored.
+    /// Adds the step's tokens and time to the arm with the draft length that the step ran. A limit may have cut the
+    /// length to a value that is not an arm; then the step is ignored.
     fn observe(&mut self, outcome: &StepOutcome) {
         let (requests, ran) = (outcome.accepted.len(), played(outcome));
         let seconds = (outcome.draft_time + outcome.verify_time).as_s();
@@ -175,8 +176,8 @@ mod tests {
         (0..steps).map(one).collect()
     }
 
-    /// Steps of length 2 give two tokens in 1 s or one in 0.1 s, in turns: the mean of ratios is 6, the ratio of means
-    /// 2.7. Length 1 gives 4 tokens a second throughout.
+    /// Steps of length 2 alternately give two tokens in 1 s and one token in 0.1 s. The mean of these ratios is 6
+    /// tokens a second, the ratio of the means is 2.7. Length 1 always gives 4 tokens a second.
     #[test]
     fn the_ratio_of_means_counts_not_the_mean_of_ratios() {
         let law = |len: u32, t: usize| match (len, t % 2) {

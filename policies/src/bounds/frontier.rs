@@ -22,47 +22,49 @@ use crate::bounds::price::Worth;
 use crate::bounds::true_cost::{Slopes, TrueCost, draft_token, verify_token};
 use foretoken_sim::{BatchView, Truth, shape};
 
-/// The enumeration of lengths. Its vectors are buffers that are reused between steps.
+/// Enumerates the choices of draft lengths that can be best in a step. Its vectors are buffers that are reused between
+/// steps.
 #[derive(Default)]
 pub(crate) struct Frontier {
     segments: Vec<Segment>,
-    /// For each added draft token, in the order of adding, its request. Holds the order for the number of draft passes
-    /// under trial; `best_order` holds the order of the best choice so far.
+    /// The request (its index in the batch) of each added draft token, in the order in which tokens were added. `order`
+    /// belongs to the number of draft passes that is being tried, and `best_order` to the best choice so far.
     order: Vec<u32>,
     best_order: Vec<u32>,
 }
 
-/// Successive draft tokens of one request. It pays to draft all of them or none.
+/// Successive draft tokens of one request that are drafted together: it pays to draft all of them or none.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// Time that drafting and verifying these tokens takes, in picoseconds.
+    /// Time that drafting and verifying this segment's tokens add to the step, in picoseconds.
     cost: f64,
     value: f64,
     request: u32,
-    /// Depth of the first token, from 1.
+    /// Depth of the segment's first token among its request's draft tokens, from 1.
     first: u32,
     tokens: u32,
 }
 
 impl Segment {
-    /// Picoseconds per expected token.
+    /// Picoseconds of step time that the segment (successive draft tokens of a request) costs per expected token.
     fn price(&self) -> f64 {
         self.cost / self.value
     }
 }
 
-/// The best choice: its expected tokens (the bonus token of each request included) and its time.
+/// The best choice of draft lengths so far: the step's expected tokens (the bonus token of each request included) and
+/// its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Best {
     pub tokens: f64,
-    /// Time of the step, in picoseconds.
+    /// Time of the step with this choice of lengths, in picoseconds.
     pub time: u64,
-    /// Number of draft tokens of all requests.
+    /// Number of draft tokens of all requests of the batch together, with this choice of lengths.
     size: usize,
 }
 
 impl Best {
-    /// Expected tokens a second.
+    /// Expected tokens a second of the step with this choice of lengths.
     pub fn rate(&self) -> f64 {
         self.tokens / (self.time as f64 * 1e-12)
     }
@@ -112,8 +114,9 @@ impl Frontier {
         best
     }
 
-    /// Fills `segments` with the first `most(i)` drafts of each of `n` requests, merged into segments. The segment with
-    /// the most value per cost is the first.
+    /// Fills `segments` with the first `most(i)` draft tokens of each request i of the `n` requests, merged into
+    /// segments (successive tokens of one request). The segment with the most value (expected tokens) per cost (step
+    /// time) is the first.
     fn cut(
         &mut self,
         n: usize,
@@ -126,8 +129,8 @@ impl Frontier {
             let begin = self.segments.len();
             for j in 1..=most(i) {
                 let mut last = Segment { cost: cost(i, j), value: value(i, j), request: i as u32, first: j, tokens: 1 };
-                // The upper hull: a token with more value per cost than the segment before it is merged with that
-                // segment.
+                // The upper hull: if the newest segment of draft tokens has more value (expected tokens) per cost (step
+                // time) than the request's segment before it, both are merged into one.
                 while let Some(before) = self.segments[begin..].last()
                     && last.cost * before.value < before.cost * last.value
                 {
@@ -150,8 +153,8 @@ impl Frontier {
 }
 
 /// The cost of the draft token of request i at a depth, in picoseconds: the time that it adds to a draft pass and to
-/// verification. It comes from the slopes of the latency models at the step without drafts, so it is exact only if pass
-/// times are linear.
+/// verification. It comes from the slopes of the latency models at the step without draft tokens, so it is exact only
+/// if pass times are linear.
 fn token_cost(batch: &BatchView, truth: &Truth) -> impl Fn(usize, u32) -> f64 {
     let plain = shape::plain_pass(batch);
     let draft = Slopes::of(truth.draft, plain);

@@ -1,24 +1,12 @@
-//! Tests of [`super`]: the enumeration against exhaustive search, for values between 0 and 1.
+//! Tests of [`super`]: the enumeration of draft lengths against exhaustive search. Each draft token is worth between 0
+//! and 1 tokens.
 
 use super::*;
+use crate::bounds::true_cost::step_time;
 use crate::testing::{Batch, any_batch, any_belief};
-use foretoken_sim::{Drafting, Host, Linear, Time};
+use foretoken_sim::{Host, Linear, Time};
 use itertools::Itertools;
 use proptest::prelude::*;
-
-/// The true time of a step with draft lengths `lens`, from the shapes of the passes that the executor would run.
-fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
-    let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
-    let deepest = lens.iter().copied().max().unwrap_or(0);
-    match truth.drafting {
-        Drafting::Parallel if deepest > 0 => time += truth.draft.pass(shape::draft_block(batch, lens)),
-        _ => (1..=deepest).for_each(|pass| time += truth.draft.pass(shape::draft_pass(batch, lens, pass))),
-    }
-    match shape::draft_idle_pass(batch) {
-        Some(idle) if deepest == 0 => time + truth.draft.pass(idle),
-        _ => time,
-    }
-}
 
 fn all_vectors(most: &[u32]) -> Vec<Vec<u32>> {
     most.iter().map(|&m| 0..=m).multi_cartesian_product().collect()
@@ -27,8 +15,8 @@ fn all_vectors(most: &[u32]) -> Vec<Vec<u32>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// If true pass times are linear, no vector of lengths is worth more than the choice. Worth is the step's ratio of
-    /// tokens to time, or tokens − price × time.
+    /// If true pass times are linear, no vector of draft lengths is worth more than the chosen one. Worth is the step's
+    /// ratio of tokens to time, or tokens − price × time.
     #[test]
     fn it_equals_exhaustive_search(
         batch in any_batch(4, 4),
@@ -51,11 +39,11 @@ proptest! {
         let best = Frontier::default().best(&view, &truth, worth, (|i: usize| view.limit[i], survival), Some(&mut lens));
         let tokens_and_time = |lens: &[u32]| {
             let tokens: f64 = lens.iter().enumerate().map(|(i, &d)| 1.0 + (1..=d).map(|j| survival(i, j)).sum::<f64>()).sum();
-            (tokens, true_time(&view, &truth, lens).0)
+            (tokens, step_time(&view, &truth, lens).0)
         };
         let chosen = tokens_and_time(&lens);
         prop_assert!((chosen.0 - best.tokens).abs() < 1e-9 && chosen.1 == best.time, "{chosen:?} {best:?}");
-        // The same sum in another order may differ in its last bits.
+        // The compared worths are the same sum in another order, so they may differ in their last bits.
         let slack = 1e-9 * match worth { Worth::Ratio => chosen.0 * chosen.1 as f64, Worth::Priced(p) => chosen.0 + p * 1e-12 * chosen.1 as f64 };
         for other in all_vectors(view.limit) {
             prop_assert!(worth.compare(tokens_and_time(&other), chosen) <= slack, "{other:?} {:?} beats {lens:?} {chosen:?}", tokens_and_time(&other));
@@ -98,7 +86,7 @@ fn on_a_staircase_it_is_close_to_exhaustive_search() {
         let rate = |lens: &Vec<u32>| {
             let tokens: f64 =
                 lens.iter().enumerate().map(|(i, &d)| 1.0 + (1..=d).map(|j| survival(i, j)).sum::<f64>()).sum();
-            tokens / true_time(&view, &truth, lens).as_s()
+            tokens / step_time(&view, &truth, lens).as_s()
         };
         let most = all_vectors(&[4; 5]).iter().map(rate).fold(0.0, f64::max);
         missed += u32::from(best < most * (1.0 - 1e-9));

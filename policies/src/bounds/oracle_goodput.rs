@@ -1,13 +1,13 @@
 //! `oracle-goodput`: the lengths with the most tokens per second in this step, bonus tokens included. It knows which
-//! drafts will be accepted, and the true cost. It is the best *myopic* choice: over a whole trace another policy may
-//! get ahead, because its choices lead to other batches (docs/model.md 13).
+//! draft tokens will be accepted, and the true cost. It is the best *myopic* choice: over a whole trace another policy
+//! may get ahead, because its choices lead to other batches (docs/model.md 13).
 //!
 //! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
 //! The vector form gives each request its own length ([`Frontier`]). The choice is exact if true pass times are linear.
-//! It is never worse than the batch form, because its candidates include min(run_i, k) drafts for every request, where
-//! run_i is the number of drafts that will be accepted. With a [price](OracleGoodput::price) of time, the oracle
-//! maximises tokens − price × seconds. This does better over a run with prompts in many steps.
+//! It is never worse than the batch form, because its candidates include min(run_i, k) draft tokens for every request,
+//! where run_i is the number of draft tokens that will be accepted. With a [price](OracleGoodput::price) of time, the
+//! oracle maximises tokens − price × seconds. This does better over a run with prompts in many steps.
 //!
 //! The [`Truth`] that an oracle sees has no residual noise, because no policy could choose by it.
 
@@ -23,20 +23,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// A draft length for each request.
+    /// The oracle chooses a draft length for each request by itself.
     #[default]
     Vector,
-    /// One draft length for the batch. Every request drafts this number of tokens, even if they will be rejected.
+    /// One draft length for the batch. Every request drafts this number of tokens, even if some of them will be
+    /// rejected.
     Batch,
 }
 
-/// Parameters of `oracle-goodput`.
+/// Settings of the bound `oracle-goodput`, which knows which draft tokens will be accepted and takes the lengths with
+/// the most tokens per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OracleGoodput {
     /// Whether the oracle chooses a length for each request or one for the batch.
     pub form: Form,
-    /// The price of a second of step time, in tokens.
+    /// How step time is priced. In each step the oracle takes the lengths with the most tokens − price · seconds.
     pub price: Price,
 }
 
@@ -77,7 +79,7 @@ impl Definition for OracleGoodput {
     }
 }
 
-/// The running oracle.
+/// `oracle-goodput` in a run: its settings, and the tokens per second of a decode request that it has observed so far.
 pub(crate) struct Running {
     settings: OracleGoodput,
     longest: u32,
@@ -96,7 +98,7 @@ impl Running {
     }
 
     fn best_vector(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan) {
-        // Only drafts that will be accepted are candidates, and each is worth one token.
+        // Only draft tokens that will be accepted are candidates, and each is worth one token.
         let values = || (|i: usize| truth.run[i].min(self.longest), |_: usize, _: u32| 1.0);
         let frontier = &mut self.frontier;
         let worth = self.request_rate.worth(self.settings.price, batch, || {
@@ -116,8 +118,9 @@ impl Running {
         }
     }
 
-    /// Returns the common draft length with the greatest worth, and the step's tokens and picoseconds with this length.
-    /// Each request drafts this length, or up to its limit if that is less. On a tie the shorter length wins.
+    /// Returns the draft length with the greatest worth (tokens a second, or tokens − price · seconds) if all requests
+    /// draft the same length, and the step's tokens and picoseconds with it. Each request drafts this length, or up to
+    /// its limit if that is less. On a tie the shorter length wins.
     fn best_common_length(&self, batch: &BatchView, truth: &Truth, worth: Worth) -> (u32, f64, u64) {
         let mut cost = TrueCost::undrafted(batch, truth);
         let mut tokens = batch.len() as f64;

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: both forms against exhaustive search.
+//! Tests of [`super`]: a draft length for each request, and one for the batch, against exhaustive search.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
@@ -7,7 +7,7 @@ use foretoken_sim::{Drafting, Host, LatencyModel, Linear, PassShape, Time, shape
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// Step overhead in ps, large enough to change choices.
+/// Overhead of every step, in picoseconds: 1.5 ms. It is large enough to change which draft lengths are best.
 const OVERHEAD: u64 = 1_500_000_000;
 
 /// The true time of a step with draft lengths `lens`, from the shapes of the passes that the executor would run.
@@ -51,8 +51,8 @@ fn choose(form: Form, batch: &Batch, truth: &Truth) -> Vec<u32> {
     plan.draft_len
 }
 
-/// All vectors of lengths. The length of each request goes from 0 to `run[i]`, the number of its drafts that will be
-/// accepted.
+/// All vectors of lengths. The length of each request goes from 0 to `run[i]`, the number of its draft tokens that will
+/// be accepted.
 fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {
     run.iter().fold(vec![Vec::new()], |vectors, &r| {
         let longer = |v: &Vec<u32>| (0..=r).map(|d| [v.as_slice(), &[d]].concat()).collect::<Vec<_>>();
@@ -60,7 +60,8 @@ fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {
     })
 }
 
-/// By request: the number of drafts that will be accepted. It is `wanted`, cut to the request's limit.
+/// For each request: the number of its draft tokens that will be accepted. The number is `wanted`, cut to the request's
+/// limit.
 fn runs(batch: &Batch, wanted: &[u32]) -> Vec<u32> {
     batch.limit.iter().zip(wanted).map(|(&l, &w)| l.min(w)).collect()
 }
@@ -83,8 +84,9 @@ fn with_truth<T>(belief: &Belief, run: &[u32], f: impl FnOnce(&Truth) -> T) -> T
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// If true pass times are linear, the vector form equals an exhaustive search over all vectors of lengths, exactly.
-    /// Batches have prompt chunks, draft gaps (context tokens that the draft model skipped) and requests with limit 0.
+    /// If true pass times are linear, the vector form (a draft length for each request) equals an exhaustive search
+    /// over all vectors of lengths, exactly. Batches have prompt chunks, context tokens that the draft model skipped,
+    /// and requests with limit 0.
     #[test]
     fn vector_form_equals_exhaustive_search(
         batch in any_batch(5, 4),
@@ -94,8 +96,8 @@ proptest! {
     ) {
         let mut belief = belief;
         if dear_gaps {
-            // The draft model's catch-up costs as much as a target token here. This merges the first tokens of a
-            // request into one segment.
+            // The draft model processes a skipped context token at the cost of a target token here. This merges the
+            // first draft tokens of a request into one segment.
             belief.draft.gamma_s *= 30.0;
         }
         let run = runs(&batch, &wanted);
@@ -107,7 +109,7 @@ proptest! {
             for other in all_vectors(&run) {
                 let brute = realised(&view, truth, &other);
                 prop_assert!(!better(&brute, &chosen), "{other:?} {brute:?} beats {lens:?} {chosen:?}");
-                // Of choices with equal tokens per second, the oracle takes the one with the fewest drafts.
+                // Of choices with equal tokens per second, the oracle takes the one with the fewest draft tokens.
                 let tie = !better(&chosen, &brute);
                 prop_assert!(!tie || other.iter().sum::<u32>() >= lens.iter().sum::<u32>(), "{other:?} ties {lens:?}");
             }
@@ -115,7 +117,8 @@ proptest! {
         })?;
     }
 
-    /// The batch form equals brute force over the common length k, and is never better than the vector form.
+    /// The batch form (one draft length k for the batch) equals brute force over k, and is never better than the vector
+    /// form (a length for each request).
     #[test]
     fn batch_form_equals_brute_force(
         batch in any_batch(12, 8),
@@ -136,7 +139,7 @@ proptest! {
     }
 }
 
-/// A truth with steps: the number of batched tokens is padded to a multiple of 8.
+/// True pass times that rise in steps: the number of batched tokens is padded to a multiple of 8.
 struct Padded(Linear);
 
 impl LatencyModel for Padded {
@@ -145,9 +148,9 @@ impl LatencyModel for Padded {
     }
 }
 
-/// The time of a pass rises only at every eighth batched token. The vector form uses this: it adds drafts for which the
-/// pass is padded in any case. It may miss the optimum. The test bounds how often and by how much against exhaustive
-/// search, so that a worse heuristic would fail.
+/// The time of a pass rises only at every eighth batched token. The vector form, in which each request has its own
+/// draft length, uses this: it adds draft tokens for which the pass is padded in any case. It may miss the optimum. The
+/// test bounds how often and by how much against exhaustive search, so that a worse heuristic would fail.
 #[test]
 fn on_a_staircase_it_is_close_to_exhaustive_search() {
     let belief = CONTEXT.belief;

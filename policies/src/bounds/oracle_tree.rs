@@ -1,10 +1,10 @@
 //! `oracle-tree`: [`oracle-goodput`](super::oracle_goodput) for draft trees. It knows for every position which of the
-//! draft's guesses is right, and takes the trees with the most tokens per second in this step.
+//! draft model's guesses is right, and takes the trees with the most tokens per second in this step.
 //!
 //! Among the trees with the same accepted tokens, the one without wrong tokens takes the least time. It is a path: one
 //! guess for each position, of any rank up to `topk`. Drafting and verifying a path costs what a chain of the same
-//! length costs. So the choice is that of `oracle-goodput` with longer runs, which end at the first position where none
-//! of the `topk` best guesses is right. It is exact if true pass times are linear.
+//! length costs. So the oracle chooses path lengths as `oracle-goodput` chooses chain lengths. A path can continue as
+//! long as one of the `topk` best guesses is right. The choice is exact if true pass times are linear.
 //!
 //! A policy that drafts trees can be ahead over a whole run, as with chains (docs/model.md 13), or if it drafts trees
 //! that are wider than `topk`.
@@ -17,14 +17,15 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_TREE_TOKENS, OraclePolicy, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `oracle-tree`.
+/// Settings of the bound `oracle-tree`, which knows which guesses are right and takes the trees with the most tokens
+/// per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OracleTree {
-    /// How many of the draft's best guesses at each position the oracle may choose from, 1 to 256. With 1 it is
+    /// How many of the draft model's best guesses at each position the oracle may choose from, 1 to 256. With 1 it is
     /// `oracle-goodput`. SGLang's EAGLE-2 trees have 4.
     pub topk: u32,
-    /// The price of a second of step time, in tokens.
+    /// How step time is priced. In each step the oracle takes the trees with the most tokens − price · seconds.
     pub price: Price,
 }
 
@@ -72,7 +73,8 @@ impl Definition for OracleTree {
     }
 }
 
-/// The running oracle: an oracle of chains that counts the draft's `topk` best guesses.
+/// `oracle-tree` in a run. It is `oracle-goodput`, but a request's path of draft tokens goes on as long as one of the
+/// draft model's `topk` best guesses is right.
 struct Paths {
     topk: u32,
     oracle: Running,

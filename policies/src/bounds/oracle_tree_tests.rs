@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the choice against all trees of small states.
+//! Tests of [`super`]: the oracle's choice against all trees of small batches and depths.
 
 use super::*;
 use crate::Belief;
@@ -10,16 +10,16 @@ use proptest::prelude::*;
 const TOPK: u32 = 2;
 const DEPTH: u32 = 2;
 
-/// A tree of one request: the whole tree of [`DEPTH`] levels with the nodes that are drafted and verified marked as
-/// kept, and the number of tokens that the target accepts of them.
+/// A tree of one request. It has all [`DEPTH`] levels; the nodes that are drafted and verified are marked as kept.
+/// `accepted` is the number of kept tokens that the target accepts.
 #[derive(Clone, Debug)]
 struct Choice {
     tree: DraftTree,
     accepted: u32,
 }
 
-/// All trees with at most `TOPK` children of each node, `DEPTH` levels and `limit` tokens. `ranks[d]` is the rank of
-/// the right guess at depth d + 1.
+/// All trees with at most `TOPK` children of each node, `DEPTH` levels and `limit` tokens. `ranks[d]` is the rank,
+/// among the draft model's guesses, of the right guess at depth d + 1.
 fn all_trees(limit: u32, ranks: &[u32]) -> Vec<Choice> {
     let mut whole = DraftTree::default();
     (0..DEPTH).for_each(|_| whole.grow(&Growth::Expansion([TOPK].into()), |_, _| (0.5, 0)));
@@ -36,8 +36,8 @@ fn all_trees(limit: u32, ranks: &[u32]) -> Vec<Choice> {
     (0..1u32 << n).filter(|&kept| kept.count_ones() <= limit && closed(kept)).map(tree).collect()
 }
 
-/// The shape of draft pass `pass` over trees: a request is in the pass if its tree has nodes of this depth. The pass
-/// processes their parents. Written from docs/model.md 12, without the engine's trees.
+/// The size of draft pass `pass` over trees. A request is in the pass if its tree has nodes of the depth `pass`; the
+/// pass processes their parents. Written from docs/model.md 12, without the engine's trees.
 fn draft_pass(batch: &BatchView, trees: &[&Choice], pass: u32) -> PassShape {
     let parents = |tree: &DraftTree, depth: u32| {
         let nodes = tree.nodes().iter().filter(|n| n.kept && n.depth == depth);
@@ -76,7 +76,8 @@ fn realised(batch: &BatchView, truth: &Truth, trees: &[&Choice]) -> (u64, u64) {
     (batch.len() as u64 + u64::from(accepted), time.0)
 }
 
-/// By request: the number of positions in a row at which one of the `TOPK` best guesses is right, at most its limit.
+/// For each request: the number of successive positions, from the first on, at which one of the `TOPK` best guesses is
+/// right; at most the request's limit.
 fn runs(batch: &Batch, ranks: &[Vec<u32>]) -> Vec<u32> {
     let run = |(&limit, ranks): (&u32, &Vec<u32>)| ranks.iter().take_while(|&&r| r <= TOPK).count().min(limit as usize);
     batch.limit.iter().zip(ranks).map(|pair| run(pair) as u32).collect()
@@ -110,7 +111,7 @@ fn with_truth<T>(
     })
 }
 
-/// The path of right guesses of this length.
+/// The tree among `trees` that is a path of `length` right guesses, without other tokens.
 fn path(trees: &[Choice], length: u32) -> &Choice {
     trees.iter().find(|t| t.accepted == length && t.tree.kept() == length).expect("a path of right guesses")
 }
@@ -144,7 +145,7 @@ proptest! {
     }
 }
 
-/// A truth with steps: the number of batched tokens is padded to a multiple of 4.
+/// True pass times that rise in steps: the number of batched tokens is padded to a multiple of 4.
 struct Padded(Linear);
 
 impl LatencyModel for Padded {

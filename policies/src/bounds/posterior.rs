@@ -3,26 +3,29 @@
 //! accepted.
 //!
 //! A request's own acceptance rate is unknown: it is one of several hypotheses. Each output position has a bit, which
-//! is true if a draft at that position would be right. Under one hypothesis the bits are a Markov chain ([`Law`]). A
-//! round shows the bits of its accepted drafts, all true, and one false bit if a draft was rejected. The filter updates
-//! the weight of each hypothesis and, for each hypothesis, the probability that the newest bit is true. This is exact
-//! for a chain with a hidden constant rate. The confidences of drafted tokens are evidence as well, before and after
-//! the first rejected token.
+//! is true if a draft token at that position would be right. Under one hypothesis the bits are a Markov chain
+//! ([`Law`]). A round (a request's draft tokens of one step) shows the bits of its accepted draft tokens, all true, and
+//! one false bit if a draft token was rejected. The filter updates the weight of each hypothesis and, for each
+//! hypothesis, the probability that the newest bit is true. This is exact for a chain with a hidden constant rate. The
+//! confidences of drafted tokens are evidence as well, before and after the first rejected token.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::acceptance::{Hidden, Law, RequestTruth};
 use foretoken_sim::{MAX_SPEC_LEN, RequestId, StepOutcome};
 use std::collections::VecDeque;
 
-/// Longest draft of a round, in tokens.
+/// Number of depths for which survival (the probability that a draft token and all before it are accepted) is stored:
+/// the most draft tokens of a request in a step.
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
-/// For each request that has not ended, what a bound has concluded from its rounds so far.
+/// For each request that has not ended, what a bound (a policy that shows how well a server could do at best) has
+/// concluded about its acceptance rate from the steps so far.
 #[derive(Default)]
 pub(crate) struct Posteriors {
     slots: Slots,
     requests: Vec<Posterior>,
-    /// Buffers for the request whose survival is computed.
+    /// Buffers for the request whose survival (the probability that a draft token and all before it are accepted) is
+    /// being computed.
     scratch: Scratch,
 }
 
@@ -31,18 +34,21 @@ pub(crate) struct Posteriors {
 struct Posterior {
     /// Probability of each hypothesis about the request's acceptance rate.
     weights: Vec<f64>,
-    /// By hypothesis: the probability that a draft at the output position `position` would be right.
+    /// For each hypothesis about the acceptance rate: the probability that a draft token at the output position
+    /// `position` would be right.
     last_right: Vec<f64>,
-    /// Output position of the newest token that an observed round has emitted; 0 before the first round.
+    /// Output position of the newest token that the observed steps have emitted; 0 before the request's first step with
+    /// an outcome.
     position: u32,
-    /// Rounds that were proposed and not yet observed, as (output position of the first draft, number of drafts).
+    /// The request's steps that were proposed and not yet observed, each as (output position of the first draft token,
+    /// number of draft tokens).
     proposed: VecDeque<(u32, u32)>,
-    /// Rounds that were observed and have not updated the weights yet.
+    /// Outcomes of the request's steps that were observed and have not updated the weights of the hypotheses yet.
     observed: VecDeque<Round>,
 }
 
-/// The outcome of one request's round: the output position of its first draft, and how many tokens were drafted,
-/// verified and accepted.
+/// The outcome of one request's round (its draft tokens of one step): the output position of the first draft token, and
+/// how many tokens were drafted, verified and accepted.
 #[derive(Clone, Copy)]
 struct Round {
     start: u32,
@@ -53,8 +59,8 @@ struct Round {
 
 #[derive(Default)]
 struct Scratch {
-    /// By hypothesis: a copy of the request's [`Posterior`] values, moved on to the output position before the round at
-    /// hand.
+    /// For each hypothesis about the acceptance rate: a copy of the request's [`Posterior`] values, moved on to the
+    /// output position before the present step's draft tokens.
     weights: Vec<f64>,
     last_right: Vec<f64>,
 }
@@ -67,8 +73,8 @@ impl Posteriors {
             let Some(slot) = self.slots.get(id) else { continue };
             let (drafted, verified, accepted) = (outcome.drafted[i], outcome.verified[i], outcome.accepted[i]);
             let posterior = &mut self.requests[slot];
-            // A proposal whose length differs from the drafted length was lost: its request was preempted. It has no
-            // outcome and is dropped.
+            // A proposal that is older than the outcome and has another number of draft tokens got no outcome, because
+            // its request was preempted. It is dropped.
             while let Some((start, len)) = posterior.proposed.pop_front() {
                 if len == drafted {
                     posterior.observed.push_back(Round { start, drafted, verified, accepted });
@@ -78,22 +84,23 @@ impl Posteriors {
         }
     }
 
-    /// Forgets a request that has ended.
+    /// Removes what a bound has concluded about request `id`, which has ended.
     pub fn end(&mut self, id: RequestId) {
         self.slots.free(id);
     }
 
-    /// Stores that a round was proposed: `len` tokens from output position `start`.
+    /// Stores that the step proposed a round (a request's draft tokens of one step): `len` tokens from output position
+    /// `start`.
     pub fn propose(&mut self, id: RequestId, start: u32, len: u32) {
         if let Some(slot) = self.slots.get(id) {
             self.requests[slot].proposed.push_back((start, len));
         }
     }
 
-    /// Writes into `out` the probability that each of the first `out.len()` tokens of the round from output position
-    /// `start` is accepted together with all tokens before it. If `confidences` is true, the bound also knows the
-    /// confidences of all these tokens. First, the outcomes that [`observe`](Posteriors::observe) stored since the last
-    /// call update what the bound has concluded about the request.
+    /// Writes into `out` the probability that each of the first `out.len()` draft tokens of the step, from output
+    /// position `start`, is accepted together with all tokens before it. If `confidences` is true, the bound also knows
+    /// the confidences of all these tokens. First, the outcomes that [`observe`](Posteriors::observe) stored since the
+    /// last call update what the bound has concluded about the request.
     pub fn survival(
         &mut self,
         hidden: Hidden,
@@ -113,7 +120,7 @@ impl Posteriors {
             posterior.begin(law, request);
         }
         while let Some(round) = posterior.observed.pop_front() {
-            posterior.take_in(law, hidden, request, round);
+            posterior.take_in(law, hidden, (id, request), round);
         }
         let now = &mut self.scratch;
         now.weights.clone_from(&posterior.weights);
@@ -134,8 +141,8 @@ impl Posteriors {
 impl Posterior {
     fn begin(&mut self, law: &dyn Law, request: RequestTruth) {
         law.prior(request, &mut self.weights);
-        // The token at position 0 comes from the prefill, and no position precedes it. A draft there counts as right
-        // with the chain's long-run probability.
+        // The token at position 0 comes from the prefill, and no position precedes it. A draft token there counts as
+        // right with the chain's long-run probability.
         let stationary = |h: usize| {
             let [wrong, right] = [false, true].map(|before| law.right_after(request, h, 0, 0, before));
             wrong / (1.0 - right + wrong).max(1e-12)
@@ -147,14 +154,16 @@ impl Posterior {
         self.observed.clear();
     }
 
-    /// Updates the weights of the hypotheses and `last_right` with the outcome of a round.
-    fn take_in(&mut self, law: &dyn Law, hidden: Hidden, request: RequestTruth, round: Round) {
+    /// Updates the weights of the hypotheses and `last_right` with the outcome of a round (the draft tokens of the
+    /// request `id` in one step). `last_right` has, for each hypothesis, the probability that a draft token at the
+    /// newest position is right.
+    fn take_in(&mut self, law: &dyn Law, hidden: Hidden, (id, request): (RequestId, RequestTruth), round: Round) {
         for position in self.position + 1..round.start {
             pass_unknown(law, request, position, &mut self.last_right);
         }
         let mut seen = [None; DEPTHS];
         for depth in 0..round.drafted {
-            seen[depth as usize] = law.evidence(hidden.confidence(request.id, round.start, depth), depth);
+            seen[depth as usize] = law.evidence(hidden.confidence(id, round.start, depth), depth);
         }
         let rejected = round.accepted < round.verified;
         let mut total = 0.0;
@@ -164,19 +173,20 @@ impl Posterior {
                 *weight *= chain.next();
                 chain.was(true);
             }
-            // The position after the accepted tokens holds the target's own token. A draft there is known to be wrong
-            // if one was rejected there. Else it is unknown whether a draft would be right.
+            // The position after the accepted tokens holds the target's own token. A draft token there is known to be
+            // wrong if one was rejected there. Else it is unknown whether a draft token would be right.
             let mut right = chain.next();
             if round.accepted == 0 {
                 // Prompt lookup may propose no token at this position. That counts as a wrong token.
-                right = given_proposal(law, right, hidden.proposes(request.id, round.start));
+                right = given_proposal(law, right, hidden.proposes(id, round.start));
             }
             if rejected {
                 *weight *= 1.0 - right;
             }
             *last = if rejected { 0.0 } else { right };
-            // Only the confidences of the first `decided` drafts are evidence. After a rejected draft all later drafts
-            // count as wrong. Without a rejection, drafts that were not verified may be right or wrong.
+            // Only the confidences of the first `decided` draft tokens are evidence about the request's rate. After a
+            // rejected draft token all later ones count as wrong. Without a rejection, draft tokens that were not
+            // verified may be right or wrong.
             let decided = if rejected { round.drafted } else { round.accepted };
             for depth in 0..decided {
                 if let Some(z) = seen[depth as usize] {
@@ -194,8 +204,9 @@ impl Posterior {
     }
 }
 
-/// The probability that the first draft of a round is right, once it is known whether prompt lookup `proposes` a token
-/// there. `right` is the probability without this knowledge. Returns 0 if prompt lookup proposes no token.
+/// The probability that the first draft token of a request in a step is right, once it is known whether prompt lookup
+/// `proposes` a token there. `right` is the probability without this knowledge. Returns 0 if prompt lookup proposes no
+/// token.
 fn given_proposal(law: &dyn Law, right: f64, proposes: bool) -> f64 {
     match proposes {
         true => right / (right + (1.0 - right) * law.proposes_if_wrong()).max(1e-300),
@@ -203,22 +214,23 @@ fn given_proposal(law: &dyn Law, right: f64, proposes: bool) -> f64 {
     }
 }
 
-/// Moves `last_right` on to the output position `position`, where it is unknown whether a draft would be right.
+/// For a position without a draft token: moves the probabilities `last_right` on to the output position `position`. It
+/// is not observed whether a draft token there would be right.
 fn pass_unknown(law: &dyn Law, request: RequestTruth, position: u32, last_right: &mut [f64]) {
     for (h, last) in last_right.iter_mut().enumerate() {
         *last = Chain::new(law, request, h, position, *last).next();
     }
 }
 
-/// Walks over the output positions of a round under one hypothesis, and gives the probability that a draft is right at
-/// each.
+/// Walks over the output positions of a request's draft tokens of one step under one hypothesis about the acceptance
+/// rate. Gives the probability that a draft token is right at each.
 struct Chain<'a> {
     law: &'a dyn Law,
     request: RequestTruth,
     hypothesis: usize,
     start: u32,
     depth: u32,
-    /// Probability that a draft at the position before is right; 0 or 1 if this is known.
+    /// Probability that a draft token at the output position before the present one is right; 0 or 1 if this is known.
     before: f64,
 }
 
@@ -227,7 +239,7 @@ impl<'a> Chain<'a> {
         Chain { law, request, hypothesis, start, depth: 0, before }
     }
 
-    /// The probability that a draft at the present position is right.
+    /// The probability that a draft token at the output position where the walk stands is right.
     fn next(&self) -> f64 {
         let right =
             |before| self.law.right_after(self.request, self.hypothesis, self.start + self.depth, self.depth, before);
@@ -238,15 +250,16 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Moves on to the next position. `right` says whether the draft at the present position is right.
+    /// Moves on to the next output position. `right` says whether the draft token at the present position is right.
     fn was(&mut self, right: bool) {
         self.before = f64::from(u8::from(right));
         self.depth += 1;
     }
 }
 
-/// The probability density of `z`, the evidence that a token's confidence gives, under the hypothesis `h` for a token
-/// that is right or wrong (`right`). A factor that all hypotheses share is left out.
+/// The probability density of `z` under the hypothesis `h` about the acceptance rate, for a draft token that is right
+/// or wrong (`right`). `z` is the evidence that the token's confidence gives, in log-odds. A factor that all hypotheses
+/// share is left out.
 fn density(law: &dyn Law, request: RequestTruth, h: usize, start: u32, depth: u32, z: f64, right: bool) -> f64 {
     let (mean, sd) = law.evidence_spread(request, h, start + depth, depth);
     let rate = law.confidence_rate(request, h, start + depth, depth).clamp(1e-9, 1.0 - 1e-9);
@@ -255,8 +268,8 @@ fn density(law: &dyn Law, request: RequestTruth, h: usize, start: u32, depth: u3
     prior * if right { sure / rate } else { (1.0 - sure) / (1.0 - rate) }
 }
 
-/// Writes into `out` the survival of a round's tokens. `seen`: the evidence of each token's confidence, `None` where it
-/// is unknown.
+/// Writes into `out` the survival of a request's draft tokens of one step (the probability that a token and all before
+/// it are accepted). `seen`: the evidence of each token's confidence, `None` where it is unknown.
 fn survival_given(
     law: &dyn Law,
     request: RequestTruth,
@@ -271,7 +284,8 @@ fn survival_given(
         return;
     }
     let mut total = 0.0;
-    // By number of accepted tokens: the probability of this outcome, not yet divided by the sum of all.
+    // For each number of accepted draft tokens: the probability that exactly this number is accepted, not yet divided
+    // by the sum of all.
     let mut ends = [0.0; DEPTHS + 1];
     let informed = seen.iter().any(Option::is_some);
     for (h, &weight) in now.weights.iter().enumerate() {
@@ -279,8 +293,8 @@ fn survival_given(
             continue;
         }
         let mut chain = Chain::new(law, request, h, start, now.last_right[h]);
-        // By depth: the relative density of the token's evidence if the token is wrong, and if it is right; 1 without
-        // evidence.
+        // For each depth: the relative density of the evidence of the draft token's confidence if the token is wrong,
+        // and if it is right; 1 without evidence.
         let mut wrong = [1.0; DEPTHS];
         let mut right = [1.0; DEPTHS];
         if informed {
@@ -291,8 +305,8 @@ fn survival_given(
                 }
             }
         }
-        // By number r of accepted tokens: the density of the evidence of all tokens from the first wrong one on, which
-        // all count as wrong.
+        // For each number r of accepted draft tokens: the density of the evidence (of confidences) of all tokens from
+        // the first wrong one on. All these tokens count as wrong.
         let mut behind = [1.0; DEPTHS + 1];
         for depth in (0..len).rev() {
             behind[depth] = behind[depth + 1] * wrong[depth];

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: survival is calibrated for every acceptance source with a law (known probabilities of
-//! acceptance), and equals a sum over all cases of right and wrong drafts.
+//! Tests of [`super`]: the predicted survival of draft tokens is calibrated for every acceptance source with a law
+//! (known probabilities of acceptance), and equals a sum over all cases of right and wrong draft tokens.
 
 use super::*;
 use crate::testing::outcome;
@@ -20,8 +20,9 @@ fn source(rates: Rates, confidence: Confidence) -> Box<dyn AcceptanceSource> {
     spec.build(7, &Workload::default()).expect("a source without recordings")
 }
 
-/// Plays `requests` requests; their drafts and verified lengths vary. Returns (predicted survival, whether the token
-/// survives) for `LONGEST` tokens of every round that can draft.
+/// Simulates `requests` requests with varying numbers of drafted and verified tokens. Returns (predicted survival,
+/// whether the token survives) for `LONGEST` draft tokens of every step in which a request can draft. A token survives
+/// if it and all before it are accepted.
 fn predictions(source: &dyn AcceptanceSource, requests: u32, confidences: bool) -> Vec<(f64, bool)> {
     let law = source.law().expect("it has a law");
     let mut truths = Truths::new(source, LONGEST, requests as usize);
@@ -34,7 +35,8 @@ fn predictions(source: &dyn AcceptanceSource, requests: u32, confidences: bool) 
         let hidden = Hidden::new(source, &truths);
         let (mut start, mut round) = (1, 0);
         while start + LONGEST < OUTPUT {
-            // Lengths differ from round to round, so that all kinds of outcomes occur; not all drafts are verified.
+            // Draft lengths differ from step to step, so that all numbers of accepted and rejected draft tokens occur.
+            // Some draft tokens are not verified.
             let drafted = if row.matched(start) { round % (LONGEST + 1) } else { 0 };
             let verified = drafted.min(4);
             round += 1;
@@ -58,8 +60,8 @@ fn predictions(source: &dyn AcceptanceSource, requests: u32, confidences: bool) 
     all
 }
 
-/// Asserts for each of ten bins of predicted survival that as many tokens survive as predicted, within five standard
-/// errors.
+/// Asserts for each of ten bins of predicted survival (the probability that a draft token and all before it are
+/// accepted) that as many tokens survive as predicted, within five standard errors.
 fn assert_calibrated(name: &str, predictions: &[(f64, bool)]) {
     for bin in 0..10 {
         let of_bin = |p: f64| (p * 10.0) as usize == bin || bin == 9 && p >= 1.0;
@@ -70,8 +72,8 @@ fn assert_calibrated(name: &str, predictions: &[(f64, bool)]) {
             variance += p * (1.0 - p);
             survived += f64::from(u8::from(right));
         }
-        // Tokens of a round depend on each other. The variance of their sum is at most LONGEST times the sum of their
-        // variances. The distributions of confidences come from tables, which may be off by 0.003.
+        // Draft tokens of one step depend on each other. The variance of their sum is at most LONGEST times the sum of
+        // their variances. The distributions of confidences come from tables, which may be off by 0.003.
         let tolerance = 5.0 * (variance * f64::from(LONGEST)).sqrt() + 0.003 * n;
         assert!((survived - expected).abs() <= tolerance, "{name}, bin {bin}: {survived} of {n}, {expected} expected");
     }
@@ -110,7 +112,8 @@ fn survival_is_calibrated_for_every_law() {
     }
 }
 
-/// More knowledge separates tokens that survive from those that do not: the mean squared error falls.
+/// A bound that knows more predicts better which tokens survive: the mean squared error of the predicted survival falls
+/// from `knows-rates` to `knows-confidences`.
 #[test]
 fn more_knowledge_predicts_better() {
     let error = |all: &[(f64, bool)]| {
@@ -122,12 +125,13 @@ fn more_knowledge_predicts_better() {
     assert!(error(&confidences) < 0.8 * error(&rates), "{} against {}", error(&confidences), error(&rates));
 }
 
-/// After three rounds of a request with a hidden rate, the survival of the next two tokens equals a second computation:
-/// a sum over all rates, and over right and wrong at each output position where that is unknown.
+/// After three steps of a request with a hidden acceptance rate, the survival of the next two draft tokens equals a
+/// second computation. It is a sum over all rates, and over both cases, right and wrong, at each output position where
+/// it is unknown whether a draft token is right.
 #[test]
 fn the_filter_equals_a_sum_over_all_bits() {
     let mixture = Mixture { all: Beta { a: 2.0, b: 3.0 }, categories: Default::default(), autocorrelation: 0.4 };
-    // Confidences carry no information here, so that only accepted and rejected drafts count.
+    // Confidences carry no information here, so that only accepted and rejected draft tokens count.
     let blank = Confidence { misfit: Misfit { scale: 0.0, shift: 0.0 }, ..Confidence::default() };
     let source = source(Rates::Mixture(mixture), blank);
     let law = source.law().expect("a mixture has a law");
@@ -135,8 +139,8 @@ fn the_filter_equals_a_sum_over_all_bits() {
     truths.start(request(0));
     let hidden = Hidden::new(&*source, &truths);
     let mut posteriors = Posteriors::default();
-    // Position 1: one draft, rejected. Positions 2 and 3: two drafts, both accepted; position 4 is the target's own.
-    // Position 5: none drafted. The next round starts at position 6.
+    // Position 1: one draft token, rejected. Positions 2 and 3: two draft tokens, both accepted; position 4 is the
+    // target's own. Position 5: none drafted. The draft tokens of the next step start at position 6.
     let rounds: [(u32, u32, u32); 3] = [(1, 1, 0), (2, 2, 2), (5, 0, 0)];
     let mut survival = [0.0; 2];
     for (start, drafted, accepted) in rounds {

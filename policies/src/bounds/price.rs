@@ -23,15 +23,16 @@ pub enum Price {
     /// This number times N·u, where N is the number of running and waiting requests, and u the tokens a second of one
     /// request as observed so far.
     System(f64),
-    /// This number times the number of decode requests in the step times u, where u is as for `system`.
+    /// This number times the number of decode requests in the step times u, the tokens a second of one request as
+    /// observed so far.
     Batch(f64),
 }
 
 impl Price {
-    /// Checks the factor of the price.
+    /// Checks that the factor of the price, which `Decode`, `System` and `Batch` have, is from 0.01 to 100.
     ///
     /// # Errors
-    /// The factor is not from 0.01 to 100.
+    /// The factor is outside this range.
     pub fn check(self, policy: &'static str) -> Result<(), BadParameter> {
         match self {
             Price::Step => Ok(()),
@@ -44,12 +45,12 @@ impl Price {
     }
 }
 
-/// How a bound compares choices by their tokens and time.
+/// How a bound (a policy that shows how well a server could do at best) compares choices of draft lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Worth {
-    /// By their tokens a second.
+    /// The choice of draft lengths with more tokens a second is better.
     Ratio,
-    /// By their tokens − this price × seconds.
+    /// The choice with more tokens − price · seconds is better. The value is the price, in tokens a second.
     Priced(f64),
 }
 
@@ -73,16 +74,16 @@ pub(crate) struct RequestRate {
 }
 
 impl RequestRate {
-    /// Adds the tokens and the time of a step's decode requests.
+    /// Adds the tokens and the time of a step to the mean rate of a decode request.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let accepted: u32 = outcome.accepted.iter().sum();
         self.tokens += (outcome.ids.len() as f64) + f64::from(accepted);
         self.request_s += outcome.ids.len() as f64 * (outcome.draft_time + outcome.verify_time).as_s();
     }
 
-    /// How to compare choices in a step, by `price`. `decode_rate` gives the most tokens a second without the step's
-    /// prompts. `System` and `Batch` prices need the rate of a request, which is unknown before the first outcome.
-    /// Until then, choices are compared by their tokens a second.
+    /// How to compare choices of draft lengths in a step, by `price`. `decode_rate` gives the most tokens a second
+    /// without the step's prompts. `System` and `Batch` prices need the rate of a request, which is unknown before the
+    /// first outcome. Until then, choices are compared by their tokens a second.
     pub fn worth(&self, price: Price, batch: &BatchView, decode_rate: impl FnOnce() -> f64) -> Worth {
         let requests = |n: f64, factor: f64| match self.request_s > 0.0 {
             true => Worth::Priced(factor * n * self.tokens / self.request_s),
@@ -97,7 +98,7 @@ impl RequestRate {
     }
 }
 
-/// The batch without the step's prompts.
+/// A copy of the batch in which the step has no prompt chunks, so that only decode requests cost time.
 pub(crate) fn without_prompts<'a>(batch: &BatchView<'a>) -> BatchView<'a> {
     BatchView { prefill: ChunkTotals::default(), draft_prefill: ChunkTotals::default(), ..*batch }
 }

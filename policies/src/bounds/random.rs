@@ -1,12 +1,12 @@
-//! `random`: a length drawn uniformly from 0 to the longest draft. Every useful policy should beat it ("Random all" in
-//! the SmartSpec paper's Fig. 14; docs/model.md 7.12).
+//! `random`: a draft length drawn uniformly from 0 to the longest allowed length. Every useful policy should beat it
+//! ("Random all" in the SmartSpec paper's Fig. 14; docs/model.md 7.12).
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::look::{Look, Marker};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Luck, SpecPolicy, Speculation, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `random`.
+/// Settings of the policy `random`, which draws the draft length uniformly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Random {
@@ -52,8 +52,8 @@ impl Definition for Random {
     }
 }
 
-/// The running policy. A draw depends only on the seed, the step and (for `per_request`) the request, so there is no
-/// state.
+/// The policy `random` while the engine runs. A draw depends only on the seed, the step and (for `per_request`) the
+/// request, so there is no state.
 struct Running {
     per_request: bool,
     longest: u32,
@@ -79,6 +79,10 @@ impl SpecPolicy for Running {
         for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
             *len = self.draw(luck, u64::from(id));
         }
+    }
+
+    fn ids_may_return(&self) -> bool {
+        !self.per_request
     }
 }
 

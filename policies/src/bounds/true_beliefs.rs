@@ -1,6 +1,7 @@
 //! `true-cost`, `true-calibration` and `true-rates`: wrappers that give a policy the truth in place of one of its
-//! beliefs. The policy decides by its own rule. The gain over the policy without the wrapper is what the wrong belief
-//! costs (`foretoken ladder`). Wrappers can be nested.
+//! beliefs (its assumptions about pass costs, confidences or acceptance rates). The policy decides by its own rule. The
+//! gain over the policy without the wrapper is what the wrong belief costs (`foretoken ladder`). Wrappers can be
+//! nested.
 
 use crate::PolicySpec;
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
@@ -8,7 +9,7 @@ use crate::goodput::smartspec::Smartspec;
 use foretoken_sim::{Around, Shown, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Which belief of the policy is replaced by the truth.
+/// Which belief of the policy (its assumption about costs, confidences or rates) is replaced by the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
@@ -30,7 +31,7 @@ pub enum Right {
 pub struct TrueBelief {
     /// The policy that decides. It must be one that a server could run, and have the belief that is replaced.
     pub policy: Box<PolicySpec>,
-    /// Which belief of the policy is replaced by the truth.
+    /// Which belief of the policy (its assumption about costs, confidences or rates) is replaced by the truth.
     pub right: Right,
 }
 
@@ -41,7 +42,8 @@ impl Default for TrueBelief {
 }
 
 impl TrueBelief {
-    /// The default wrapper for `right`: around `smartspec`, or around `adaspec` for confidences.
+    /// The default wrapper that replaces the belief `right` (an assumption about costs, confidences or rates) by the
+    /// truth. It wraps `smartspec`, or `adaspec` if `right` is `Calibration`.
     pub fn in_place_of(right: Right) -> TrueBelief {
         let policy = match right {
             Right::Cost | Right::Rates => PolicySpec::Smartspec(Smartspec::default()),
@@ -183,7 +185,8 @@ impl Definition for TrueBelief {
     }
 }
 
-/// A running policy that sees the confidences named by `shown`: the draft's own, or better ones than a server has.
+/// A policy inside a wrapper, which shows it true values in place of assumed ones. The policy sees the confidences
+/// named by `shown`: the draft model's own, or better ones than a server has.
 struct Informed {
     policy: Box<dyn SpecPolicy>,
     shown: Shown,
@@ -198,10 +201,17 @@ impl Around for Informed {
         &mut *self.policy
     }
 
-    /// If wrappers are nested, the policy sees the confidences of the wrapper that reveals the most.
+    /// Which confidences the wrapped policy sees. If wrappers are nested, these are the confidences of the wrapper that
+    /// reveals the most.
     fn around_wants(&self) -> Wants {
         let wants = self.policy.wants();
         Wants { shown: wants.shown.max(self.shown), ..wants }
+    }
+
+    /// Whether ids of ended requests may be used again. With true rates they may not, because the rates are looked up
+    /// by request id.
+    fn around_ids_may_return(&self) -> bool {
+        self.shown != Shown::OwnRate && self.policy.ids_may_return()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: a policy's decisions depend on a belief exactly if its `beliefs` name it, and a wrapper refuses
-//! policies without the belief.
+//! Tests of [`super`]: a policy's decisions depend on a belief (an assumption about costs, confidences or rates)
+//! exactly if its `beliefs` name it, and a wrapper refuses policies without the belief.
 
 use super::*;
 use crate::shared::belief::Belief;

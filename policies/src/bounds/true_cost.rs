@@ -7,27 +7,28 @@ use foretoken_sim::{BatchView, ContextReads, Drafting, LatencyModel, MAX_SPEC_LE
 
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
-/// The true cost of a step in which every drafted token is verified.
+/// The true time of a step whose draft tokens are all verified, as draft tokens are added one by one.
 #[derive(Clone, Copy)]
 pub(crate) struct TrueCost<'a> {
     batch: &'a BatchView<'a>,
     truth: &'a Truth<'a>,
-    /// The work of the draft model in a step without draft tokens; `None` if it then does no work. With draft tokens,
-    /// this work is part of draft pass 1.
+    /// The draft model's pass in a step without draft tokens; `None` if no pass then runs. With draft tokens, this work
+    /// is part of draft pass 1.
     idle: Option<PassShape>,
     idle_time: Time,
-    /// By depth: shape and time of the draft pass; zero for depths without drafts. A parallel draft has a single pass,
-    /// which is stored as the first.
+    /// For each depth: the size of the draft pass that makes the tokens of this depth (`passes`) and its time
+    /// (`times`). Zero for depths without draft tokens. A drafter that makes all tokens in one pass has only the first
+    /// entry.
     passes: [PassShape; DEPTHS],
     times: [Time; DEPTHS],
-    /// Sum of `times`.
+    /// Time of all draft passes that make draft tokens, in picoseconds: the sum of `times`.
     draft_time: Time,
     verify: PassShape,
     verify_time: Time,
 }
 
 impl<'a> TrueCost<'a> {
-    /// The cost of the step without drafts. Walks over the batch once.
+    /// The true time of the step if nothing is drafted. Goes through the requests of the batch once.
     pub fn undrafted(batch: &'a BatchView<'a>, truth: &'a Truth<'a>) -> TrueCost<'a> {
         let idle = shape::draft_idle_pass(batch);
         let verify = shape::plain_pass(batch);
@@ -77,6 +78,25 @@ impl<'a> TrueCost<'a> {
     }
 }
 
+/// The true time of a step with these draft lengths, all of which are verified: the overhead, the host's time, and the
+/// time of the draft and verify passes.
+pub(crate) fn step_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
+    let verify = shape::verify_pass(batch, lens, truth.context_reads);
+    let drafts = lens.iter().map(|&len| u64::from(len)).sum();
+    let (decodes, requests, tokens) = (batch.len() as u64, verify.requests, verify.batched);
+    let host = truth.host.time(HostStep { decodes, requests, tokens, drafts }).whole();
+    let mut time = truth.overhead + host + truth.target.pass(verify);
+    let deepest = lens.iter().copied().max().unwrap_or(0);
+    match truth.drafting {
+        Drafting::Parallel if deepest > 0 => time += truth.draft.pass(shape::draft_block(batch, lens)),
+        _ => (1..=deepest).for_each(|pass| time += truth.draft.pass(shape::draft_pass(batch, lens, pass))),
+    }
+    match shape::draft_idle_pass(batch) {
+        Some(idle) if deepest == 0 => time + truth.draft.pass(idle),
+        _ => time,
+    }
+}
+
 fn plus(a: PassShape, b: PassShape) -> PassShape {
     PassShape {
         requests: a.requests + b.requests,
@@ -90,27 +110,46 @@ fn plus(a: PassShape, b: PassShape) -> PassShape {
 /// request's catch-up (context tokens that the draft model skipped), unless the engine runs the catch-up of the whole
 /// batch in every step.
 pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Drafting) -> PassShape {
-    let c = u64::from(batch.context[i]);
-    let before = c + u64::from(depth) - 1;
-    // A parallel draft is one pass, which reads the context once, with the first token.
-    let context = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
-    // A pass counts each request once. A parallel draft counts the request with its first token. If the request's
-    // catch-up is in the idle pass, that pass has counted the request already.
+    draft_token_at(batch.context[i], batch.draft_gap[i], batch.always_extend, depth, drafting)
+}
+
+/// [`draft_token`] (the size that one draft token adds to its draft pass) for a request with `context` tokens, `gap` of
+/// which the draft model has not processed. `always_extend` is true if the draft model processes the gaps of the whole
+/// batch in every step.
+pub(crate) fn draft_token_at(context: u32, gap: u32, always_extend: bool, depth: u32, drafting: Drafting) -> PassShape {
+    let before = u64::from(context) + u64::from(depth) - 1;
+    // A drafter that makes all tokens in one pass reads the context once. The first draft token is charged for it.
+    let context_read = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
+    // The shape of a pass counts each request once. With a drafter that makes all tokens in one pass, the token at
+    // depth 1 counts the request. If a pass without draft tokens processes the context that the draft model skipped, it
+    // has counted the request already.
     let first = drafting != Drafting::Parallel || depth == 1;
-    let idle_has_it = depth == 1 && batch.always_extend && batch.draft_gap[i] > 0;
+    let idle_has_it = depth == 1 && always_extend && gap > 0;
     let requests = u64::from(first && !idle_has_it);
-    let mut token = PassShape { requests, batched: 1, context, pairs: before + 1 };
-    if depth == 1 && !batch.always_extend {
-        let gap = u64::from(batch.draft_gap[i]);
-        token.batched += gap;
-        token.pairs += gap * (c - gap) + gap * (gap + 1) / 2;
+    let mut token = PassShape { requests, batched: 1, context: context_read, pairs: before + 1 };
+    if depth == 1 && !always_extend {
+        let missed = catch_up(context, gap);
+        token.batched += missed.batched;
+        token.pairs += missed.pairs;
     }
     token
 }
 
-/// The shape that the draft token of request `i` at `depth` adds to the verify pass.
+/// The shape of `gap` tokens that the draft model catches up with, of a request with `context` tokens. They are the
+/// last tokens of the context; each attends to itself and to all tokens before it.
+pub(crate) fn catch_up(context: u32, gap: u32) -> PassShape {
+    let (c, gap) = (u64::from(context), u64::from(gap));
+    PassShape { requests: 0, batched: gap, context: 0, pairs: gap * (c - gap) + gap * (gap + 1) / 2 }
+}
+
+/// The work (tokens, context, query-key pairs) that the draft token of request `i` at `depth` adds to the verify pass.
 pub(crate) fn verify_token(batch: &BatchView, i: usize, depth: u32, reads: ContextReads) -> PassShape {
-    let position = u64::from(batch.context[i]) + u64::from(depth);
+    verify_token_at(batch.context[i], depth, reads)
+}
+
+/// The work that a draft token at `depth` adds to the verify pass, for a request with `context` tokens in KV.
+pub(crate) fn verify_token_at(context: u32, depth: u32, reads: ContextReads) -> PassShape {
+    let position = u64::from(context) + u64::from(depth);
     let context = match reads {
         ContextReads::Once => 0,
         ContextReads::PerPosition => position,
@@ -129,7 +168,8 @@ pub(crate) struct Slopes {
 }
 
 impl Slopes {
-    /// The slopes of `model` at the shape `at`.
+    /// The slopes of the model's pass time at the pass size `at`: picoseconds for one more batched token, context token
+    /// and query-key pair.
     pub fn of(model: &dyn LatencyModel, at: PassShape) -> Slopes {
         let base = model.pass(at);
         let rise = |amount: u64, more: fn(&mut PassShape, u64)| {
@@ -144,7 +184,7 @@ impl Slopes {
         }
     }
 
-    /// Returns the cost of `more` in picoseconds.
+    /// The time in picoseconds that the work `more` (tokens, context, query-key pairs) adds to a pass by these slopes.
     pub fn cost(&self, more: PassShape) -> f64 {
         self.batched * more.batched as f64 + self.context * more.context as f64 + self.pairs * more.pairs as f64
     }
@@ -158,7 +198,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Shapes that are grown token by token equal the executor's shapes, and so do the times.
+        /// The sizes of passes that are built up token by token equal the sizes of the executor's passes, and so do
+        /// their times.
         #[test]
         fn grown_shapes_are_the_executors(batch in any_batch(8, 6), belief in any_belief()) {
             let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));

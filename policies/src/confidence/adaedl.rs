@@ -1,5 +1,5 @@
 //! `adaedl`: drafts while an entropy-based lower bound on the acceptance probability stays above a threshold. The
-//! threshold adapts to the accepted drafts.
+//! threshold adapts to the accepted draft tokens.
 //!
 //! Source: AdaEDL (arXiv 2410.18351), in the batched form of the only public serving implementation, `AdaEDLScheduler`
 //! in samsungsds-research-paper/DSDE (`vllm/spec_decode/dynamic_scheduler.py`, `draft_model_runner.py`); restated in
@@ -7,28 +7,35 @@
 //! After `k_min` passes the draft loop stops for all requests as soon as the bound of one request falls below its λ.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
-use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
+use foretoken_sim::{
+    BatchView, Continue, DraftLimits, DraftPlan, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome, Wants,
+};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `adaedl`, with the implementation's values. Its longest draft of 20 is `max_spec_tokens`.
+/// Settings of the policy `adaedl`, which drafts while an entropy-based bound on the acceptance probability is high
+/// enough. The defaults are the published implementation's. Its longest draft length, 20 tokens, is its setting
+/// `max_spec_tokens`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaedl {
     /// γ: factor on the entropy H (nats) in the bound 1 − √(γ · H) on the acceptance probability, > 0.
     pub gamma: f64,
-    /// Threshold λ of a new request, [0, 1]. Drafting stops when the bound falls below λ.
+    /// Threshold λ of a new request, [0, 1]. Drafting stops when the lower bound on the acceptance probability falls
+    /// below λ.
     pub initial_lambda: f64,
-    /// The acceptance rate that the changes of λ aim at, [0, 1].
+    /// The acceptance rate, [0, 1], at which the changes of the threshold λ aim.
     pub alpha: f64,
-    /// Weight, [0, 1], of the old average when a step updates the acceptance rate.
+    /// When a step updates a request's average acceptance rate, the old average has this weight, [0, 1].
     pub beta1: f64,
-    /// Weight, [0, 1], of the old λ when a step updates it.
+    /// When a step updates a request's threshold λ (the least lower bound on the acceptance probability with which it
+    /// drafts on), the old λ has this weight, [0, 1].
     pub beta2: f64,
-    /// Size of a change of λ before `beta2` averages it, [0, 1].
+    /// How far a step moves a request's threshold λ before the move is averaged with the old λ by `beta2`, [0, 1]. A
+    /// request drafts on while the lower bound on its acceptance probability is at least λ.
     pub epsilon: f64,
     /// Number of draft passes before drafting may stop, from 1 to `k_max`.
     pub k_min: u32,
-    /// Longest draft in tokens, 1 to 32. A value above the engine's `max_draft_len` is cut to it.
+    /// Most draft tokens of a request in a step, 1 to 32. A value above the engine's `max_draft_len` is cut to it.
     pub k_max: u32,
 }
 
@@ -91,17 +98,18 @@ impl Definition for Adaedl {
     }
 }
 
-/// The values that adapt for a request: its average acceptance rate and its threshold λ.
+/// What the policy adapts for each request: its average acceptance rate, and the threshold λ of its lower bound on the
+/// acceptance probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Adapted {
     acceptance: f64,
     lambda: f64,
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `adaedl` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     rule: Adaedl,
-    /// The state of each request, by request id.
+    /// For each request, by request id: its average acceptance rate and its threshold λ.
     requests: Vec<Adapted>,
 }
 
@@ -110,9 +118,9 @@ impl Running {
         Adapted { acceptance: 0.0, lambda: self.rule.initial_lambda }
     }
 
-    /// Returns the state of a request after a step that verified `drafted` of its tokens (at least 1) and accepted
-    /// `accepted`. The step counts in the moving average of the acceptance rate. λ then rises if the average is below
-    /// `alpha`. λ falls if the average is above `alpha` and `k_max` drafts were accepted.
+    /// Returns the state of a request after a step that verified `drafted` of its draft tokens (at least 1) and
+    /// accepted `accepted`. The step counts in the moving average of the acceptance rate. λ then rises if the average
+    /// is below `alpha`. λ falls if the average is above `alpha` and `k_max` draft tokens were accepted.
     fn learn(&self, known: Adapted, drafted: u32, accepted: u32) -> Adapted {
         let r = &self.rule;
         let rate = f64::from(accepted) / f64::from(drafted);
@@ -145,8 +153,8 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// After at least `k_min` passes: stops the drafting of the whole batch if, for one request, the bound of its
-    /// newest token is below its λ. That token is kept.
+    /// After at least `k_min` draft passes: stops the drafting of the whole batch if the newest token of any request
+    /// has a lower bound on its acceptance probability below the request's threshold λ. This token is kept.
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
         if drafts.passes < self.rule.k_min {
             return Continue::Yes;
@@ -172,6 +180,13 @@ impl SpecPolicy for Running {
             }
         }
     }
+
+    fn request_finished(&mut self, id: RequestId) {
+        let fresh = self.fresh();
+        if let Some(request) = self.requests.get_mut(id as usize) {
+            *request = fresh;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -185,7 +200,7 @@ mod tests {
         Running { rule, requests: Vec::new() }
     }
 
-    /// λ by hand: 0.9 λ + 0.1 (λ ± 0.01), that is λ ± 0.001.
+    /// The threshold λ by hand: the new λ is 0.9 λ + 0.1 (λ ± 0.01), that is, λ ± 0.001.
     #[test]
     fn lambda_follows_the_acceptance_rate() {
         let p = running(Adaedl { k_max: 4, ..Adaedl::default() });
@@ -193,14 +208,15 @@ mod tests {
             assert!((a.acceptance - acceptance).abs() < 1e-12 && (a.lambda - lambda).abs() < 1e-12, "{a:?}");
         };
         let mut known = p.fresh();
-        // The average starts at 0, so λ rises in the first steps even if all drafts are accepted.
+        // The average acceptance rate starts at 0, so λ rises in the first steps even if all draft tokens are accepted.
         known = p.learn(known, 4, 4);
         close(known, 0.5, 0.501);
         known = p.learn(known, 4, 4);
         close(known, 0.75, 0.502);
         known = p.learn(known, 4, 4);
         close(known, 0.875, 0.503);
-        // If the average is above the target rate, λ falls only after `k_max` accepted drafts.
+        // If the average acceptance rate is above the target rate, the threshold λ falls only after a step with `k_max`
+        // accepted draft tokens.
         known = p.learn(known, 4, 4);
         close(known, 0.9375, 0.502);
         known = p.learn(known, 2, 2);
@@ -209,8 +225,8 @@ mod tests {
         close(known, 0.609375, 0.503);
     }
 
-    /// One request with a low bound ends drafting for the whole batch. The token with the low bound is kept. Each
-    /// request has its own λ.
+    /// One request whose newest token has a low bound on its acceptance probability ends drafting for the whole batch.
+    /// This token is kept. Each request has its own threshold λ.
     #[test]
     fn any_request_stops_the_batch() {
         let mut run = Run::of(&Adaedl::default(), &CONTEXT);
@@ -233,8 +249,8 @@ mod tests {
     }
 
     proptest! {
-        /// Several steps equal a second implementation of the source: it computes all bounds of a pass, then decides
-        /// whether to stop.
+        /// Several steps equal a second implementation of the source: it computes the acceptance bounds of all requests
+        /// of a draft pass, then decides whether to stop.
         #[test]
         fn equals_a_second_reading(
             batches in prop::collection::vec(any_batch(6, 8), 1..8),
@@ -243,7 +259,8 @@ mod tests {
             let rule = Adaedl { initial_lambda: 0.7, epsilon: 0.5, k_min: 2, k_max: 6, ..Adaedl::default() };
             let mut run = Run::of(&rule, &CONTEXT);
             let law = RankLaw::default();
-            // (acceptance rate, λ) by id.
+            // For each request id: (average acceptance rate, threshold λ), as the second implementation of the policy
+            // computes them.
             let mut second = [(0.0f64, 0.7f64); 6];
             for (step, batch) in batches.iter().enumerate() {
                 let mixed = |i: usize, j: usize| (i * 31 + j * 17 + step * 7 + seed) % 61;

@@ -20,27 +20,30 @@ use crate::shared::slots::Slots;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, RequestId, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `dsde`, with the implementation's values.
+/// Settings of the policy `dsde`, which sets each request's length from the divergences between draft and target. The
+/// defaults are the published implementation's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dsde {
     /// Number of divergences between draft and target that are stored for each request, 2 to 10000
     /// (`dsl_activation_tokens`). The warm-up ends when the history is full.
     pub history: u32,
-    /// Weight of a divergence relative to the next newer one, in (0, 1].
+    /// When divergences are averaged, the weight of each relative to the next newer one, in (0, 1].
     pub decay: f64,
-    /// The short window is the newest 1/`short_window` of the history; at least 1.
+    /// The variance of the newest 1/`short_window` of a request's divergences is compared with the variance of all; at
+    /// least 1.
     pub short_window: u32,
-    /// Factor on the mean divergence in the exponent of SF = exp(`sensitivity` · mean divergence / temperature) − 1, ≥
-    /// 0.
+    /// Factor, ≥ 0, on the mean divergence between draft and target in SF = exp(`sensitivity` · mean divergence /
+    /// temperature) − 1. The greater SF, the fewer tokens the request drafts.
     pub sensitivity: f64,
     /// Sampling temperature of the requests, ≥ 0.
     pub temperature: f64,
     /// Draft length of a new request, from 1 to `k_max` (`num_speculative_tokens`).
     pub initial: u32,
-    /// Shortest draft in tokens, from 1 to `k_max` (`min_spec_tokens`).
+    /// Fewest draft tokens of a request in a step, from 1 to `k_max` (`min_spec_tokens`).
     pub k_min: u32,
-    /// Longest draft in tokens, 1 to 32 (`max_spec_tokens`). A value above the engine's `max_draft_len` is cut to it.
+    /// Most draft tokens of a request in a step, 1 to 32 (`max_spec_tokens`). A value above the engine's
+    /// `max_draft_len` is cut to it.
     pub k_max: u32,
     /// True limits each request's draft length to the mean of the batch's lengths (`sl_cap_activation`).
     pub batch_cap: bool,
@@ -108,37 +111,42 @@ impl Definition for Dsde {
     }
 }
 
-/// The state of a request: its next draft length, its bounds, and what its history needs.
+/// The state of a request: its draft length in the next step, its shortest and longest draft length, and its position
+/// in the ring buffer of divergences.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RequestState {
-    /// Next draft length.
+    /// The draft length of the request in its next step, in tokens.
     k: u32,
-    /// Shortest and longest draft; `None` until the warm-up has fixed them.
+    /// The request's shortest and longest draft length, in tokens. The warm-up fixes them when the request's history of
+    /// divergences is full. `None` before.
     bounds: Option<(u32, u32)>,
-    /// Number of divergences in the request's history, and the index in its ring at which the next one is written.
+    /// Number of divergences in the request's ring buffer (`filled`), and the index at which the next divergence is
+    /// written (`next`).
     filled: u32,
     next: u32,
-    /// Collected in the warm-up: the most drafts accepted in a step; sum, number and maximum of the divergences.
+    /// Collected during the request's warm-up: the most draft tokens accepted in a step; sum, number and maximum of the
+    /// divergences between draft and target, in nats.
     most_accepted: u32,
     sum: f64,
     samples: u32,
     greatest: f64,
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `dsde` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     rule: Dsde,
     slots: Slots,
-    /// State of each request, by slot.
+    /// The states of the requests. A state's index is the request's slot, which the request keeps until it ends.
     states: Vec<RequestState>,
-    /// The last divergences of the request in each slot: `history` values a slot, written as a ring.
+    /// The last divergences of each request: `history` values per slot (the index that a request keeps until it ends),
+    /// written as a ring.
     history: Vec<f64>,
-    /// Weights of a full history, oldest first.
+    /// Weights of the divergences of one request with a full history, oldest first. A newer divergence weighs more.
     weights: Vec<f64>,
-    /// Buffer for one request's history, oldest first.
+    /// Buffer for the divergences between draft and target of one request, oldest first, in nats.
     ordered: Vec<f64>,
-    /// For each request of the outcome with verified drafts: its slot, its mean divergence in nats, and its next length
-    /// before the cap (0 during the warm-up).
+    /// For each request of the observed step with verified draft tokens: its slot (index into `states`), its mean
+    /// divergence in nats, and its next draft length before the cap (0 during the warm-up).
     step: Vec<(usize, f64, u32)>,
 }
 
@@ -171,7 +179,8 @@ impl Running {
         }
     }
 
-    /// Copies the history of slot `place` into `ordered`, oldest first.
+    /// Copies the divergences of the request with the slot `place` (its index into `states`) from the ring into
+    /// `ordered`, oldest first.
     fn order(&mut self, place: usize) {
         let (n, state) = (self.rule.history as usize, &self.states[place]);
         let ring = &self.history[place * n..][..n];
@@ -181,8 +190,8 @@ impl Running {
         self.ordered.extend_from_slice(&ring[..start]);
     }
 
-    /// Returns the next draft length of the request in slot `place`, before the cap. `mean` is its mean divergence in
-    /// this step, in nats. Fills `ordered`.
+    /// Returns the next draft length of the request with the slot `place` (its index into `states`), before the cap.
+    /// `mean` is its mean divergence in this step, in nats. Fills `ordered`.
     fn length(&mut self, place: usize, mean: f64, (k_min, k_max): (u32, u32)) -> u32 {
         self.order(place);
         let wvir = variance_ratio(&self.ordered, &self.weights, self.rule.short_window);
@@ -196,9 +205,9 @@ impl Running {
         }
     }
 
-    /// Adds a step to the warm-up of the request in slot `place`. Stores the most drafts accepted so far and sums the
-    /// divergences `newest`. If all drafts were accepted, the length doubles, up to `k_max`. Else it stays, but is at
-    /// least `k_min`.
+    /// Adds a step to the warm-up of the request with the slot `place` (its index into `states`). Stores the most draft
+    /// tokens accepted so far and sums the divergences `newest`. If all draft tokens were accepted, the length doubles,
+    /// up to `k_max`. Else it stays, but is at least `k_min`.
     fn warm_up(&mut self, place: usize, accepted: u32, newest: impl Iterator<Item = f64>) {
         let state = &mut self.states[place];
         state.most_accepted = state.most_accepted.max(accepted);
@@ -213,8 +222,8 @@ impl Running {
         };
     }
 
-    /// Returns the bounds (k_min, k_max) that follow from a request's warm-up, or the bounds of the settings if the
-    /// warm-up collected nothing.
+    /// Returns the shortest and longest draft length (k_min, k_max) that follow from a request's warm-up. If the
+    /// warm-up collected nothing, they are the settings' `k_min` and `k_max`.
     fn bounds(&self, state: &RequestState) -> (u32, u32) {
         let (least, most) = (self.rule.k_min, self.rule.k_max);
         if state.most_accepted == 0 && state.samples == 0 {
@@ -272,7 +281,8 @@ impl SpecPolicy for Running {
             let mean = (0..positions).map(&nats).sum::<f64>() / positions as f64;
             let mut length = 0;
             match state.bounds {
-                // The cap is the mean length of the requests whose warm-up had ended before this step.
+                // The cap on the batch's draft lengths is the mean length of the requests whose warm-up had ended
+                // before this step.
                 Some(bounds) => {
                     length = self.length(place, mean, bounds);
                     uncapped_sum += length;
@@ -321,12 +331,13 @@ fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
     if long < 1e-6 { 20.0 } else { short.variance() / long }
 }
 
-/// Σ w, Σ w x and Σ w x², so that each value x with its weight w is read once. For values of about ten nats, a variance
-/// computed from these sums is off by 1e-13, far below the 1e-6 it is compared with.
+/// Σ w, Σ w x and Σ w x² over divergences x with weights w, so that each value is read once. For values of about ten
+/// nats, a variance computed from these sums is off by 1e-13, far below the 1e-6 it is compared with.
 struct Moments([f64; 3]);
 
 impl Moments {
-    /// Sums in four lanes each, so that additions do not wait for each other.
+    /// Computes Σ w, Σ w x and Σ w x² over the `values` x with their `weights` w. Each sum is split into four
+    /// independent parts, so that the processor does not wait for one addition before the next.
     fn of(values: &[f64], weights: &[f64]) -> Moments {
         let mut lanes = [[0.0; 4]; 3];
         let (quads, weight_quads) = (values.chunks_exact(4), weights.chunks_exact(4));
@@ -347,7 +358,7 @@ impl Moments {
         Moments(lanes.map(|sums| sums.iter().sum()))
     }
 
-    /// Returns Σ w (x − x̄)² / Σ w with x̄ = Σ w x / Σ w.
+    /// The weighted variance: Σ w (x − x̄)² / Σ w with x̄ = Σ w x / Σ w.
     fn variance(&self) -> f64 {
         let [total, sum, squares] = self.0;
         (squares / total - (sum / total).powi(2)).max(0.0)

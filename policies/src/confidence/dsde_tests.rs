@@ -1,4 +1,5 @@
-//! Tests of [`super`]: warm-up, bounds, lengths and cap by hand, and a second implementation.
+//! Tests of [`super`]: a request's warm-up, its shortest and longest draft length, its lengths and the batch's cap by
+//! hand, and a second implementation.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, outcome};
@@ -18,7 +19,7 @@ const SMALL: Dsde = Dsde {
     batch_cap: true,
 };
 
-/// One verification: (request, verified, accepted, divergences).
+/// One verification of a request: (request, verified draft tokens, accepted draft tokens, divergences in nats).
 type Round = (RequestId, u32, u32, Vec<f64>);
 
 fn feed(policy: &mut Running, rounds: &[Round]) {
@@ -53,25 +54,27 @@ fn a_new_request_doubles_on_full_acceptance() {
     feed(&mut p, &[(3, 4, 4, vec![0.1; 4]), (5, 0, 0, vec![])]);
     feed(&mut p, &[(3, 8, 8, vec![0.1; 8])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
-    // The request's limit cuts the draft to 3 tokens. All 3 are accepted, but 3 is less than the request's length of 8,
-    // so the length stays 8.
+    // Request 3 may draft at most 3 tokens in this step. All 3 are accepted, but 3 is less than the request's length of
+    // 8, so the length stays 8.
     feed(&mut p, &[(3, 3, 3, vec![0.1; 3])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
 }
 
-/// Bounds and length by hand. In the warm-up at most 4 drafts of a step are accepted, and the divergences are 0.1, 0.1,
-/// 0.4, 0.2 (mean 0.2, half the maximum): k_max = round(4 · 1.25) = 5, k_min = ⌈0.5⌉ = 1.
+/// A request's shortest and longest draft length (k_min, k_max) by hand. In the warm-up at most 4 draft tokens of a
+/// step are accepted, and the divergences are 0.1, 0.1, 0.4, 0.2 (mean 0.2, half the maximum): k_max = round(4 · 1.25)
+/// = 5, k_min = ⌈0.5⌉ = 1.
 #[test]
 fn bounds_and_lengths_by_hand() {
     let warm = |p: &mut Running, id| {
         feed(p, &[(id, 4, 4, vec![0.1, 0.1, 0.4, 0.2])]);
-        // The step that fills the history adds no samples: it fixes the bounds.
+        // This step's divergences fill the history, which ends the warm-up. They do not enter the warm-up's sums. The
+        // step fixes the request's shortest and longest draft length.
         feed(p, &[(id, 3, 2, vec![0.3, 0.05, 0.1])]);
     };
     let mut p = Running::new(SMALL, &CONTEXT);
     warm(&mut p, 0);
     assert_eq!(p.states[0].bounds, Some((1, 5)));
-    // The last six divergences, oldest first; the newest third is the last two.
+    // The request's last six divergences in nats, oldest first. The short window, the newest third, is the last two.
     let x = [0.1f64, 0.4, 0.2, 0.3, 0.05, 0.1].map(|x| x);
     let w = [0.59049, 0.6561, 0.729, 0.81, 0.9, 1.0];
     let variance = |x: &[f64], w: &[f64]| {
@@ -84,7 +87,8 @@ fn bounds_and_lengths_by_hand() {
     let product = wvir * ((2.0 * mean).exp() - 1.0);
     assert!((0.01..0.05).contains(&product), "{product}");
     assert_eq!(lengths(&mut p, &[0]), [5]);
-    // The temperature divides the mean divergence.
+    // The exponent has the mean divergence divided by the temperature, so a low temperature makes the draft length
+    // shorter.
     let mut cold = Running::new(Dsde { temperature: 0.05, ..SMALL }, &CONTEXT);
     warm(&mut cold, 0);
     let product = wvir * ((2.0 * mean / (0.05 + 1e-8)).exp() - 1.0);
@@ -95,10 +99,12 @@ fn bounds_and_lengths_by_hand() {
 #[test]
 fn a_steady_history_counts_as_unsteady_and_the_cap_is_the_mean() {
     let mut p = Running::new(SMALL, &CONTEXT);
-    // The variance of the history is below 1e-6, so WVIR is 20 and x = 20 (e^0.02 − 1) = 0.404.
+    // The variance of the request's divergences is below 1e-6, so the variance ratio WVIR counts as 20, and x = 20
+    // (e^0.02 − 1) = 0.404.
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, vec![0.01; 5])]);
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, vec![0.01; 5])]);
-    // k_max = round(5 · 1.5) = 8 (7.5 rounds to even), k_min = 1, so the length is ⌈7 · 0.596 + 1⌉ = 6.
+    // The warm-up sets k_max = round(5 · 1.5) = 8 (7.5 rounds to even) and k_min = 1, so the length is ⌈7 · 0.596 + 1⌉
+    // = 6.
     assert_eq!(p.states[0].bounds, Some((1, 8)));
     assert_eq!(lengths(&mut p, &[0, 1]), [6, 6]);
     // Request 1 now diverges: its length falls to 1. The length of request 0 falls to the mean, ⌈(6 + 1) / 2⌉ = 4.
@@ -132,7 +138,7 @@ fn bad_settings_are_named() {
     assert_eq!(key(Dsde { initial: SMALL.k_max + 1, ..SMALL }), "initial");
 }
 
-/// A second implementation of the source, which recomputes everything from whole lists.
+/// A second implementation of DSDE's published code, which recomputes everything from whole lists.
 #[derive(Clone, Default)]
 struct Second {
     all: Vec<f64>,

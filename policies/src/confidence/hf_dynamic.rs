@@ -15,31 +15,33 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How the draft length changes (`num_assistant_tokens_schedule`).
+/// How a request's draft length changes from step to step (`num_assistant_tokens_schedule`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// The draft length does not change.
     Constant,
-    /// Two more after a round in which all drafts were accepted, else one less, at least 1. A new request starts from
-    /// the length of the request before.
+    /// The draft length grows by two after a step in which all draft tokens of the request were accepted. After any
+    /// other step with draft tokens it falls by one, to at least 1. A new request starts from the length of the request
+    /// before.
     Heuristic,
-    /// As `heuristic`, but every request starts from `num_assistant_tokens`.
+    /// The draft length changes as with `heuristic`, but every request starts from `num_assistant_tokens`.
     HeuristicTransient,
 }
 
-/// Parameters of `hf-dynamic`, with the defaults of transformers.
+/// Settings of the policy `hf-dynamic`, which follows assisted generation of Hugging Face transformers. The defaults
+/// are the defaults of transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HfDynamic {
-    /// Draft length at the start, 1 to 32.
+    /// Draft length with which requests start at the beginning of a run, 1 to 32.
     pub num_assistant_tokens: u32,
-    /// How the draft length changes.
+    /// How the draft length of a request changes from step to step.
     pub num_assistant_tokens_schedule: Schedule,
     /// Confidence threshold at the start, [0, 1]. Drafting stops after a token of lower confidence. 0: no threshold and
     /// no tuning.
     pub assistant_confidence_threshold: f64,
-    /// True adapts the threshold to the outcomes of earlier rounds.
+    /// True adapts a request's confidence threshold to the outcomes of its earlier draft tokens.
     pub tuning: bool,
 }
 
@@ -55,7 +57,7 @@ impl Default for HfDynamic {
 }
 
 impl HfDynamic {
-    /// The defaults of older releases: 5, "heuristic", no threshold.
+    /// The defaults of older releases of transformers: 5 tokens, the schedule "heuristic", no threshold.
     pub fn heuristic() -> HfDynamic {
         HfDynamic {
             num_assistant_tokens: 5,
@@ -109,7 +111,8 @@ impl Definition for HfDynamic {
     }
 }
 
-/// One request's candidate generator: its draft length, threshold and samples.
+/// The state by which one request drafts: its draft length, its confidence threshold, and its samples (the confidences
+/// of draft tokens that the target judged).
 #[derive(Clone, Debug, Default)]
 struct Generator {
     len: u32,
@@ -117,17 +120,18 @@ struct Generator {
     samples: Samples,
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `hf-dynamic` while the engine runs: its settings, and what it keeps from step to step.
 struct Assistants {
     params: HfDynamic,
     longest: u32,
     slots: Slots,
-    /// The generators of the requests, by slot.
+    /// The draft length, threshold and samples of each request. The index is the request's slot, which it keeps until
+    /// it ends.
     generators: Vec<Generator>,
-    /// Length and threshold with which a new request starts.
+    /// Draft length and confidence threshold with which the next new request starts.
     first_len: u32,
     first_threshold: f64,
-    /// The slot of each request of the batch in progress.
+    /// For each request of the batch in progress: its slot, the index of its state in `generators`.
     batch: Vec<usize>,
 }
 
@@ -201,7 +205,8 @@ impl SpecPolicy for Assistants {
                 self.first_len = generator.len;
             }
             if self.params.has_threshold() && self.params.tuning {
-                // The target does not judge drafts after the first rejected one, so these give no samples.
+                // The target does not judge the draft tokens after the first rejected one, so they give no samples for
+                // tuning the threshold.
                 for j in 0..drafted.min(accepted + 1) {
                     generator.samples.add(outcome.drafts.confidence(i, j as usize), j < accepted);
                 }
@@ -248,7 +253,8 @@ mod tests {
         let mut lens = |batch: &Batch, accepted: &[u32]| run.step(batch, |_, _| 0.01, accepted).draft_len;
         assert_eq!(lens(&batch, &[5, 4]), [5, 5]);
         assert_eq!(lens(&batch, &[7, 0]), [7, 4]);
-        // The length of request 0 is 9, but its limit cuts the draft to 8. All 8 match, so the length grows further.
+        // The draft length of request 0 is 9, but its limit cuts it to 8. All 8 draft tokens match, so the length grows
+        // further.
         assert_eq!(lens(&batch, &[8, 0]), [8, 3]);
         for expected in [2, 1, 1] {
             assert_eq!(lens(&batch, &[0, 0])[1], expected);
@@ -268,15 +274,18 @@ mod tests {
     fn thresholds_tune_themselves_request_by_request() {
         let mut run = Run::of(&HfDynamic::default(), &CONTEXT);
         let batch = Batch::new(&[9; 2], &[8; 2]);
-        // Request 0: confidences 0.9 match, 0.6 do not. Request 1: everything matches.
+        // In request 0, draft tokens of confidence 0.9 match the target's tokens and those with confidence 0.6 do not.
+        // In request 1 all match.
         let confidence = |i: usize, j: usize| if i == 0 && j % 2 == 1 { 0.6 } else { 0.9 };
         for _ in 0..3 {
             assert_eq!(run.step(&batch, confidence, &[1, 8]).draft_len, [8, 8]);
         }
-        // Three samples of each confidence: the threshold 0.9 separates the matches of request 0 from its mismatches.
+        // There are three draft tokens of each confidence as samples: the threshold 0.9 separates the matches of
+        // request 0 from its mismatches.
         let step = run.step(&batch, confidence, &[1, 8]);
         assert_eq!((step.draft_len, step.verify_len), (vec![2, 8], vec![2, 8]));
-        // The tuned threshold of request 0 is where a new request starts. The new request collects its own samples.
+        // A new request starts with the tuned threshold of the request before it, request 0. It collects its own
+        // samples (confidences of draft tokens that the target judged).
         let mut run = Run::of(&HfDynamic::default(), &CONTEXT);
         let mut one = Batch::new(&[9], &[8]);
         (0..4).for_each(|_| drop(run.step(&one, confidence, &[1])));

@@ -7,13 +7,13 @@
 //! between their neighbours. Such a point cannot be the first minimum. Costs are compared exactly, as integers, so that
 //! no rounding breaks ties.
 
-/// Fewest samples from which a threshold is tuned.
+/// A confidence threshold is tuned only from at least this number of samples (draft tokens that the target judged).
 const MIN_SAMPLES: u64 = 6;
 
-/// Most points in a block; a larger block is split in two.
+/// Most points of the ROC curve in a block; a larger block is split in two.
 const BLOCK: usize = 64;
 
-/// All samples with one confidence. They make one point of the ROC curve.
+/// All samples (draft tokens that the target judged) with one confidence. They make one point of the ROC curve.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     confidence: f64,
@@ -21,7 +21,8 @@ struct Point {
     missed: u32,
 }
 
-/// Neighbouring points, from the highest confidence down, and the sums of their counts.
+/// Neighbouring points of the ROC curve (each has all samples of one confidence), from the highest confidence down, and
+/// the sums of their counts.
 #[derive(Clone, Debug, Default)]
 struct Block {
     points: Vec<Point>,
@@ -29,19 +30,19 @@ struct Block {
     missed: i64,
 }
 
-/// All samples of a request: the confidence of a draft token, and whether it matched. Points are kept in blocks so that
-/// a search skips blocks that cannot hold the best point. A long output has thousands of samples and searches in every
-/// round.
+/// All samples of a request: the confidence of a draft token, and whether it matched. Points of the ROC curve are kept
+/// in blocks so that a search skips blocks that cannot hold the best point. A long output has thousands of samples and
+/// a search in every step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
-    /// Blocks from the highest confidence down; no block is empty.
+    /// Blocks of points of the ROC curve, from the highest confidence down; no block is empty.
     blocks: Vec<Block>,
     matched: u64,
     missed: u64,
 }
 
 impl Samples {
-    /// Removes all samples, for a new request.
+    /// Removes all samples (confidences and outcomes of draft tokens), for a new request.
     pub(crate) fn clear(&mut self) {
         self.blocks.clear();
         (self.matched, self.missed) = (0, 0);
@@ -84,11 +85,11 @@ impl Samples {
         if self.matched + self.missed < MIN_SAMPLES || self.matched == 0 || self.missed == 0 {
             return None;
         }
-        // Let P samples have matched and N not. A threshold accepts some of both: hits and false alarms. FPR + 3·FNR,
-        // times P·N, is least where 3·N·hits − P·false alarms is greatest.
+        // Let P samples have matched and N not. A confidence threshold accepts some of both: hits and false alarms. FPR
+        // + 3·FNR, times P·N, is least where 3·N·hits − P·false alarms is greatest.
         let (hit, false_alarm) = (3 * self.missed as i64, self.matched as i64);
-        // The last point of each block is a point of the curve, so the best score is at least the greatest score at a
-        // block's end.
+        // The last point of each block of points of the ROC curve is a threshold, so the best threshold's score is at
+        // least the greatest score at a block's end.
         let mut score = 0;
         let mut least = i64::MIN;
         for block in &self.blocks {
@@ -98,8 +99,8 @@ impl Samples {
         let mut before = 0;
         let mut best = (i64::MIN, 0.0);
         for block in &self.blocks {
-            // The scores in the block are at most the score that would result if all its hits came before its false
-            // alarms.
+            // The scores of thresholds in the block are at most the score that would result if all its hits (matched
+            // samples) came before its false alarms (accepted samples that did not match).
             if before + hit * block.matched >= least {
                 let mut score = before;
                 for p in &block.points {
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(tuned(&samples), Some(0.6));
         assert_eq!(tuned(&samples[..5]), None, "more than five are needed");
         assert_eq!(tuned(&[(0.5, true); 9]), None, "and both kinds");
-        // One confidence for all samples: the curve has one point, FPR 1, FNR 0.
+        // If all samples have the same confidence, the ROC curve has one point, with FPR 1 and FNR 0.
         assert_eq!(
             tuned(&[(0.5, true), (0.5, false), (0.5, true), (0.5, true), (0.5, false), (0.5, false)]),
             Some(0.5)
@@ -165,7 +166,8 @@ mod tests {
     }
 
     proptest! {
-        /// The result equals `roc_curve` and argmin, ties included.
+        /// The tuned threshold equals the threshold that scikit-learn's `roc_curve` and numpy's argmin give, ties
+        /// included.
         #[test]
         fn equals_roc_curve_and_argmin(samples in prop::collection::vec((0u8..12, any::<bool>()), 6..40)) {
             let samples: Vec<(f64, bool)> = samples.iter().map(|&(c, matched)| (f64::from(c) / 11.0, matched)).collect();
@@ -177,7 +179,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// The result is the same with many blocks, and after the samples of another request were cleared.
+        /// The tuned threshold is the same with many blocks of samples, and after the samples of another request were
+        /// cleared.
         #[test]
         fn blocks_change_nothing(
             samples in prop::collection::vec((0u16..600, 0u16..600), 300..900),

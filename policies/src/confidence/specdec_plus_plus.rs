@@ -12,16 +12,17 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `specdec-plus-plus`, with the repository's values.
+/// Settings of the policy `specdec-plus-plus`, which drafts until some draft will probably be rejected. The defaults
+/// are the published repository's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpecdecPlusPlus {
-    /// Drafting stops when the predicted probability of a rejection is above this, [0, 1] (`stop_threshold`).
+    /// Drafting stops when the predicted probability of a rejection is above this threshold, [0, 1] (`stop_threshold`).
     pub threshold: f64,
-    /// Fewest tokens of a draft, from 1 to `longest` (first value of `bound`).
+    /// Fewest draft tokens of a request in a step, from 1 to `longest` (first value of `bound`).
     pub shortest: u32,
-    /// Most tokens of a draft, 1 to 32 (second value of `bound`). A value above the engine's `max_draft_len` is cut to
-    /// it.
+    /// Most draft tokens of a request in a step, 1 to 32 (second value of `bound`). A value above the engine's
+    /// `max_draft_len` is cut to it.
     pub longest: u32,
 }
 
@@ -68,27 +69,28 @@ impl Definition for SpecdecPlusPlus {
     }
 }
 
-/// The running policy. The fields after `rule` belong to the step in progress.
+/// The policy `specdec-plus-plus` while the engine runs. The fields after `rule` belong to the step in progress.
 struct Running {
     rule: SpecdecPlusPlus,
-    /// Number of draft passes of this step whose confidences were read.
+    /// Number of draft passes of this step whose confidences the policy has read.
     passes: u32,
     rows: Vec<Row>,
 }
 
-/// A request of the step in progress.
+/// What the policy tracks of one request during a step: the probability that its draft tokens are accepted, their
+/// number, and whether the rule has ended its drafting.
 #[derive(Clone, Copy)]
 struct Row {
-    /// Probability that all tokens before the newest one are accepted.
+    /// Probability that all of the request's draft tokens before the newest one are accepted.
     survival: f64,
-    /// Number of drafts read so far, up to the one at which the rule stops.
+    /// Number of the request's draft tokens in this step, up to the one at which the stopping rule ends its drafting.
     len: u32,
     ended: bool,
 }
 
 impl Running {
     /// Reads the confidences of the draft passes that ran since the last call. Marks a request as ended at the pass
-    /// after which the rule stops its draft.
+    /// after which the rule stops its drafting.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;

@@ -1,4 +1,4 @@
-//! `svip`: drafts until the draft model is unsure, by the entropy of the distribution it drafts from.
+//! `svip`: drafts until the draft model is unsure, by the entropy of its distribution of the next token.
 //!
 //! Source: SVIP (arXiv 2411.18462), and its repository Geralt-Targaryen/SVIP; restated in docs/model.md 7.4. The square
 //! root of the entropy bounds the acceptance probability from below up to constants, so the source compares √(0.15 · H)
@@ -8,15 +8,16 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `svip`, with the repository's values.
+/// Settings of the policy `svip`, which drafts until the entropy of the draft model's distribution is high. The
+/// defaults are the published repository's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Svip {
-    /// Factor on the entropy of the draft's distribution, in nats, under the root √(`entropy_scale` · entropy), > 0.
+    /// Factor, > 0, on the entropy of the draft model's distribution, in nats, in √(`entropy_scale` · entropy).
     pub entropy_scale: f64,
-    /// Drafting stops when that root is above this, > 0.
+    /// Drafting stops when √(`entropy_scale` · entropy of the draft model's distribution) is above this threshold, > 0.
     pub threshold: f64,
-    /// Longest draft in tokens, at least 1. A value above the engine's `max_draft_len` is cut to it.
+    /// Most draft tokens of a request in a step, at least 1. A value above the engine's `max_draft_len` is cut to it.
     pub cap: u32,
 }
 
@@ -69,13 +70,14 @@ impl Definition for Svip {
     }
 }
 
-/// The running policy. The fields after `cap` belong to the step in progress.
+/// The policy `svip` while the engine runs. The fields after `cap` belong to the step in progress.
 struct Running {
     most_nats: f64,
     cap: u32,
-    /// Number of requests that may draft and were not stopped.
+    /// Number of the batch's requests that may draft on in this step.
     drafting: usize,
-    /// The most drafts each request may have; 0 once it has stopped.
+    /// For each request, the most draft tokens that it may have in this step; 0 once the policy has stopped its
+    /// drafting.
     limit: Vec<u32>,
 }
 
@@ -118,7 +120,8 @@ mod tests {
     use foretoken_sim::acceptance::RankLaw;
     use proptest::prelude::*;
 
-    /// Drafts for one request with the entropies `nats` until the policy stops. Returns the drafted length.
+    /// Lets one request draft tokens with the entropies `nats`, in nats, until the policy stops. Returns the drafted
+    /// length.
     fn drafted(policy: Svip, nats: &[f64]) -> usize {
         let Speculation::Policy(mut running) = policy.build(&PolicyContext { max_draft_len: 32, ..CONTEXT }) else {
             unreachable!("a policy")
@@ -139,8 +142,8 @@ mod tests {
         nats.len()
     }
 
-    /// docs/model.md 10: an entropy H of exactly 0.6 nats does not stop drafting. The token whose entropy stops
-    /// drafting is kept.
+    /// An entropy H of exactly 0.6 nats does not stop drafting. The token whose entropy stops drafting is kept
+    /// (docs/model.md 10).
     #[test]
     fn the_boundary_is_strict() {
         assert_eq!(drafted(Svip::default(), &[0.6, 0.6, 0.600_001, 0.1]), 3);

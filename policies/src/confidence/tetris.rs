@@ -10,7 +10,7 @@ use crate::shared::survival::{RankedTokens, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `tetris`.
+/// Settings of the policy `tetris`, which drafts more tokens than it verifies and verifies the likeliest of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tetris {
@@ -19,7 +19,7 @@ pub struct Tetris {
     /// Number of tokens that each request drafts beyond `k` (`tetris_extra_proposals`); the paper tries 1 to 3. `k` +
     /// `extra` is at most 32.
     pub extra: u32,
-    /// Smallest batch in which `extra` tokens are drafted (`tetris_turn_on_batch_size`).
+    /// Smallest batch, in requests, in which `extra` tokens are drafted (`tetris_turn_on_batch_size`).
     pub min_batch: u32,
 }
 
@@ -77,7 +77,7 @@ impl Definition for Tetris {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `tetris` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: Tetris,
     longest: u32,
@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn capacity_goes_to_the_likeliest_prefixes() {
-        // Log-probabilities of a hand-made example; the capacity k·B is 2 · 3 tokens.
+        // Log-probabilities of the draft tokens of three requests, by request and depth; the capacity k·B is 2 · 3
+        // tokens.
         let log = [[-0.10f64, -0.20, -0.50, -0.70], [-0.50, -0.70, -0.80, -1.00], [-0.05, -0.15, -0.10, -0.30]];
         let params = Tetris { k: 2, extra: 2, ..Tetris::default() };
         let step = Run::of(&params, &CONTEXT).step(&Batch::new(&[9; 3], &[4; 3]), |i, j| log[i][j].exp(), &[0; 3]);
@@ -150,8 +151,9 @@ mod tests {
     }
 
     proptest! {
-        /// No choice of at most k·B tokens, each request's from its first draft on, has a greater sum of cumulative
-        /// probabilities. k·B tokens are verified, or all if the limits allow fewer.
+        /// The policy verifies k·B tokens, or all draft tokens if the limits allow fewer. It verifies a prefix of each
+        /// request's draft tokens. No other choice of prefixes with at most k·B tokens has a greater sum of cumulative
+        /// probabilities.
         #[test]
         fn nothing_beats_the_choice(batch in any_batch(4, 4), confidences in prop::collection::vec(0.01f64..=1.0, 16)) {
             let look = |i: usize, j: usize| confidences[4 * i + j];

@@ -12,39 +12,41 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Whose confidence is compared with the threshold.
+/// Whether a request's own confidence or the batch's mean confidence is compared with the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Each request's own confidence. Each request stops by itself.
+    /// Each request's own confidence is compared. Each request stops drafting by itself.
     PerRequest,
-    /// The mean confidence over the requests of the pass. All requests stop together.
+    /// The mean confidence over the requests of the draft pass is compared. All requests stop drafting together.
     BatchMean,
 }
 
-/// The work that a stop saves: drafting and verification, or verification alone.
+/// The work that is saved when the threshold stops a request's draft tokens: drafting and verification, or verification
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
-    /// A stop saves the draft passes after it, and their verification.
+    /// The threshold ends drafting, so it saves the later draft passes and the verification of their tokens.
     StopsDrafting,
-    /// A stop saves verification only: every draft pass runs (vLLM PR #35301).
+    /// The threshold saves verification only: every draft pass runs, as in vLLM PR #35301.
     RunsAll,
 }
 
-/// Parameters of `threshold`.
+/// Settings of the policy `threshold`, which drafts until the draft model's confidence falls below a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Threshold {
-    /// Confidence below which drafting stops, [0, 1].
+    /// Confidence, [0, 1], of a draft token below which drafting stops.
     pub tau: f64,
-    /// Whose confidence is compared with the threshold.
+    /// Whether a request's own confidence or the batch's mean confidence is compared with the threshold.
     pub scope: Scope,
     /// Whether the token whose confidence is below the threshold is still verified.
     pub keep_last: bool,
-    /// Longest draft, in tokens, 1 to 32.
+    /// Most draft tokens of a request in a step, 1 to 32.
     pub cap: u32,
-    /// The work that a stop saves: drafting and verification, or verification alone.
+    /// The work that is saved when the threshold stops a request's draft tokens: drafting and verification, or
+    /// verification alone.
     pub cost: Cost,
 }
 
@@ -55,12 +57,14 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// The values of Hugging Face transformers: 0.4, per request, at most 20.
+    /// The settings of Hugging Face transformers: drafting stops below a confidence of 0.4, for each request by itself,
+    /// or at 20 tokens.
     pub fn hf() -> Threshold {
         Threshold { cap: 20, ..Threshold::default() }
     }
 
-    /// The baseline of the AdaSpec repository: 0.6, batch mean, at most 8.
+    /// The settings of the baseline in the AdaSpec repository: drafting stops below a mean confidence of 0.6 over the
+    /// batch, or at 8 tokens.
     pub fn adaspec_repo() -> Threshold {
         Threshold { tau: 0.6, scope: Scope::BatchMean, cap: 8, ..Threshold::default() }
     }
@@ -108,14 +112,15 @@ impl Definition for Threshold {
     }
 }
 
-/// The running policy. The fields after `rule` belong to the step in progress.
+/// The policy `threshold` while the engine runs. The fields after `rule` belong to the step in progress.
 struct Running {
     rule: Threshold,
-    /// Number of draft passes of this step whose confidences were read.
+    /// Number of draft passes of this step whose confidences the policy has read.
     passes: u32,
-    /// By request: number of draft tokens to verify, as far as the draft passes were read.
+    /// For each request: number of its draft tokens to verify, counted over the draft passes that the policy has read
+    /// so far.
     verify_len: Vec<u32>,
-    /// By request: true once the confidence (its own, or the batch's mean) fell below the threshold.
+    /// For each request: true once the confidence (its own, or the batch's mean) fell below the threshold.
     ended: Vec<bool>,
 }
 
@@ -187,7 +192,7 @@ mod tests {
     use super::*;
     use crate::testing::{Batch, CONTEXT, Run};
 
-    /// Confidences of three requests by depth. The third may not draft.
+    /// Confidences of three requests, by request and depth. The third request may not draft.
     const CONFIDENCE: [[f64; 4]; 3] = [[0.9, 0.5, 0.31, 0.9], [0.8, 0.9, 0.9, 0.2], [0.0; 4]];
 
     fn decide(params: Threshold) -> (Vec<u32>, Vec<u32>) {
@@ -202,7 +207,7 @@ mod tests {
         let hf = Threshold::hf();
         assert_eq!((hf.tau, hf.scope, hf.keep_last, hf.cap), (0.4, Scope::PerRequest, true, 20));
         assert_eq!(decide(hf), (vec![3, 4, 0], vec![3, 4, 0]));
-        // The batch's mean confidences by depth are 0.85, 0.7, 0.605, 0.55.
+        // The mean confidences over the two drafting requests, by depth, are 0.85, 0.7, 0.605 and 0.55.
         let repo = Threshold::adaspec_repo();
         assert_eq!((repo.tau, repo.scope, repo.cap), (0.6, Scope::BatchMean, 8));
         assert_eq!(decide(repo), (vec![4, 4, 0], vec![4, 4, 0]));

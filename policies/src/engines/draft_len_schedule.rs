@@ -9,15 +9,16 @@ use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `draft-len-schedule`. The default is the example in TensorRT-LLM's code.
+/// Settings of the policy `draft-len-schedule`, which looks up the draft length by batch size. The default is the
+/// example in TensorRT-LLM's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftLenSchedule {
     /// `[largest batch size, draft length]` of each range of batch sizes, ascending. Batches above the last size draft
     /// nothing.
     pub draft_len_schedule: Vec<(u32, u32)>,
-    /// Smallest draft length at any batch size, 0 to 32. 0 is as released; 1 as in TensorRT-LLM PR #16888 (open), which
-    /// keeps the drafter's state up to date.
+    /// Smallest draft length at any batch size, 0 to 32. The released TensorRT-LLM has 0. The open TensorRT-LLM
+    /// PR #16888 has 1, which keeps the drafter's state up to date.
     #[serde(skip_serializing_if = "is_zero")]
     pub floor: u32,
 }
@@ -38,8 +39,8 @@ impl DraftLenSchedule {
     }
 }
 
-/// Checks that the schedule is not empty, batch sizes ascend from 1 or more, no length is above `MAX_SPEC_LEN`, and at
-/// least one length is above 0.
+/// Checks a schedule of draft lengths by batch size: it is not empty, batch sizes ascend from 1 or more, no length is
+/// above `MAX_SPEC_LEN`, and at least one length is above 0.
 pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(), BadParameter> {
     const KEY: &str = "draft_len_schedule";
     check.that(KEY, !schedule.is_empty(), || "is empty; give [largest batch size, draft length] pairs".into())?;
@@ -53,8 +54,8 @@ pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(
     check.that(KEY, drafts, || "drafts nothing at any batch size; use autoregressive".into())
 }
 
-/// Returns (first batch size, draft length) of each range of a checked schedule. The last range lies beyond the last
-/// bound and has length 0. Lengths below `floor` are raised to `floor`.
+/// Returns (first batch size, draft length) of each range of batch sizes in a checked schedule. The last range lies
+/// beyond the last bound and has length 0. Lengths below `floor` are raised to `floor`.
 pub(crate) fn ranges(schedule: &[(u32, u32)], floor: u32) -> Vec<(u32, u32)> {
     let starts = [1].into_iter().chain(schedule.iter().map(|s| s.0.saturating_add(1)));
     let lengths = schedule.iter().map(|s| s.1).chain([0]);
@@ -100,7 +101,8 @@ mod tests {
     use super::*;
     use crate::shared::by_batch_size::tests::lengths;
 
-    /// A batch gets the length of the first bound that is at least the batch size, and length 0 beyond the last bound.
+    /// A batch gets the draft length of the first bound on the batch size that is at least its size, and length 0
+    /// beyond the last bound.
     #[test]
     fn bounds_are_upper_bounds() {
         let policy = DraftLenSchedule::default();

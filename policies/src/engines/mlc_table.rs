@@ -8,7 +8,7 @@ use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
-/// (smallest number of running requests, draft length).
+/// MLC-LLM's table of draft lengths. Each entry is (smallest number of running requests, draft length).
 const TABLE: [(u32, u32); 4] = [(1, 4), (10, 3), (20, 2), (30, 0)];
 
 /// `mlc-table` has no parameters.
@@ -22,7 +22,8 @@ fn ranges(max_num_sequence: u32) -> Vec<(u32, u32)> {
     let ends = TABLE[1..].iter().map(|&(from, _)| from).chain([u32::MAX]);
     let mut ranges = Vec::new();
     for ((from, k), end) in TABLE.into_iter().zip(ends) {
-        // The smallest number n of running requests with n · (k + 1) > max_num_sequence.
+        // In this range of the table, the smallest number n of running requests with n · (k + 1) > max_num_sequence.
+        // From n on nothing is drafted.
         let beyond = (max_num_sequence / (k + 1) + 1).clamp(from, end);
         ranges.extend((beyond > from).then_some((from, k)));
         ranges.extend((beyond < end).then_some((beyond, 0)));
@@ -62,7 +63,8 @@ mod tests {
     use super::*;
     use crate::shared::by_batch_size::tests::lengths;
 
-    /// The two rules as the source writes them.
+    /// The draft length by MLC-LLM's two rules (by running requests, and 0 if too many tokens), written as in its
+    /// source.
     fn plain(running: u32, max_num_sequence: u32) -> u32 {
         let k = match running {
             0..10 => 4,

@@ -11,19 +11,21 @@ use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Longest window of the rolling mean, in batches.
+/// Largest allowed window of the rolling mean of accepted draft tokens, in batches.
 const LONGEST_WINDOW: u32 = 1 << 16;
 
-/// Parameters of `speculation-gate`. As in TensorRT-LLM, speculation never ends unless window and threshold are given.
+/// Settings of the policy `speculation-gate`, which ends speculation for good once few draft tokens are accepted. As in
+/// TensorRT-LLM, speculation never ends unless window and threshold are given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculationGate {
     /// Draft tokens per request (`max_draft_len`), 1 to 32, if `draft_len_schedule` is empty.
     pub k: u32,
-    /// Number of newest batches over which the share of accepted drafts is averaged. Default: no gate.
+    /// Number of newest batches over which the share of accepted draft tokens is averaged. Default: no gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_rate_window_size: Option<u32>,
-    /// Speculation ends for good once that mean share falls below this, [0, 1]. Default: no gate.
+    /// Speculation ends for good once the mean share of accepted draft tokens falls below this threshold, [0, 1].
+    /// Default: no gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_rate_threshold: Option<f64>,
     /// `[largest batch size, draft length]` of each range of batch sizes, ascending, as in `draft-len-schedule`.
@@ -105,13 +107,13 @@ impl Definition for SpeculationGate {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `speculation-gate` while the engine runs: its settings, and what it keeps from step to step.
 struct Gate {
     /// Chooses the draft lengths while the gate is open, that is, while speculation has not ended.
     open: ByBatchSize,
     threshold: f64,
-    /// Shares of accepted drafts in the last batches. Once there are `window` shares, the vector is a ring and `next`
-    /// is the index of the oldest share.
+    /// Shares of accepted draft tokens in the newest batches, one share a batch. Once there are `window` shares, the
+    /// vector is a ring and `next` is the index of the oldest share.
     samples: Vec<f64>,
     window: usize,
     next: usize,
@@ -143,7 +145,8 @@ impl SpecPolicy for Gate {
             self.samples[self.next] = share;
             self.next = (self.next + 1) % self.window;
         }
-        // The mean is summed afresh, so that rounding errors do not build up over a long run.
+        // The mean share of accepted draft tokens is summed afresh, so that rounding errors do not build up over a long
+        // run.
         let mean = self.samples.iter().sum::<f64>() / self.samples.len() as f64;
         self.closed = self.samples.len() == self.window && mean < self.threshold;
     }
@@ -170,7 +173,8 @@ mod tests {
         }
     }
 
-    /// Draft lengths of two equal requests, step by step; `accepted` has the accepted drafts of both in each step.
+    /// Draft lengths of two equal requests, step by step. `accepted` has the numbers of accepted draft tokens of both
+    /// requests in each step.
     fn lengths(params: &SpeculationGate, accepted: &[[u32; 2]]) -> Vec<u32> {
         let mut run = Run::of(params, &CONTEXT);
         let mut step = |a: &[u32; 2]| run.step(&Batch::new(&[9; 2], &[8; 2]), |_, _| 0.5, a).draft_len[0];
@@ -179,12 +183,13 @@ mod tests {
 
     #[test]
     fn it_closes_for_good_once_a_full_window_is_below() {
-        // The shares of accepted drafts are 0, 0, 1, 0.75, 0.125, 0 by step. Their means over three steps are 1/3,
-        // 0.583, 0.625, 0.292.
+        // The shares of accepted draft tokens are 0, 0, 1, 0.75, 0.125, 0 by step. Their means over three steps are
+        // 1/3, 0.583, 0.625, 0.292.
         let accepted = [[0, 0], [0, 0], [4, 4], [4, 2], [1, 0], [0, 0], [4, 4], [4, 4], [4, 4]];
         assert_eq!(lengths(&gate(3, 0.3), &accepted), [4, 4, 4, 4, 4, 4, 0, 0, 0]);
         assert_eq!(lengths(&gate(3, 0.35), &accepted), [4, 4, 4, 0, 0, 0, 0, 0, 0]);
-        // With a window of one, the mean is the batch's share. A mean equal to the threshold does not close the gate.
+        // With a window of one batch, the mean is the batch's share of accepted draft tokens. A mean equal to the
+        // threshold does not close the gate, so speculation goes on.
         assert_eq!(lengths(&gate(1, 0.5), &[[2, 2], [4, 0], [2, 1], [4, 4]]), [4, 4, 4, 0]);
     }
 

@@ -1,19 +1,21 @@
-//! `verify-budget`: every request drafts N tokens. Of a batch of B requests round(B·M) tokens are verified. The tokens
-//! come first that are most likely to be accepted together with all tokens before them. sfllm calls the setting "dNtM".
+//! `verify-budget`: every request drafts N tokens. The target verifies round(B·M) tokens of a batch of B requests.
+//! These are the tokens that are most likely to be accepted together with all tokens before them. sfllm calls the
+//! setting "dNtM".
 //!
 //! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest token, which needs no
-//! draft. The rule is the rule of TETRIS, but the number of verified tokens is a setting.
+//! draft token. Tokens are selected as in TETRIS, but here the number of verified tokens is a setting.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `verify-budget`. The user sets both; the default is an example.
+/// Settings of the policy `verify-budget`, which verifies a set number of the batch's likeliest draft tokens. The user
+/// sets both; the default is an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyBudget {
-    /// N: draft tokens per request, 1 to 32.
+    /// N: draft tokens that each request drafts in a step, 1 to 32.
     pub draft_len: u32,
     /// M: mean number of tokens that a request verifies, its newest token included, from 1 to N + 1.
     pub verify_tokens: f64,
@@ -70,7 +72,7 @@ impl Definition for VerifyBudget {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `verify-budget` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     draft_len: u32,
     verify_tokens: f64,
@@ -115,8 +117,9 @@ mod tests {
 
     #[test]
     fn the_best_prefixes_get_the_budget() {
-        // The survivals of the three requests' drafts are .9 .72 .36 .18, .6 .3 .12 .06 and .8 .56 .28 .2. Of the 9
-        // tokens to verify, 3 are newest tokens; the 6 drafts are those with .9 .8 .72 .6 .56 .36.
+        // Survival is the probability that a draft token and all before it are accepted. For the three requests' draft
+        // tokens it is .9 .72 .36 .18, .6 .3 .12 .06 and .8 .56 .28 .2. Of the 9 tokens to verify, 3 are the requests'
+        // newest tokens; the 6 draft tokens are those with .9 .8 .72 .6 .56 .36.
         let confidence = [[0.9, 0.8, 0.5, 0.5], [0.6, 0.5, 0.4, 0.5], [0.8, 0.7, 0.5, 0.7]];
         assert_eq!(verified(VerifyBudget::default(), &confidence, 8), [3, 1, 2]);
     }
@@ -127,7 +130,8 @@ mod tests {
             let params = VerifyBudget { verify_tokens, ..VerifyBudget::default() };
             verified(params, &vec![[0.9, 0.8, 0.5, 0.5]; n], 8).iter().sum::<u32>()
         };
-        // B·M of 2.5 rounds to 2 tokens, 7.5 to 8 and 3.75 to 4, the newest tokens included. M = 1 verifies no drafts.
+        // B·M, the tokens to verify in a batch of B requests, rounds from 2.5 to 2 tokens, from 7.5 to 8 and from 3.75
+        // to 4, the requests' newest tokens included. M = 1 verifies no draft tokens.
         assert_eq!([with(2.5, 1), with(2.5, 3), with(1.25, 3), with(1.0, 3)], [1, 5, 1, 0]);
         assert_eq!(with(5.0, 3), 12, "all of it");
     }

@@ -1,46 +1,55 @@
 //! After which draft passes the policy decides whether to draft on. Each decision costs a round trip to the host. In
-//! return, a draft that stops by confidence may be worth more than a draft of the planned length. The policy measures
-//! while serving whether the decisions pay.
+//! return, draft tokens that end where confidence is low may be worth more than a planned number of draft tokens. The
+//! policy measures while serving whether the decisions pay.
 
-/// After which draft passes the policy decides whether to draft on.
+/// After which draft passes of a step the policy decides whether to draft on. Each decision costs a round trip to the
+/// host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// After every pass.
+    /// The policy decides whether to draft on after every draft pass of the step.
     Always,
-    /// After the pass that was planned as the last one, and after every later pass.
+    /// The policy decides whether to draft on after the draft pass that was planned as the last one, and after every
+    /// later pass.
     AtPlannedEnd,
-    /// Never: the planned length is drafted.
+    /// The policy decides nothing between draft passes: the length that was planned before drafting is drafted.
     Never,
 }
 
 const CHOICES: [Asks; 3] = [Asks::Always, Asks::AtPlannedEnd, Asks::Never];
-/// Number of steps in which each choice is tried at first.
+/// Number of steps in which each of the `CHOICES` (decide after every draft pass, from the planned end on, or never) is
+/// tried before their worths are compared.
 const TRIALS: u32 = 16;
-/// Every `RETRY` steps one choice is tried, whatever its measured worth; all choices take turns.
+/// In every `RETRY`-th step the policy tries one of the `CHOICES` of when to decide, whatever its measured worth. The
+/// choices take turns.
 const RETRY: u32 = 48;
-/// Weight of the newest step in the mean worth of the choice that it ran. The n-th step of a choice weighs 1/n if that
-/// is more.
+/// When a step is added to the mean worth of its choice (when to decide whether to draft on, one of `CHOICES`), the
+/// step has this weight, or 1/n if the choice has n steps so far and 1/n is more.
 const WEIGHT: f64 = 0.03;
-/// If decisions after all passes take at most this share of a step's time, the policy decides after every pass.
+/// If decisions after all draft passes would take at most this share of a step's time, the policy decides after every
+/// pass.
 const NEGLIGIBLE: f64 = 0.02;
 
-/// Measures the worth of steps with each choice of [`Asks`], and makes a choice for each step.
+/// Measures what steps with each choice of [`Asks`] are worth (tokens minus the price of their time), and makes a
+/// choice for each step.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    /// By choice: (a mean, number of steps with this choice). The mean is over these steps: the step's worth minus the
-    /// worth that was planned before the step, in tokens per request.
+    /// For each of the `CHOICES` (when to decide whether to draft on): (a mean over the steps with this choice, their
+    /// number). The mean is of the step's worth (tokens minus the price of its time) minus the worth that was planned
+    /// before the step, in tokens per request.
     earned: [(f64, u32); 3],
     steps: u32,
-    /// Index in `CHOICES` of this step's choice.
+    /// Index into `CHOICES` (when to decide whether to draft on): the choice for this step.
     choice: usize,
-    /// The worth of this step's planned length, in tokens.
+    /// The worth of this step in tokens (expected tokens minus the price of its time), as expected before drafting for
+    /// the planned draft length.
     planned: f64,
 }
 
 impl Asking {
     /// Chooses after which draft passes of a step the policy decides whether to draft on. `planned` is the worth of the
-    /// planned length, in tokens. `share` is the share of the step's time that decisions after all of its passes would
-    /// take. If `share` is at most [`NEGLIGIBLE`], the policy decides after every pass.
+    /// planned draft length (tokens minus the price of time), in tokens. `share` is the share of the step's time that
+    /// decisions after all of its draft passes would take. If `share` is at most [`NEGLIGIBLE`], the policy decides
+    /// after every pass.
     pub fn begin(&mut self, planned: f64, share: f64) -> Asks {
         self.planned = planned;
         self.choice = 0;
@@ -57,7 +66,8 @@ impl Asking {
         CHOICES[self.choice]
     }
 
-    /// Adds the worth, in tokens, of the step that [`begin`](Asking::begin) began. The step had `n` requests.
+    /// Adds the measured worth of the step, in tokens (its tokens minus the price of its time), to the mean of the
+    /// choice that [`begin`](Asking::begin) made for it. The step had `n` requests.
     pub fn end(&mut self, worth: f64, n: usize) {
         let (mean, steps) = &mut self.earned[self.choice];
         *steps = steps.saturating_add(1);
@@ -70,8 +80,8 @@ impl Asking {
 mod tests {
     use super::*;
 
-    /// Runs 1,200 steps in which choice i is worth `earned[i]` tokens more than planned. Counts the choices of the last
-    /// thousand steps.
+    /// Runs 1,200 steps. A step with choice i of when to decide whether to draft on is worth `earned[i]` tokens more
+    /// than planned. Counts how often each choice was made in the last thousand steps.
     fn shares(earned: [f64; 3], share: f64) -> [usize; 3] {
         let mut asking = Asking::default();
         let mut counts = [0; 3];

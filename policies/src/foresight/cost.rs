@@ -1,22 +1,23 @@
-//! What passes cost: times measured at start-up, by the number of batched tokens and by context. The times of real
-//! steps correct them slowly.
+//! The policy's estimates of what draft and target passes cost: times measured at start-up, by the number of batched
+//! tokens and by context. The times of real steps correct them slowly.
 
 use crate::definition::PolicyContext;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
 use std::collections::VecDeque;
 
-/// Context, in tokens, of the measured pass from which the cost of one token of context is computed.
+/// Tokens of context in the pass that is timed at start-up to find the cost of one token of context.
 const CONTEXT: u64 = 200_000;
-/// The correction stays within this factor of the start-up times.
+/// Pass times are measured at start-up and corrected by the times of real steps. The correction is a factor from 1 /
+/// `MOST` to `MOST`.
 const MOST: f64 = 8.0;
 
-/// The time of the passes of one model, the draft or the target.
+/// Estimated pass times of one model, the draft model or the target.
 struct Model {
-    /// Seconds of a pass by its number of batched tokens, without context.
+    /// Estimated seconds of a pass of this model by its number of batched tokens, without context.
     by_tokens: Vec<f64>,
-    /// Seconds that each token of context adds.
+    /// Estimated seconds that each token of context adds to a pass of this model.
     per_context: f64,
-    /// Factor by which real passes are slower than measured at start-up; below 1 if they are faster.
+    /// The correction: real passes take this factor times the time that was measured at start-up.
     slower: f64,
 }
 
@@ -32,7 +33,8 @@ impl Model {
         Model::measured(most, |s| line.pass_s(s.context as f64, s.batched as f64))
     }
 
-    /// Seconds of a pass; 0 for a pass without tokens.
+    /// Seconds of a pass of this model over `batched` tokens with `context` tokens of context; 0 for a pass without
+    /// tokens.
     fn pass_s(&self, batched: u64, context: f64) -> f64 {
         match batched {
             0 => 0.0,
@@ -42,9 +44,9 @@ impl Model {
         }
     }
 
-    /// Multiplies the correction by (`took_s` / `predicted_s`)^`weight`, where `took_s` is the observed time and
-    /// `weight` is from 0 to 1. The ratio is first cut to 0.1 to 10. Keeps the correction from 1 / [`MOST`] to
-    /// [`MOST`]. Does nothing if one of the times is 0.
+    /// Corrects the factor `slower` by the time of a real step: multiplies it by (`took_s` / `predicted_s`)^`weight`.
+    /// `took_s` is the observed time, and `weight` is from 0 to 1. The ratio is first cut to 0.1 to 10. The factor
+    /// stays from 1 / [`MOST`] to [`MOST`]. Does nothing if one of the times is 0.
     fn correct(&mut self, took_s: f64, predicted_s: f64, weight: f64) {
         if took_s > 0.0 && predicted_s > 0.0 {
             let ratio = (took_s / predicted_s).clamp(0.1, 10.0);
@@ -53,16 +55,20 @@ impl Model {
     }
 }
 
-/// Factor on the weights of earlier steps when a step is added.
+/// The number of prompt tokens of a step is averaged over past steps. When a step is added, the weights of earlier
+/// steps are multiplied by this factor.
 const KEEP: f64 = 0.99;
 
 /// The prompt tokens that the next step is expected to have, from the averages of past steps. There is one average for
 /// steps before which a prompt was unfinished or waiting, and one for all other steps.
 #[derive(Default)]
 struct NextPrompts {
-    /// True if a prompt was unfinished or waiting at the end of the last step.
+    /// True if a prompt was unfinished or waiting at the end of the last step, so that the next step will probably have
+    /// prompt tokens.
     awaited: bool,
-    /// By `awaited`: weight of all steps, weight of the steps with prompts, and weighted sum of their prompt tokens.
+    /// Sums over past steps, in two entries: for steps before which `awaited` was false, and for those where it was
+    /// true. Each entry is (weight of all steps, weight of the steps with prompts, weighted sum of their prompt
+    /// tokens).
     seen: [(f64, f64, f64); 2],
 }
 
@@ -75,8 +81,8 @@ impl NextPrompts {
         self.awaited = batch.num_waiting > 0 || batch.num_running as usize > batch.len();
     }
 
-    /// What past steps with the present value of `awaited` predict for the next step: the probability that it has
-    /// prompts, and the mean number of prompt tokens of a step with prompts.
+    /// Predicts the prompts of the next step from past steps with the same value of `awaited`: (probability that the
+    /// step has prompt tokens, mean number of prompt tokens of a step that has some).
     fn expected(&self) -> (f64, u64) {
         let (all, with, tokens) = self.seen[usize::from(self.awaited)];
         if with > 0.0 { (with / all, (tokens / with) as u64) } else { (0.0, 0) }
@@ -87,7 +93,8 @@ impl NextPrompts {
 /// included. A fall counts as noise: neighbours are pooled to their mean (isotonic regression), and the means are
 /// joined by straight lines.
 fn smooth(times: &mut [f64]) {
-    // (sum of times, number of times) of each pool.
+    // Neighbouring pass times that are replaced by their mean because they fell: (sum of the times, number of times) of
+    // each such group.
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for &time in times.iter() {
         let mut last = (time, 1);
@@ -132,23 +139,24 @@ struct Pending {
     prefill: u64,
     draft_prefill: (u64, f64),
     context: f64,
-    /// The first draft pass after which the policy decides whether to draft on; `u32::MAX` for none.
+    /// The first draft pass of this step after which the policy decides whether to draft on; `u32::MAX` if it decides
+    /// after none.
     first_asked: u32,
 }
 
-/// Which costs the policy uses.
+/// The settings of `foresight` that say where the costs of draft and target passes come from.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
     /// True for pass times measured at start-up, false for the linear belief.
     pub profile: bool,
-    /// Weight of a step's time in the correction; 0 for no correction.
+    /// Weight of the newest step when the times of real steps correct the pass times; 0 for no correction.
     pub correction: f64,
     /// True if the policy estimates the prompts of the next step from past steps. This matters only where the next step
-    /// verifies the drafts.
+    /// verifies the draft tokens.
     pub expect_prompts: bool,
 }
 
-/// Computes the times of passes for the step in progress.
+/// The policy's estimates of how long the passes of the step in progress take.
 pub(crate) struct Costs {
     target: Model,
     draft: Model,
@@ -158,23 +166,26 @@ pub(crate) struct Costs {
     correction: f64,
     /// Estimated seconds that a decision after a draft pass takes, from the times of steps.
     decision_s: f64,
-    /// The last draft pass after which the policy can decide.
+    /// The last draft pass after which the policy can decide whether to draft on: one pass before the last pass of the
+    /// longest draft length.
     last_asked: u32,
     next_prompts: NextPrompts,
-    /// True if the next step verifies the drafts, so that its prompts are estimated. False if the prompts are known.
+    /// True if the next step verifies the draft tokens, so that its prompts are estimated. False if the prompts are
+    /// known.
     expects_prompts: bool,
-    /// Each as (tokens, context): the target pass without drafts, the prompts in the first draft pass, and the decode
-    /// requests.
+    /// The sizes of passes, each as (batched tokens, context): the target pass without draft tokens (`plain`), the
+    /// prompts in the first draft pass (`ride`), and the decode requests (`decodes`).
     plain: (u64, f64),
     ride: (u64, f64),
     decodes: (u64, f64),
     pending: VecDeque<Pending>,
-    /// Number of outcomes so far: the index of the step whose outcome comes next.
+    /// Number of step outcomes observed so far, which is also the index of the step whose outcome comes next.
     outcomes: u64,
 }
 
 impl Costs {
-    /// Measures pass times, or takes them from the linear belief.
+    /// Builds the tables of pass times: measures them at start-up if `settings.profile` is true, else takes them from
+    /// the linear belief (a cost model with a coefficient for context, one for tokens, and a constant).
     pub fn new(context: &PolicyContext, settings: Settings) -> Costs {
         let most = context.max_num_batched_tokens as usize + 1;
         let (target, draft) = match settings.profile {
@@ -201,8 +212,8 @@ impl Costs {
         }
     }
 
-    /// Begins a step: stores the sizes of its batch and its prompts. If costs are corrected, the step's outcome is
-    /// expected later.
+    /// Begins a step: stores the sizes of its batch and its prompts. If pass times are corrected, also stores the step
+    /// until its outcome arrives.
     pub fn begin(&mut self, batch: &BatchView) {
         self.decodes = (batch.len() as u64, batch.context_sum as f64);
         self.plain = (self.decodes.0 + batch.prefill.tokens, self.decodes.1 + batch.prefill.context as f64);
@@ -226,20 +237,20 @@ impl Costs {
         }
     }
 
-    /// Estimated seconds that a decision after a draft pass takes.
+    /// Estimated seconds that one decision between two draft passes takes.
     pub fn decision_s(&self) -> f64 {
         self.decision_s
     }
 
-    /// Mean seconds that a decode request adds to the target pass without drafts and prompts.
+    /// Mean seconds that a decode request adds to the target pass without draft tokens and prompts.
     pub fn request_s(&self) -> f64 {
         let (n, context) = self.decodes;
         (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64
     }
 
     /// Seconds of the target pass that verifies `drafts` tokens. If this step verifies them, the pass has this step's
-    /// prompts. If the next step verifies them, its prompts are not known. Then this is the mean of the times with the
-    /// usual prompts and without prompts, weighted by how often past steps had prompts.
+    /// prompts. If the next step verifies them, its prompts are not known. Then this is a mean of the time without
+    /// prompts and the time with the usual prompts. It is weighted by how often past steps had prompts.
     pub fn verify_s(&self, drafts: u64) -> f64 {
         if !self.expects_prompts {
             return self.target.pass_s(self.plain.0 + drafts, self.plain.1);
@@ -249,7 +260,7 @@ impl Costs {
         if share > 0.0 { share * with(tokens) + (1.0 - share) * with(0) } else { with(0) }
     }
 
-    /// [`verify_s`](Costs::verify_s) for a step without prompts.
+    /// Seconds of the target pass that verifies `drafts` tokens in a step without prompts.
     pub fn verify_alone_s(&self, drafts: u64) -> f64 {
         self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
     }
@@ -263,7 +274,8 @@ impl Costs {
         }
     }
 
-    /// [`idle_s`](Costs::idle_s) for a step without prompts.
+    /// Seconds of the first draft pass in a step that drafts nothing and has no prompts: 0 unless the engine runs this
+    /// pass in every step.
     pub fn idle_alone_s(&self) -> f64 {
         if self.first_pass_is_free { self.draft.pass_s(self.decodes.0, self.decodes.1) } else { 0.0 }
     }
@@ -292,7 +304,8 @@ impl Costs {
         }
     }
 
-    /// [`draft_s`](Costs::draft_s) for a step without prompts and without catch-up of the draft model.
+    /// The seconds of [`draft_s`](Costs::draft_s) in a step without prompts and without tokens that the draft model
+    /// must catch up with.
     pub fn draft_alone_s(&self, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
         let share = f64::from(m) / self.decodes.0.max(1) as f64;
         match parallel {
@@ -301,7 +314,8 @@ impl Costs {
         }
     }
 
-    /// Corrects the pass times and the estimated time of a decision by the measured times of a step.
+    /// Compares the measured draft and verify time of a step with the estimates, and corrects the pass times and the
+    /// estimated time of a decision.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let step = self.outcomes;
         self.outcomes += 1;
@@ -313,8 +327,8 @@ impl Costs {
         let verified: u64 = outcome.verified.iter().map(|&v| u64::from(v)).sum();
         let predicted = self.target.pass_s(n + verified + pending.prefill, pending.context);
         self.target.correct(outcome.verify_time.as_s(), predicted, self.correction);
-        // If the draft model also ran over prompts, the step corrects no draft time. It is not known here which prompt
-        // tokens the draft model has processed before.
+        // If the draft model also ran over prompts, this step corrects no draft time, because it is not known how many
+        // prompt tokens the draft model processed in it.
         let passes = outcome.drafts.passes;
         if passes > 1 && pending.draft_prefill.0 == 0 {
             let first = if self.first_pass_is_free { n + verified } else { n };
@@ -323,16 +337,17 @@ impl Costs {
                 let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
                 predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
             }
-            // A slow pass and a decision after it cannot be distinguished. If there was a decision, the excess time is
-            // attributed to it.
+            // The measured draft time does not separate passes from the decisions after them. If the step had a
+            // decision, the time above the estimate is attributed to it.
             let decisions = (passes.min(self.last_asked) + 1).saturating_sub(pending.first_asked);
             let took = outcome.draft_time.as_s();
             if decisions == 0 || took < predicted {
                 self.draft.correct(took, predicted, self.correction);
             }
             if decisions > 0 {
-                // Passes are slower at times for other reasons, such as tokens that the draft catches up with. So the
-                // estimate follows a low quantile: it falls by large steps and rises by small ones.
+                // Draft passes are slower at times for other reasons, such as tokens that the draft model catches up
+                // with. So the estimated time of a decision follows a low quantile: it falls by large steps and rises
+                // by small ones.
                 let each = (took - predicted) / f64::from(decisions);
                 let step = self.correction * took / f64::from(passes);
                 self.decision_s =
@@ -341,7 +356,7 @@ impl Costs {
         }
     }
 
-    /// How much slower real passes are than measured at start-up, as factors: (target, draft).
+    /// By what factor real passes are slower than measured at start-up: (target passes, draft passes).
     #[cfg(test)]
     pub fn slower(&self) -> (f64, f64) {
         (self.target.slower, self.draft.slower)

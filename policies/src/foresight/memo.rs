@@ -1,31 +1,33 @@
-//! What the curve from confidence to chance made of the tokens of the last steps. The policy needs it when it drafts a
-//! token, and again when it learns from the token's outcome.
+//! Stores, for the draft tokens of the last steps, the estimated probability that each is accepted. The estimate comes
+//! from a token's confidence. The policy needs it when it drafts the token, and again when it learns from the token's
+//! outcome.
 
 use crate::vllm::acceptance_estimator::Estimate;
 
-/// Number of steps whose tokens are kept: an engine that is two steps ahead of its outcomes learns from the third step
-/// back.
+/// Number of steps for which the estimated acceptance of draft tokens is stored. An engine may be two steps ahead of
+/// its outcomes; then the policy learns from the third step back.
 const STEPS: usize = 3;
 
-/// Tokens with their confidences and the estimates from them, `longest` tokens a request. A confidence of NaN marks a
-/// place without a token.
+/// For each draft token of a step: (the token's confidence, the estimated probability that it is accepted); `longest`
+/// entries a request. The confidence NaN marks an entry without a token.
 type Tokens = Vec<(f64, Estimate)>;
 
-/// The estimates for the tokens of the last [`STEPS`] steps. Places that a step does not use keep older tokens.
+/// The estimated probability of acceptance of the draft tokens of the last [`STEPS`] steps. Entries that a step does
+/// not use keep older tokens.
 #[derive(Debug)]
 pub(crate) struct Memo {
     longest: usize,
-    /// The newest step is the first.
+    /// For each of the last steps, the newest first: its draft tokens with their estimated probability of acceptance.
     steps: [Tokens; STEPS],
 }
 
 impl Memo {
-    /// A memo for drafts of at most `longest` tokens.
+    /// Estimates for at most `longest` draft tokens a request and step. No draft token has an estimate yet.
     pub fn new(longest: u32) -> Memo {
         Memo { longest: longest as usize, steps: Default::default() }
     }
 
-    /// Begins a step of `n` requests, whose tokens take the places of the oldest step.
+    /// Begins a step of `n` requests. Its draft tokens are stored in the buffer of the oldest step.
     pub fn begin(&mut self, n: usize) {
         self.steps.rotate_right(1);
         if self.steps[0].len() < n * self.longest {
@@ -33,21 +35,23 @@ impl Memo {
         }
     }
 
-    /// Keeps the estimate of token `at` (from 0) of request `i` of the newest step. `q` is the token's confidence.
+    /// Stores the estimated acceptance of a draft token of the newest step: token `at` (from 0) of request `i`. `q` is
+    /// the token's confidence.
     pub fn note(&mut self, i: usize, at: usize, q: f64, estimate: Estimate) {
         self.steps[0][i * self.longest + at] = (q, estimate);
     }
 
-    /// The estimate of a token with the confidence `q`; `None` if no kept token with this confidence has the same place
-    /// (request index `i`, position `at` from 0). An estimate depends on nothing but the confidence, the position and
-    /// the curve, so it is the right one, whatever request it was made for.
+    /// The stored estimate of acceptance for a draft token with the confidence `q`, at position `at` (from 0) of
+    /// request `i`; `None` if no stored token has this confidence at these indices. An estimate depends only on the
+    /// confidence, the position and the curve from confidence to acceptance. So an estimate that was made for another
+    /// request is right too.
     #[inline]
     pub fn find(&self, i: usize, at: usize, q: f64) -> Option<Estimate> {
         let place = i * self.longest + at;
         self.steps.iter().filter_map(|step| step.get(place)).find(|(of, _)| *of == q).map(|(_, estimate)| *estimate)
     }
 
-    /// Forgets all estimates, because the curve has changed.
+    /// Removes all stored estimates, because the curve from confidence to acceptance has changed.
     pub fn forget(&mut self) {
         self.steps.iter_mut().for_each(|step| step.fill((f64::NAN, Estimate::default())));
     }

@@ -1,46 +1,55 @@
-//! The chance that a draft token is accepted if all tokens before it are. It comes from the token's confidence by a
-//! curve that is learnt while serving, or from the depth alone.
+//! The chance that a draft token is accepted if all tokens before it are accepted. The chance comes from the token's
+//! confidence, by a curve that is learnt while serving. Without confidences it comes from the token's depth alone.
 
 use crate::foresight::memo::Memo;
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
 use foretoken_sim::{Drafts, StepOutcome};
 
-/// Number of steps between refits of the curve from confidence to chance.
+/// Number of steps between two fits of the curve from a token's confidence to its chance of acceptance.
 const REFIT_INTERVAL: u32 = 8;
-/// How far a refit moves the curve's slope or an intercept at most. Without a limit the curve can jump to a chance of 0
-/// for all tokens, and tokens with no chance are not verified, so that it never learns again.
+/// The curve gives a token's chance of acceptance from its confidence. One refit moves its slope and intercepts by at
+/// most this amount. Without a limit the curve can jump to a chance of 0 for all tokens. Then no token is verified, and
+/// the curve never learns again.
 const MOST_STEP: f32 = 1.0;
-/// The prior chance of a token at depth 1, and its prior gain. Until a step with drafts is observed, it is the expected
-/// chance at every depth.
+/// The prior of a draft token at depth 1: of its chance of acceptance, and of its gain (its worth minus the cost of its
+/// verification, in tokens). Until a step with draft tokens is observed, this chance is expected at every depth.
 const START: f64 = 0.6;
-/// Weight, in tokens, of the prior in the average of a depth. The prior chance is the expected chance at the depth
-/// before. A fixed prior could be too low, and would then keep the policy from depths that it has never tried.
+/// The average chance of acceptance at a depth starts from a prior, the expected chance at the depth before. This is
+/// the prior's weight, in tokens. A fixed prior could be too low. It would then keep the policy from depths that it has
+/// never tried.
 const START_WEIGHT: f64 = 10.0;
-/// Factor on the weights of earlier steps when a step is added.
+/// The average chance of acceptance at each depth is over past steps. When a step is added, the weights of earlier
+/// steps are multiplied by this factor.
 const KEEP: f64 = 0.999;
-/// As [`KEEP`], for the gains of tokens (worth minus cost of verification), which change with the price of time.
+/// When a step is added to the average gains of draft tokens, the weights of earlier steps are multiplied by this
+/// factor. A gain is a token's worth minus the cost of its verification. It changes with the price of time, so gains
+/// are forgotten faster than chances of acceptance.
 const KEEP_GAINS: f64 = 0.98;
 
-/// Estimates the chance that draft tokens are accepted.
+/// Estimates the chance that a draft token is accepted if all tokens before it are, from its confidence or its depth.
 pub(crate) struct Odds {
     calibrate: bool,
     confidences: bool,
     curve: AcceptanceEstimator,
-    /// Estimates of the curve for the tokens of the last steps.
+    /// For the draft tokens of the last steps: the chance of acceptance that the curve (from confidence to chance) gave
+    /// them.
     memo: Memo,
-    /// By depth from 1: weighted sum of the chances of drafted tokens, and sum of their weights. Without confidences:
-    /// number of accepted tokens, and number of tokens whose outcome was seen.
+    /// For each depth from 1: (weighted sum of the drafted tokens' chances of acceptance, sum of their weights).
+    /// Without confidences: (number of accepted draft tokens, number of draft tokens whose outcome was seen).
     by_depth: Vec<(f64, f64)>,
-    /// By depth from 1: the chance expected of a token that is not drafted yet.
+    /// For each depth from 1: the chance that a draft token at this depth is accepted if all tokens before it are. It
+    /// is the chance expected before the token is drafted.
     expected: Vec<f64>,
-    /// By depth from 1: the gain of a token that is not drafted yet, as (weighted sum, weight, expectation). The gain
-    /// is the token's worth minus the cost of its verification, in tokens. It is never below 0, because a token that
-    /// does not pay is not verified.
+    /// For each depth from 1: the gain of a draft token that is not drafted yet, as (weighted sum, weight,
+    /// expectation). The gain is the token's worth minus the cost of its verification, in tokens. It is never below 0,
+    /// because a token that does not pay is not verified.
     gains: Vec<(f64, f64, f64)>,
 }
 
 impl Odds {
-    /// Estimates for drafts of at most `longest` tokens.
+    /// The estimates before the first step, for at most `longest` draft tokens a request. With `calibrate` a curve from
+    /// a token's confidence to its chance of acceptance is learnt. Without `confidences` chances of acceptance depend
+    /// on a token's depth alone.
     pub fn new(longest: u32, calibrate: bool, confidences: bool) -> Odds {
         Odds {
             calibrate,
@@ -53,12 +62,13 @@ impl Odds {
         }
     }
 
-    /// Begins a step of `n` requests.
+    /// Begins a step of `n` requests. No draft token of this step has an estimated chance of acceptance yet.
     pub fn begin(&mut self, n: usize) {
         self.memo.begin(n);
     }
 
-    /// The chance of the token of request `i` at `depth` (from 1), in the step that began last.
+    /// The chance that the draft token of request `i` at `depth` (from 1) is accepted if all tokens before it are. The
+    /// token belongs to the step that began last.
     pub fn chance(&mut self, drafts: &Drafts, i: usize, depth: u32) -> f64 {
         let at = depth as usize - 1;
         match (self.confidences, self.calibrate) {
@@ -73,19 +83,20 @@ impl Odds {
         }
     }
 
-    /// The chance expected of a token at `depth` (from 1) that is not drafted yet.
+    /// The chance that a draft token at `depth` (from 1) is accepted if all tokens before it are, as expected before
+    /// the token is drafted.
     pub fn at_depth(&self, depth: u32) -> f64 {
         self.expected[depth as usize]
     }
 
-    /// The expected gain of a token at `depth` (from 1) that is not drafted yet: its worth minus the cost of its
+    /// The expected gain of a draft token at `depth` (from 1) that is not drafted yet: its worth minus the cost of its
     /// verification, in tokens.
     pub fn gain_at(&self, depth: u32) -> f64 {
         self.gains[depth as usize].2
     }
 
-    /// Learns the gains of a step's tokens at `depth` (from 1). `sum` is their sum over the `n` requests with a token
-    /// at this depth.
+    /// Learns the gains of a step's draft tokens at `depth` (from 1). A token's gain is its worth minus the cost of its
+    /// verification, in tokens. `sum` is the sum of the gains of the `n` requests with a token at this depth.
     pub fn gained(&mut self, depth: u32, sum: f64, n: f64) {
         let at = depth as usize;
         let before = if at == 1 { START } else { self.gains[at - 1].2 * self.expected[at] };
@@ -94,8 +105,8 @@ impl Odds {
         *expected = (*gain + START_WEIGHT * before) / (*weight + START_WEIGHT);
     }
 
-    /// Learns from the outcome of a step: the chances by depth and, if confidences are calibrated, the curve. A step
-    /// without drafts changes nothing.
+    /// Learns from the outcome of a step: the chance of acceptance at each depth and, if confidences are calibrated,
+    /// the curve from confidence to chance. A step without draft tokens changes nothing.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         if outcome.drafted.iter().all(|&d| d == 0) {
             return;
@@ -104,9 +115,9 @@ impl Odds {
         let drafts = outcome.drafts;
         for i in 0..outcome.ids.len() {
             if self.confidences {
-                // All drafted tokens count, verified or not, because the verified ones were selected for a high chance.
-                // A token is weighted by the chance that all before it are right, because confidences after a wrong
-                // token say nothing.
+                // All drafted tokens count, verified or not, because the verified ones were selected for a high chance
+                // of acceptance. A token is weighted by the chance that all before it are right, because confidences
+                // after a wrong token say nothing.
                 let mut reach = 1.0;
                 for depth in 1..=outcome.drafted[i] {
                     let at = depth as usize - 1;

@@ -1,6 +1,6 @@
-//! `foresight`: drafts while the next token is expected to be worth its time, and verifies the drafts that are worth
-//! the time of their verification. Worth is counted in tokens. A second costs the tokens that the batch could make in a
-//! second without prompts.
+//! `foresight`: drafts while the next token is expected to be worth its time, and verifies the draft tokens that are
+//! worth the time of their verification. Worth is counted in tokens. A second costs the tokens that the batch could
+//! make in a second without prompts.
 //!
 //! Our own; docs/foresight.md says why each part is there, what it gains and where the policy loses. In short:
 //!
@@ -14,24 +14,28 @@
 //! 4. **Selection**: of all drafted tokens, the tokens most likely to survive are verified, as many as pay. For a
 //!    drafter that makes all tokens in one pass, the length is planned for the tokens left after this selection.
 //! 5. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
-//! 6. **The next step's prompts** (`cost.rs`): if the next step verifies the drafts, its prompts are not known yet. The
-//!    cost of a token is then an average over the prompts that usually come.
+//! 6. **The next step's prompts** (`cost.rs`): if the next step verifies the draft tokens, its prompts are not known
+//!    yet. The cost of a token is then an average over the prompts that usually come.
 //! 7. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
 //!    prompt sooner, so a second costs more tokens.
-//! 8. **Room for prompts**: while prompts wait or run, decode requests with their drafts may take at most a share of
-//!    the token budget. One draft token a request is always allowed.
+//! 8. **Room for prompts**: while prompts wait or run, decode requests with their draft tokens may take at most a share
+//!    of the token budget. One draft token a request is always allowed.
 //! 9. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
 //!    drafting pays again.
+//! 10. **Lateness** (`lateness.rs`, off by default): while requests are about as fast as their TPOT bound, a second
+//!     costs more.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::foresight::asking::{Asking, Asks};
 use crate::foresight::cost::Costs;
+use crate::foresight::lateness::Lateness;
 use crate::foresight::odds::Odds;
 use crate::foresight::price::{Backlog, decode_rate};
 use crate::foresight::ranked::Ranked;
 use crate::foresight::settings::{Foresight, PriceOfTime};
 use foretoken_sim::{
-    BatchView, Continue, DraftLimits, DraftPlan, Drafting, Drafts, SpecPolicy, Speculation, StepOutcome, Wants,
+    BatchView, Continue, DraftLimits, DraftPlan, Drafting, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome,
+    Wants,
 };
 
 impl Definition for Foresight {
@@ -61,6 +65,12 @@ impl Definition for Foresight {
         check.that("price_factor", (0.01..=100.0).contains(&self.price_factor), || {
             format!("{} is not a factor from 0.01 to 100", self.price_factor)
         })?;
+        check.that("lateness", (0.0..=100.0).contains(&self.lateness), || {
+            format!("{} is not a factor from 0 to 100", self.lateness)
+        })?;
+        check.that("lateness", self.lateness == 0.0 || self.price == PriceOfTime::Decode, || {
+            "is added to the price of time, and price = \"step\" has none".into()
+        })?;
         check.share("correction", self.correction)?;
         check.share("budget_share", self.budget_share)?;
         check.that("probe_every", self.probe_every > 0, || "must be at least 1 step".into())
@@ -71,39 +81,46 @@ impl Definition for Foresight {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `foresight` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: Foresight,
     longest: u32,
-    /// True if one draft pass makes all draft tokens.
+    /// True if the drafter makes all draft tokens in one pass.
     parallel: bool,
     costs: Costs,
     odds: Odds,
     asking: Asking,
-    /// The first draft pass after which the policy decides whether to draft on; `u32::MAX` for none.
+    /// The first draft pass of this step after which the policy decides whether to draft on; `u32::MAX` if it decides
+    /// after none.
     asks_from: u32,
     backlog: Backlog,
+    lateness: Lateness,
     slots: u32,
-    /// The price of time, in tokens per second; `None` if choices are compared by the step's own ratio.
+    /// The price of step time, in tokens per second: a choice is worth its tokens − price · seconds. `None` if choices
+    /// are compared by the step's own ratio of tokens to seconds.
     price: Option<f64>,
-    /// Seconds of the draft passes of this step that were read so far, and the number of these passes.
+    /// Seconds that the draft passes of this step take, as far as the policy has read them, and the number of these
+    /// passes.
     draft_s: f64,
     passes: u32,
-    /// By request: the probability that all tokens drafted so far are accepted.
+    /// For each request: the probability that all tokens drafted for it in this step so far are accepted.
     reach: Vec<f64>,
-    /// Tokens drafted in this step, by their survival.
+    /// The tokens drafted in this step, sorted into buckets by survival, the probability that a token and all before it
+    /// are accepted.
     ranked: Ranked,
-    /// By request and depth: the survival of each drafted token, that is, the probability that it and all before it are
-    /// accepted; `longest` entries a request.
+    /// For each request and depth: the survival of each drafted token, that is, the probability that it and all before
+    /// it are accepted; `longest` entries a request.
     survival: Vec<f64>,
-    /// Requests that may get one more draft token, each with the expected survival of that token.
+    /// Requests that may get one more draft token in this step: (index into the batch, expected survival of that
+    /// token). Survival is the probability that a token and all before it are accepted.
     going_on: Vec<(u32, f64)>,
-    /// By depth from 1: number of requests that may draft that far.
+    /// For each depth from 1: the number of the batch's requests whose limit allows a draft token at that depth.
     drafters: Vec<u32>,
     steps_without_drafts: u32,
-    /// Number of steps in a row that drafted tokens and verified none.
+    /// Number of steps in a row in which the policy drafted tokens and verified none of them.
     steps_unverified: u32,
-    /// The longest draft that the token budget allows a request now, in tokens.
+    /// The most draft tokens per request with which the decode requests keep to their share of the token budget in this
+    /// step.
     room: u32,
     budget: u32,
 }
@@ -120,6 +137,7 @@ impl Running {
             asking: Asking::default(),
             asks_from: 1,
             backlog: Backlog::default(),
+            lateness: Lateness::new(&params),
             slots: context.max_num_seqs,
             price: None,
             draft_s: 0.0,
@@ -136,8 +154,8 @@ impl Running {
         }
     }
 
-    /// The worth of a choice that makes `tokens` in `seconds`: tokens − price · seconds, or their ratio if there is no
-    /// price.
+    /// The worth of drafting in a way that is expected to make `tokens` in `seconds`: tokens − price · seconds, or
+    /// tokens / seconds if there is no price.
     fn worth(&self, tokens: f64, seconds: f64) -> f64 {
         match self.price {
             Some(price) => tokens - price * seconds,
@@ -145,8 +163,8 @@ impl Running {
         }
     }
 
-    /// Begins a step: clears the state of the last step, and sets the price of time and the longest draft that the
-    /// token budget allows.
+    /// Begins a step: clears the state of the last step, and sets the price of time and the most draft tokens per
+    /// request that the token budget allows.
     fn begin(&mut self, batch: &BatchView) {
         self.costs.begin(batch);
         self.odds.begin(batch.len());
@@ -171,10 +189,11 @@ impl Running {
             PriceOfTime::Step => None,
             PriceOfTime::Decode => {
                 let decode = self.params.price_factor * rate();
-                Some(match self.params.weigh_backlog {
+                let price = match self.params.weigh_backlog {
                     true => self.backlog.price(batch, decode, self.costs.request_s()),
                     false => decode,
-                })
+                };
+                Some(price + self.lateness.price(batch))
             }
         };
         self.room = self.longest;
@@ -184,7 +203,8 @@ impl Running {
         }
     }
 
-    /// The draft length with the greatest worth, as expected before drafting. It is the same for all requests.
+    /// The draft length, common to all requests, with the greatest worth (tokens minus the price of time) as expected
+    /// before drafting.
     fn planned(&self, batch: &BatchView) -> Planned {
         let seconds = self.costs.idle_s() + self.costs.verify_s(0);
         let mut best = Planned { length: 0, worth: self.worth(batch.len() as f64, seconds), seconds };
@@ -207,8 +227,8 @@ impl Running {
         best
     }
 
-    /// The draft length with the greatest worth, for a drafter that makes all tokens in one pass. Only tokens that are
-    /// worth their verification will be verified.
+    /// The draft length, common to all requests, with the greatest worth, for a drafter that makes all tokens in one
+    /// pass. It is planned for the tokens that are worth their verification, because only they will be verified.
     fn planned_block(&self, batch: &BatchView, price: f64) -> u32 {
         let mut best = (0, -price * self.costs.idle_s());
         let (mut gain, mut drafts) = (0.0, 0);
@@ -227,8 +247,8 @@ impl Running {
         best.0
     }
 
-    /// Learns, by depth, the mean gain of the drafted tokens: survival minus the price of their verification. A token
-    /// with a negative gain counts as 0.
+    /// Adds this step's draft tokens to the mean gain of each depth. A token's gain is its survival (probability that
+    /// it and all before it are accepted) minus the price of its verification, in tokens. A negative gain counts as 0.
     fn learn_gains(&mut self, batch: &BatchView, drafts: &Drafts, price: f64) {
         let all = self.ranked.len().max(1);
         let each = price * (self.costs.verify_s(all) - self.costs.verify_s(0)) / all as f64;
@@ -257,8 +277,8 @@ impl Running {
         self.costs.asked_from(self.asks_from);
     }
 
-    /// Reads the draft passes that ran since the last call: the survival of their tokens, their seconds, and the
-    /// seconds of the decisions after them.
+    /// Reads the draft passes that ran since the last call: the survival of their tokens (probability that a token and
+    /// all before it are accepted), their estimated seconds, and the seconds of the decisions after them.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;
@@ -283,8 +303,8 @@ impl Running {
         }
     }
 
-    /// How many of the drafted tokens to verify: the number with the greatest worth, with the likeliest tokens first.
-    /// Without `trim`, all of them.
+    /// Chooses how many of the drafted tokens to verify: the number with the greatest worth (tokens minus the price of
+    /// time), where the likeliest tokens come first. Without the setting `trim`, all of them.
     fn verified(&self, n: usize) -> Verified {
         let draft_s = if self.passes > 0 { self.draft_s } else { self.costs.idle_s() };
         let mut best = Verified { worth: f64::NEG_INFINITY, ..Verified::default() };
@@ -308,18 +328,19 @@ impl Running {
 struct Planned {
     length: u32,
     worth: f64,
-    /// Seconds of a step with this length.
+    /// Estimated seconds of a step in which all requests draft and verify the planned length.
     seconds: f64,
 }
 
-/// The drafted tokens to verify: their number, and the worth, tokens and seconds of the step with them.
+/// The choice of drafted tokens to verify: their number, and the worth, the tokens and the seconds of a step that
+/// verifies them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Verified {
     count: u64,
     worth: f64,
     tokens: f64,
     seconds: f64,
-    /// The least survival of a token that is verified.
+    /// The least survival (probability that a token and all before it are accepted) among the verified tokens.
     least: f64,
 }
 
@@ -411,7 +432,7 @@ impl SpecPolicy for Running {
             self.steps_unverified = 0;
             return;
         }
-        // A policy that verifies nothing learns nothing either. From time to time it verifies the first tokens.
+        // A policy that verifies no draft tokens learns nothing either. From time to time it verifies the first tokens.
         self.steps_unverified = if chosen.count == 0 { self.steps_unverified + 1 } else { 0 };
         if self.steps_unverified == self.params.probe_every {
             self.steps_unverified = 0;
@@ -432,6 +453,10 @@ impl SpecPolicy for Running {
     fn observe(&mut self, outcome: &StepOutcome) {
         self.costs.observe(outcome);
         self.odds.observe(outcome);
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.lateness.forget(id);
     }
 }
 

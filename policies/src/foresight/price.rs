@@ -30,10 +30,11 @@ pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafter
     best
 }
 
-/// Factor on the weights of earlier steps when a step is added.
+/// The backlog of prompts (whether requests wait because prompts fill the steps) is measured by averages over the steps
+/// with waiting requests. When a step is added, the weights of earlier steps are multiplied by this factor.
 const KEEP: f64 = 0.95;
 
-/// A step is full if its tokens without drafts are at least this share of the token budget.
+/// A step is full if its tokens without draft tokens are at least this share of the token budget.
 const FULL: f64 = 0.8;
 
 /// The backlog of prompts: whether requests wait because steps are full of prompts.
@@ -45,15 +46,15 @@ const FULL: f64 = 0.8;
 /// request adds to a step. The price of a second is then N / (n/g + N·m).
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Weight of the steps with waiting requests, and weight of those steps among them that were full of tokens
-    /// although the engine could run more requests.
+    /// Total weight of the past steps with waiting requests (`waited`), and of the steps among them that were full of
+    /// tokens although the engine could run more requests (`full`).
     waited: f64,
     full: f64,
 }
 
 impl Backlog {
-    /// Adds a step's batch if requests wait. `slots` is the most requests that the engine runs, `budget` the most
-    /// tokens of a step.
+    /// Adds a step's batch to the measured backlog of prompts if requests wait. `slots` is the most requests that the
+    /// engine runs, `budget` the most tokens of a step.
     pub fn begin(&mut self, batch: &BatchView, slots: u32, budget: u32) {
         if batch.num_waiting > 0 {
             let tokens = batch.prefill.tokens + batch.len() as u64;
@@ -63,9 +64,10 @@ impl Backlog {
         }
     }
 
-    /// The price of a second in tokens. Without a backlog it is `decode`. With a backlog it rises, with the share of
-    /// full steps, from `decode` up to N / (n/g + N·m); it stays at `decode` if that value is lower. Here g is
-    /// `decode`, and m is `request_s`, the time that one request adds to a step.
+    /// The price of a second in tokens. Without a backlog of prompts it is `decode`. With a backlog it rises, with the
+    /// share of full steps, from `decode` up to N / (n/g + N·m); it stays at `decode` if that value is lower. N counts
+    /// the running and waiting requests and n the decode requests. g is `decode`, and m is `request_s`, the time that
+    /// one request adds to a step.
     pub fn price(&self, batch: &BatchView, decode: f64, request_s: f64) -> f64 {
         if batch.num_waiting == 0 || self.full == 0.0 {
             return decode;

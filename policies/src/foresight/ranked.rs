@@ -1,15 +1,18 @@
 //! Tokens of a batch, sorted into buckets by their survival (the probability that a token and all before it are
 //! accepted). Adding a token is one addition, and no step needs to sort.
 
-/// Number of buckets between survivals of 0 and 1.
+/// Number of buckets into which draft tokens are sorted by their survival (probability that a token and all before it
+/// are accepted), from 0 to 1.
 const BUCKETS: usize = 256;
 
-/// The drafted tokens of a step by their survival. Tokens of one bucket are verified together.
+/// The drafted tokens of a step, by their survival: the probability that a token and all before it are accepted. Tokens
+/// of one bucket are verified together.
 pub(crate) struct Ranked {
     count: [u32; BUCKETS],
     sum: [f64; BUCKETS],
     len: u64,
-    /// Which buckets have a token: bit b of word w stands for the bucket 64 w + b.
+    /// Which buckets have a token, by its survival (the probability that a draft token and all before it are accepted):
+    /// bit b of word w stands for the bucket 64 w + b.
     filled: [u64; BUCKETS / 64],
 }
 
@@ -24,7 +27,7 @@ fn bucket(survival: f64) -> usize {
 }
 
 impl Ranked {
-    /// Removes all tokens, for a new step.
+    /// Removes all draft tokens from the buckets, for a new step.
     pub fn clear(&mut self) {
         if self.len > 0 {
             self.count.fill(0);
@@ -33,7 +36,7 @@ impl Ranked {
         (self.len, self.filled) = (0, [0; BUCKETS / 64]);
     }
 
-    /// Adds a token with this survival.
+    /// Adds a draft token with this survival, the probability that it and all before it are accepted.
     pub fn add(&mut self, survival: f64) {
         let at = bucket(survival);
         self.count[at] += 1;
@@ -42,12 +45,13 @@ impl Ranked {
         self.filled[at / 64] |= 1 << (at % 64);
     }
 
-    /// Number of tokens in all buckets.
+    /// Number of draft tokens in all buckets.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Calls `visit` with three values: a number of tokens, the sum of their survivals, and the lowest survival of the
+    /// Calls `visit` for each choice of draft tokens to verify, with three values: the number of tokens, the sum of
+    /// their survivals (the probability that a token and all before it are accepted), and the lowest survival of the
     /// last bucket. The first call is for no token. Each later call adds one bucket, from the likeliest tokens down.
     pub fn prefixes(&self, mut visit: impl FnMut(u64, f64, f64)) {
         let (mut count, mut sum) = (0, 0.0);
@@ -65,7 +69,8 @@ impl Ranked {
         }
     }
 
-    /// Is a token with this survival verified, if the lowest verified bucket is the bucket of the survival `least`?
+    /// Is a draft token with this survival (the probability that it and all before it are accepted) verified? `least`
+    /// is a survival in the lowest bucket whose tokens are verified.
     pub fn is_kept(&self, survival: f64, least: f64) -> bool {
         bucket(survival) >= bucket(least)
     }

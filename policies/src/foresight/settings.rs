@@ -1,4 +1,4 @@
-//! The parameters of [`foresight`](super::policy).
+//! The settings of Foretoken's own policy [`foresight`](super::policy).
 
 use crate::foresight::cost::Settings;
 use serde::{Deserialize, Serialize};
@@ -15,44 +15,49 @@ pub enum PriceOfTime {
     Step,
 }
 
-/// Parameters of `foresight`. Most of them switch a part of the policy off, for ablations.
+/// Settings of Foretoken's own policy `foresight`. Most of them switch a part of the policy off, for ablations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Foresight {
-    /// What a second of step time costs, in tokens.
+    /// What a second of step time costs, in tokens, when the policy weighs draft tokens against their time.
     pub price: PriceOfTime,
-    /// Factor on the price `decode`, 0.01 to 100.
+    /// Factor on the price of a second of step time if `price` is `decode`, 0.01 to 100.
     pub price_factor: f64,
+    /// How much the price of time rises while requests are about as fast as their TPOT bound, 0 to 100; 2 for a server
+    /// that must keep a bound, 0 if bounds do not matter. Acts only if `[slo]` bounds TPOT.
+    pub lateness: f64,
     /// Whether the confidences of drafted tokens decide when drafting stops. If false, the draft length is chosen
     /// before drafting.
     pub stop: bool,
     /// Whether waiting requests raise the price of time while prompts fill the steps.
     pub weigh_backlog: bool,
     /// For drafters that make all tokens in one pass: whether the draft length is chosen for the tokens that trimming
-    /// will leave. If false, it is chosen as if all drafts were verified.
+    /// will leave. If false, it is chosen as if all draft tokens were verified.
     pub expect_trim: bool,
-    /// Whether the policy measures if deciding between draft passes is worth its host time, and stops deciding there if
-    /// not. If false, it always decides there.
+    /// Whether the policy measures if decisions between draft passes (whether to draft on) are worth their host time.
+    /// If they are not, it no longer decides there. If false, it always decides there.
     pub weigh_asking: bool,
-    /// Whether drafts whose verification costs more than they are expected to give are dropped before verification.
+    /// Whether draft tokens whose verification costs more than they are expected to give are dropped before
+    /// verification.
     pub trim: bool,
-    /// Whether the policy learns while serving how often drafts of each confidence are accepted. If false, it takes the
-    /// confidence for the probability of acceptance.
+    /// Whether the policy learns while serving how often draft tokens of each confidence are accepted. If false, it
+    /// takes the confidence for the probability of acceptance.
     pub calibrate: bool,
-    /// Whether the draft's confidences are used. If false, the policy uses acceptance rates by place in the draft.
+    /// Whether the draft model's confidences are used. If false, the policy uses acceptance rates by depth (a token's
+    /// place among the request's draft tokens of a step).
     pub confidences: bool,
     /// Whether pass times that were measured at start-up are the costs. If false, the linear belief gives the costs.
     pub profile: bool,
     /// Weight of the newest step in the correction of costs by observed step times, [0, 1]; 0 for no correction.
     pub correction: f64,
-    /// Whether the policy expects the usual amount of prompt tokens in the next step. If false, it expects as much as
-    /// in this step. Acts only if the next step verifies the drafts.
+    /// Whether the policy expects the usual number of prompt tokens in the next step. If false, it expects the number
+    /// of this step. Acts only if the next step verifies the draft tokens.
     pub expect_prompts: bool,
-    /// Largest share of the token budget that decode requests with their drafts may take while prompts wait or run, [0,
-    /// 1].
+    /// Largest share of the token budget that decode requests with their draft tokens may take while prompts wait or
+    /// run, [0, 1].
     pub budget_share: f64,
-    /// Number of steps without drafts after which one token is drafted, to learn whether drafting pays again; at least
-    /// 1.
+    /// Number of steps without draft tokens after which one token is drafted, to learn whether drafting pays again; at
+    /// least 1.
     pub probe_every: u32,
 }
 
@@ -61,6 +66,7 @@ impl Default for Foresight {
         Foresight {
             price: PriceOfTime::Decode,
             price_factor: 0.85,
+            lateness: 0.0,
             stop: true,
             weigh_asking: true,
             weigh_backlog: true,
@@ -78,7 +84,7 @@ impl Default for Foresight {
 }
 
 impl Foresight {
-    /// Which costs the policy uses, by these settings.
+    /// Where the policy takes the costs of passes from, by the settings `profile`, `correction` and `expect_prompts`.
     pub(crate) fn costs(&self) -> Settings {
         let Foresight { profile, correction, expect_prompts, .. } = *self;
         Settings { profile, correction, expect_prompts }

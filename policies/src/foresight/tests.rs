@@ -1,4 +1,5 @@
-//! Tests of [`super`]: choices by hand, what the policy learns, and what each switch turns off.
+//! Tests of [`super`]: choices of draft tokens computed by hand, what the policy learns, and what each on-off setting
+//! turns off.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, outcome};
@@ -17,8 +18,8 @@ fn sure_tokens_are_drafted_and_doubtful_ones_are_not() {
     assert!(step.verify_len[0] == step.draft_len[0] && step.verify_len[1] == 0, "{:?}", step.verify_len);
 }
 
-/// If the next step verifies the drafts, the policy does not expect this step's prompt there. So after a step with a
-/// prompt, verification is expected to cost hardly more than without.
+/// If the next step verifies the draft tokens, this step's prompt is not expected in the next step. So after one step
+/// with a prompt, the expected time of verification is hardly longer than without the prompt.
 #[test]
 fn the_next_step_is_expected_to_have_the_usual_prompts() {
     let behind = PolicyContext { draft_at: foretoken_sim::DraftAt::StepEnd, ..CONTEXT };
@@ -32,11 +33,13 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     let mut busy = quiet.clone();
     busy.step = 200;
     busy.prefill = ChunkTotals { chunks: 1, tokens: 1000, context: 0, pairs: 500_500 };
-    // The prompt ends in this step. No prompt waits or is unfinished.
+    // The prompt ends in this step, so after the step no prompt waits or is unfinished. The next step is then expected
+    // to have few prompt tokens.
     costs.begin(&BatchView { num_running: 8, ..busy.view() });
     let after = costs.verify_s(8);
     assert!(after > without, "one step of 200 had a prompt");
-    // The one step with a prompt has about a hundredth of the weight of all past steps.
+    // The steps without a prompt that came before outweigh the one step with a prompt, which has about a hundredth of
+    // the weight of all past steps.
     assert!(after - without < 0.1 * 1000.0 * BELIEF.target.gamma_s, "{after} {without}");
     let known = PolicyContext { draft_at: foretoken_sim::DraftAt::StepStart, ..CONTEXT };
     let mut costs = Costs::new(&known, Foresight::default().costs());
@@ -44,8 +47,9 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     assert!(costs.verify_s(8) - without > 0.9 * 1000.0 * BELIEF.target.gamma_s, "the step's own prompts are known");
 }
 
-/// A prompt in the step makes every choice slower by the same time. The decode price does not change. The step's own
-/// ratio of tokens to seconds falls, so a policy that takes this ratio as the price drafts more.
+/// A prompt in the step makes every choice of draft length slower by the same time. The price of a second does not
+/// change if it is the rate of the decodes alone. The step's own ratio of tokens to seconds falls, so a policy that
+/// takes this ratio as the price drafts more.
 #[test]
 fn a_prompt_does_not_make_drafts_look_cheap() {
     let mut dear = CONTEXT;
@@ -116,8 +120,8 @@ fn costs_are_corrected_by_the_times_of_steps() {
     assert!((target - 1.5).abs() < 0.02 && (draft - 0.5).abs() < 0.02, "target {target}, draft {draft}");
 }
 
-/// In every second step draft passes take longer, because decisions follow them. The extra time is learned as the time
-/// of a decision.
+/// In every second step draft passes take longer, because the policy decides after them whether to draft on. The extra
+/// time is learned as the time of a decision.
 #[test]
 fn the_time_of_a_decision_is_learnt_apart_from_passes() {
     let mut costs = Costs::new(&CONTEXT, Foresight::default().costs());
@@ -132,7 +136,8 @@ fn the_time_of_a_decision_is_learnt_apart_from_passes() {
         drafts.draft_len.fill(3);
         let asks = step.is_multiple_of(2);
         costs.asked_from(if asks { 2 } else { u32::MAX });
-        // Every second step has two decisions: after the second and after the third pass.
+        // In every second step the policy decides twice whether to draft on: after the second and after the third draft
+        // pass.
         let decisions_s = if asks { 2.0 * decision_s } else { 0.0 };
         let draft_s = 3.0 * BELIEF.draft.pass_s(400.0, 4.0) + decisions_s;
         let verify_s = BELIEF.target.pass_s(400.0, 16.0);
@@ -167,7 +172,8 @@ fn a_backlog_of_prompts_makes_time_dear() {
     assert_eq!(price(ChunkTotals { tokens: 300, ..full }, 6, 40), 100.0, "the step has room for prompts");
 }
 
-/// A depth that was never drafted is expected to be as good as the depth before it, so that the policy tries it.
+/// A depth at which no token was ever drafted is expected to have the chance of acceptance of the depth before it, so
+/// that the policy tries it.
 #[test]
 fn depths_that_were_never_tried_follow_the_depth_before() {
     let mut odds = Odds::new(6, true, false);
@@ -182,18 +188,20 @@ fn depths_that_were_never_tried_follow_the_depth_before() {
     assert!(tried > 0.98 && (untried - tried).abs() < 1e-12, "{tried} {untried}");
 }
 
-/// A drafter makes all tokens in one pass. If its length is planned for the tokens that are left after trimming, it
-/// drafts most of the block. If its length is planned as if all drafts were verified, it drafts nothing.
+/// A drafter makes all draft tokens of a request, a block, in one pass. If the length of the block is planned for the
+/// tokens that are left after trimming (dropping tokens before verification), the policy drafts most of the longest
+/// block. If it is planned as if all draft tokens were verified, the policy drafts nothing.
 #[test]
 fn a_block_is_planned_for_what_is_left_after_trimming() {
     let mut context = CONTEXT;
     context.belief.drafting = Drafting::Parallel;
-    // A verified token is worth its time if it survives with a probability of about two thirds or more.
+    // A verified draft token is worth its time if it and all before it are accepted with a probability of about two
+    // thirds or more.
     context.belief.target.gamma_s = context.belief.target.delta_s / 4.0;
     let profile = context.belief;
     let context = PolicyContext { profile: &profile, ..context };
-    // All drafts of every second request are right, all other drafts are wrong: before drafting, a token is expected
-    // to survive with a probability of about one half.
+    // All draft tokens of every second request are right, all others are wrong. So before drafting, a token is expected
+    // to be accepted with a probability of about one half.
     let passes = |expect_trim| {
         let mut run = Run::of(&Foresight { expect_trim, ..Foresight::default() }, &context);
         let batch = Batch::new(&[100; 8], &[8; 8]);
@@ -229,6 +237,9 @@ fn bad_settings_are_named() {
     assert_eq!(bad(Foresight { price_factor: 0.0, ..Foresight::default() }), Err("price_factor"));
     assert_eq!(bad(Foresight { price_factor: f64::NAN, ..Foresight::default() }), Err("price_factor"));
     assert_eq!(bad(Foresight { correction: 1.5, ..Foresight::default() }), Err("correction"));
+    assert_eq!(bad(Foresight { lateness: -1.0, ..Foresight::default() }), Err("lateness"));
+    let without_price = Foresight { price: PriceOfTime::Step, lateness: 1.0, ..Foresight::default() };
+    assert_eq!(bad(without_price), Err("lateness"));
     assert_eq!(bad(Foresight { probe_every: 0, ..Foresight::default() }), Err("probe_every"));
     assert_eq!(bad(Foresight::default()), Ok(()));
 }

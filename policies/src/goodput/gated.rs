@@ -1,5 +1,5 @@
-//! `gated-aggregate` and `gated-budget`: the draft's confidences decide how deep a batch drafts, by the goodput of the
-//! decode requests alone.
+//! `gated-aggregate` and `gated-budget`: the draft model's confidences decide how deep a batch drafts, by the goodput
+//! of the decode requests alone.
 //!
 //! Source: the crate inference-lab 1.0.0, `src/simulation/spec.rs`. The aggregate gate takes the draft length g for the
 //! whole batch with the greatest (requests + Σ survival of the tokens up to depth g) / (verify time + draft time).
@@ -8,9 +8,9 @@
 //! pass without tokens takes no time. A block drafter makes one pass for all tokens, so only the verified lengths
 //! differ: tokens are added while goodput rises. Prefill chunks in the step cost nothing in the estimate.
 //!
-//! In inference-lab the confidences of a whole round are known before drafting. Here a confidence is known once its
-//! token is drafted, so a deeper token is assumed to be as confident as the request's newest token. The draft passes
-//! that have run take no time in the estimate.
+//! In inference-lab all confidences of a step are known before drafting. Here a confidence is known once its token is
+//! drafted, so a deeper token is assumed to be as confident as the request's newest token. The draft passes that have
+//! run take no time in the estimate.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
@@ -23,11 +23,13 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Parameters of `gated-aggregate` and `gated-budget`.
+/// Settings of the policies `gated-aggregate` and `gated-budget`, in which the draft model's confidences and the
+/// goodput decide how deep a batch drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gated {
-    /// Longest draft in tokens (`gamma`), 1 to 32. A value above the engine's `max_draft_len` is cut to it.
+    /// Most draft tokens of a request in a step (`gamma`), 1 to 32. A value above the engine's `max_draft_len` is cut
+    /// to it.
     pub gamma: u32,
     /// True lets requests have different draft lengths (the budget gate); false gives all the same length (the
     /// aggregate gate).
@@ -96,42 +98,46 @@ impl Definition for Gated {
     }
 }
 
-/// The running policy. The fields after `belief` belong to the step in progress.
+/// The policy `gated-aggregate` or `gated-budget` while the engine runs. The fields after `belief` belong to the step
+/// in progress.
 struct Running {
     ragged: bool,
     gamma: u32,
     belief: Belief,
-    /// Number of draft passes of this step whose confidences were read.
+    /// Number of draft passes of this step whose confidences the policy has read.
     passes: u32,
     rows: Vec<Row>,
-    /// By depth: expected number of accepted tokens of the batch at this depth. Beyond the drafted depth the values are
-    /// extrapolated.
+    /// For each depth: expected number of accepted draft tokens of the batch at this depth. Beyond the drafted depth
+    /// the values assume that further tokens are as confident as each request's newest token.
     expected: Vec<f64>,
-    /// Number of requests that would draft at each depth that is not drafted yet.
+    /// For each depth that is not drafted yet: the number of requests that would draft a token there.
     widths: Vec<u32>,
-    /// The deepest planned token of each request, the least likely first, as (bits of the token's survival, request).
+    /// The deepest planned draft token of each request, the least likely first, as (survival in the bits of a float,
+    /// index of the request). Survival is the probability that the token and all before it are accepted.
     heap: BinaryHeap<(Reverse<u64>, usize)>,
     ranked: RankedTokens,
 }
 
-/// A request of the step in progress.
+/// What the policy tracks of one request during a step: the probability that its draft tokens are accepted, its newest
+/// confidence, and its numbers of draft tokens.
 #[derive(Clone, Copy)]
 struct Row {
-    /// Probability that all drafts of the request so far are accepted.
+    /// Probability that all draft tokens of the request so far in this step are accepted.
     survival: f64,
-    /// The confidence of the request's newest draft; 1 before the first.
+    /// The confidence of the request's newest draft token; 1 before the first.
     newest: f64,
-    /// Most drafts that the request may have.
+    /// Most draft tokens that the engine allows the request in this step.
     limit: u32,
     drafted: u32,
     stopped: bool,
-    /// Number of drafts that the budget gate wants for the request.
+    /// Number of draft tokens that the budget gate, which may give requests different draft lengths, wants for the
+    /// request.
     wanted: u32,
 }
 
 impl Row {
-    /// The assumed survival of the request's token at `depth`, which is not drafted yet. Each further token counts as
-    /// confident as the newest draft.
+    /// The assumed survival of the request's draft token at `depth`, which is not drafted yet: the probability that it
+    /// and all before it are accepted. Each further token counts as confident as the newest draft token.
     fn beyond(&self, depth: u32) -> f64 {
         self.survival * self.newest.powi((depth - self.drafted) as i32)
     }
@@ -143,7 +149,8 @@ impl Running {
         while self.passes < drafts.passes {
             self.passes += 1;
             let depth = self.passes as usize;
-            // The extrapolated value of this depth is replaced by the sum of the survivals of the drafted tokens.
+            // Until now `expected` had an assumed value for this depth. It is replaced by the sum of the survivals of
+            // the drafted tokens (the probabilities that a token and all before it are accepted).
             self.expected[depth] = 0.0;
             for (i, row) in self.rows.iter_mut().enumerate() {
                 if drafts.draft_len[i] < self.passes {
@@ -157,7 +164,8 @@ impl Running {
         }
     }
 
-    /// Believed seconds of verifying `tokens` tokens of the decode requests, prompts left out.
+    /// Seconds, by the policy's linear belief, in which the target verifies `tokens` tokens of the decode requests.
+    /// Prompts of the step cost nothing here.
     fn verify_s(&self, batch: &BatchView, tokens: f64) -> f64 {
         let target = &self.belief.target;
         let per_request = match self.belief.context_reads {
@@ -167,7 +175,8 @@ impl Running {
         target.alpha_s * batch.context_sum as f64 * per_request + target.gamma_s * tokens + target.delta_s
     }
 
-    /// Believed seconds of a draft pass over `requests` requests of the batch's mean context; 0 for no request.
+    /// Seconds, by the policy's linear belief, of a draft pass over `requests` requests with the batch's mean context;
+    /// 0 for no request.
     fn pass_s(&self, batch: &BatchView, requests: u32) -> f64 {
         if requests == 0 {
             return 0.0;
@@ -177,13 +186,13 @@ impl Running {
         pass_s(&self.belief.draft, PassShape { requests: n, batched: n, context, pairs: 0 })
     }
 
-    /// True if drafting takes a pass per token, so that shorter drafts take less time.
+    /// True if the drafter makes one pass per draft token, so that fewer draft tokens take less time.
     fn pass_per_token(&self) -> bool {
         self.belief.drafting == Drafting::Autoregressive
     }
 
-    /// The draft length with the greatest goodput if the whole batch has it. Draft passes that have run already take no
-    /// time in this estimate.
+    /// The draft length with the greatest goodput (expected tokens per second) if the whole batch has it. Draft passes
+    /// that have run already take no time in this estimate.
     fn width(&self, batch: &BatchView) -> u32 {
         let n = batch.len() as f64;
         let (mut best, mut drafting, mut accepted) = ((0, f64::NEG_INFINITY), 0.0, 0.0);
@@ -203,8 +212,8 @@ impl Running {
         best.0
     }
 
-    /// Fills `expected` and `widths` for the depths that are not drafted yet, as if each request's further tokens were
-    /// as confident as its newest draft.
+    /// Fills `expected` and `widths` for the depths that are not drafted yet, as if each request's further draft tokens
+    /// were as confident as its newest one.
     fn extrapolate(&mut self) {
         self.widths.clear();
         self.widths.resize(self.gamma as usize + 1, 0);
@@ -217,9 +226,9 @@ impl Running {
         }
     }
 
-    /// Sets each row's `wanted` number of drafts. It starts from `width`, at most the request's limit. Then the least
-    /// likely of the requests' deepest tokens are dropped where that raises goodput. Tokens that are drafted already
-    /// stay.
+    /// Sets the `wanted` number of draft tokens of each request. It starts from `width`, at most the request's limit.
+    /// Then the least likely of the requests' deepest tokens are dropped where that raises goodput. Tokens that are
+    /// drafted already stay.
     fn remove(&mut self, batch: &BatchView, width: u32) {
         let n = batch.len() as f64;
         self.heap.clear();

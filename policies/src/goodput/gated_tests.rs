@@ -10,7 +10,8 @@ fn lengths(rule: Gated, belief: Belief, rows: &[Vec<f64>]) -> (Vec<u32>, Vec<u32
     (step.draft_len, step.verify_len)
 }
 
-/// A verify pass takes 10 ms and 1 ms per token, a draft pass 1.1 ms. Contexts cost nothing.
+/// The belief (cost estimate) of the tests: a verify pass takes 10 ms and 1 ms per token, a draft pass 1.1 ms. Contexts
+/// cost nothing.
 fn belief(drafting: Drafting) -> Belief {
     let mut belief = Belief { drafting, ..BELIEF };
     (belief.target.alpha_s, belief.target.gamma_s, belief.target.delta_s) = (0.0, 1e-3, 10e-3);
@@ -18,18 +19,18 @@ fn belief(drafting: Drafting) -> Belief {
     belief
 }
 
-/// One request with confidence 0.5. A step without drafts takes 11 ms. With the first draft, whose pass has run
-/// already, a step makes 1.5 tokens in 12 ms. A second draft would make it 1.75 tokens in 14.1 ms, which is a lower
-/// rate.
+/// One request with confidence 0.5. A step without draft tokens takes 11 ms. With the first draft token, whose pass has
+/// run already, a step makes 1.5 tokens in 12 ms. With a second one, a step would make 1.75 tokens in 14.1 ms, which is
+/// a lower rate.
 #[test]
 fn drafting_ends_where_one_more_token_as_sure_does_not_pay() {
     let (drafted, verified) = lengths(Gated::default(), belief(Drafting::Autoregressive), &[vec![0.5; 8]]);
     assert_eq!((drafted, verified), (vec![1], vec![1]));
-    // With confidence 0.9, five drafts make 4.69 tokens in 16 ms. A sixth draft would make it 5.22 tokens in 18.1 ms,
-    // which is a lower rate.
+    // With confidence 0.9, a step with five draft tokens makes 4.69 tokens in 16 ms. With a sixth one it would make
+    // 5.22 tokens in 18.1 ms, which is a lower rate.
     assert_eq!(lengths(Gated::default(), belief(Drafting::Autoregressive), &[vec![0.9; 8]]), (vec![5], vec![5]));
-    // The first token is always drafted, because no confidence is known before. It is not verified if it is almost
-    // surely wrong.
+    // The first draft token is always drafted, because no confidence is known before. It is not verified if it is
+    // almost surely wrong.
     assert_eq!(lengths(Gated::default(), belief(Drafting::Autoregressive), &[vec![0.01; 8]]), (vec![1], vec![0]));
 }
 
@@ -57,8 +58,8 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// No choice of a prefix of each request's drafts has more goodput than the prefixes that the budget gate verifies,
-    /// if draft time does not count.
+    /// No choice of a prefix of each request's draft tokens has more goodput (expected tokens per second) than the
+    /// prefixes that the budget gate verifies, if draft time does not count.
     #[test]
     fn the_verified_prefixes_have_the_most_goodput(
         batch in any_batch(3, 3),

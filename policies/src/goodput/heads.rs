@@ -12,10 +12,10 @@
 
 use foretoken_sim::StepOutcome;
 
-/// Greatest number of heads. Deeper trees never pay.
+/// Greatest number of heads (depths of a tree) for which acceptance rates are learnt. Deeper trees never pay.
 pub(crate) const MOST_HEADS: usize = 8;
 
-/// The acceptance rate α of each head.
+/// For each head of the drafter: its acceptance rate α, the probability that one of its tokens is the target's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heads {
     alpha: [f64; MOST_HEADS],
@@ -23,12 +23,13 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// All rates at `start`. `keep` is the weight of the old rate when a step updates it.
+    /// Heads that all start with the acceptance rate `start`. When a step updates a rate, the old rate has the weight
+    /// `keep`.
     pub(crate) fn new(start: f64, keep: f64) -> Heads {
         Heads { alpha: [start; MOST_HEADS], keep }
     }
 
-    /// Heads with the rates `alpha`, for tests; deeper heads accept nothing.
+    /// For tests: heads with the acceptance rates `alpha`. Heads beyond them have the rate 0.
     #[cfg(test)]
     pub(crate) fn of(alpha: &[f64]) -> Heads {
         let mut heads = Heads::new(0.0, 0.85);
@@ -36,7 +37,7 @@ impl Heads {
         heads
     }
 
-    /// α of the head at `depth` (from 1).
+    /// The acceptance rate α of the head that drafts at `depth` (from 1).
     pub(crate) fn alpha(&self, depth: usize) -> f64 {
         self.alpha[depth - 1]
     }
@@ -47,8 +48,8 @@ impl Heads {
         1.0 - (1.0 - self.alpha(depth)).powi(width as i32)
     }
 
-    /// Updates the rates from a step. The numbers of tokens per head are read from the step's trees. A head that no
-    /// request reached keeps its rate.
+    /// Updates the heads' acceptance rates from a step. The numbers of tokens per head are read from the step's trees.
+    /// A head keeps its rate if no request had a token of the head before it accepted.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
         let mut reached = [0u32; MOST_HEADS];
         let mut passed = [0u32; MOST_HEADS];
@@ -84,7 +85,7 @@ mod tests {
     use crate::testing::outcome;
     use foretoken_sim::{DraftTree, Drafts, Growth};
 
-    /// Drafts with one tree of these widths for each of `n` requests.
+    /// The draft tokens of a step in which each of `n` requests has a tree with these widths (tokens per head).
     fn trees(widths: &[u32], n: usize) -> Drafts {
         let mut tree = DraftTree::default();
         let growth = Growth::Expansion(widths.into());
@@ -99,25 +100,28 @@ mod tests {
         let mut heads = Heads::new(0.7, 0.85);
         let drafts = trees(&[1, 1, 1], 4);
         heads.observe(&outcome(&drafts, &[3, 3, 3, 0], &[0, 1, 3, 0]));
-        // Head 1 had a token accepted for 2 of 3 requests, head 2 for 1 of 2, head 3 for 1 of 1.
+        // A token of head 1 was accepted for 2 of 3 requests, a token of head 2 for 1 of these 2, a token of head 3 for
+        // this one.
         let expected = [2.0 / 3.0, 0.5, 1.0].map(|r| 0.85 * 0.7 + 0.15 * r);
         for (depth, expected) in (1..).zip(expected) {
             assert!((heads.alpha(depth) - expected).abs() < 1e-15);
         }
-        // A step without trees changes no rate.
+        // A step whose draft tokens form no trees changes no acceptance rate.
         let before = heads.alpha;
         heads.observe(&outcome(&Drafts::default(), &[0, 0], &[0, 0]));
         assert_eq!(heads.alpha, before);
     }
 
-    /// With one request a step, the observed share r is 0 or 1. An average of the inverse 1 − (1 − r)^(1/k) would then
-    /// settle at s_j(k), not at α_j.
+    /// With one request a step, the share r of requests with an accepted token of the head is 0 or 1. An average of the
+    /// inverse 1 − (1 − r)^(1/k) would then settle at s_j(k), the probability that one of the head's k tokens is
+    /// accepted. It should settle at α_j, the probability for one token.
     #[test]
     fn wide_heads_come_to_rest_at_the_rate_of_one_token() {
         let mut heads = Heads::new(0.9, 0.98);
         let drafts = trees(&[3, 2], 1);
-        // At α = .4 and .2, s_1 = 1 − .6³ = .784 of the steps have a token of the first head accepted, and s_2 =
-        // 1 − .8² = .36 of these steps also one of the second head.
+        // α, the probability that a single token is accepted, is .4 for the first head and .2 for the second. With 3
+        // tokens, the first head has a token accepted in s_1 = 1 − .6³ = .784 of the steps. With 2 tokens, the second
+        // head has one accepted in s_2 = 1 − .8² = .36 of these steps.
         let (mut first, mut second, mut sums, n) = (0.0, 0.0, [0.0; 2], 20_000);
         for step in 0..n {
             first += 0.784;

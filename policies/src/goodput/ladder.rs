@@ -1,20 +1,20 @@
-//! Expected token goodput of one length for the whole batch, for k = 0, 1, 2, … in turn. `smartspec`,
+//! The expected token goodput if the whole batch drafts k tokens, for k = 0, 1, 2, … in this order. `smartspec`,
 //! `smartspec-joint`, `smartspec-request` and `smartspec-dsd` use it.
 //!
-//! These policies differ in the last k they try (all lengths, or until goodput stops rising) and in what
-//! they do at k = 0. All use one estimate (docs/model.md 12): Σ E(a, min(k, limit_i)) tokens, divided by the draft and
-//! target time T_d + T_v.
+//! These policies differ in the last k that they try (all lengths, or until goodput stops rising) and in what they do
+//! at k = 0. All use one estimate (docs/model.md 12): Σ E(a, min(k, limit_i)) tokens, divided by the draft and target
+//! time T_d + T_v.
 
 use crate::shared::estimator::{Depths, Estimate};
 
-/// Iterates over the lengths from 0 up, each with its estimated goodput in tokens per second. Ends at `longest`, or at
-/// the greatest length that any request may draft.
+/// Iterates over the draft lengths from 0 up, each with its estimated goodput in tokens per second. Ends at `longest`,
+/// or at the greatest length that any request may draft.
 pub(crate) struct Ladder<'a> {
     depths: &'a Depths,
     estimate: Estimate,
-    /// Expected tokens of the batch at the current length.
+    /// Expected tokens of the whole batch in the step at the current draft length, bonus tokens included.
     tokens: f64,
-    /// Probability that all drafts up to the current length are accepted.
+    /// Probability that a request's draft tokens up to the current draft length are all accepted.
     reached: f64,
     acceptance: f64,
     next: u32,
@@ -22,8 +22,9 @@ pub(crate) struct Ladder<'a> {
 }
 
 impl<'a> Ladder<'a> {
-    /// Starts at length k = 0. `undrafted` is the estimate of a step of `requests` decode requests without drafts.
-    /// `depths` says how many requests may draft to each depth. `acceptance` is the conditional rate a of E(a, k).
+    /// Starts at length k = 0. `undrafted` is the estimate of a step of `requests` decode requests without draft
+    /// tokens. `depths` says how many requests may draft to each depth. `acceptance` is the conditional rate a of E(a,
+    /// k).
     pub(crate) fn new(
         undrafted: Estimate,
         requests: usize,
@@ -55,7 +56,8 @@ impl Iterator for Ladder<'_> {
     }
 }
 
-/// Returns the first length with the greatest goodput, and that goodput. Calls `look` for every length.
+/// Returns the length with the greatest goodput (expected tokens per second), the shortest on a tie, and that goodput.
+/// Calls `look` with every length and its goodput.
 pub(crate) fn best_of(ladder: Ladder, mut look: impl FnMut(u32, f64)) -> (u32, f64) {
     let mut best = (0, f64::NEG_INFINITY);
     for (k, goodput) in ladder {

@@ -1,48 +1,53 @@
-//! Acceptance rates of single requests, each over its last steps.
+//! Acceptance rates of single requests, each over the request's last steps with verified draft tokens.
 
 use crate::shared::acceptance::Rate;
 use crate::shared::slots::Slots;
 use foretoken_sim::{RequestId, StepOutcome};
 
-/// The state of the ring that holds one request's last steps, and the sums over these steps.
+/// The fill of the ring buffer that holds one request's last steps with verified draft tokens, and the sums over these
+/// steps.
 #[derive(Clone, Copy, Default)]
 struct Last {
-    /// Number of steps in the request's ring, and the index at which the next step is written.
+    /// Number of steps in the request's ring buffer (`len`), and the index at which the next step is written (`next`).
     len: u32,
     next: u32,
-    /// Sums over the ring: accepted drafts, and tries, which are the drafts in the denominator of the rate.
+    /// Sums over the request's steps in its ring buffer: accepted draft tokens, and tries. A try is a draft token that
+    /// counts in the denominator of the acceptance rate.
     accepted: u32,
     tries: u32,
 }
 
-/// The rates of the requests that have not ended.
+/// Acceptance rates of the requests that have not ended, each over the request's last steps with verified draft tokens.
 pub(crate) struct RequestRates {
     start: f64,
     window: usize,
     slots: Slots,
-    /// By slot: the state and sums of the request's ring.
+    /// For each request: the fill of its ring buffer, and the sums over the steps in it. The index is the request's
+    /// slot, which it keeps until it ends.
     last: Vec<Last>,
-    /// (accepted, tries) of the last steps; slot s has the range from `s * window`.
+    /// The ring buffers: (accepted draft tokens, tries) of each request's last steps. A try is a draft token that
+    /// counts in the denominator of the acceptance rate. A request with the slot s (its index, kept until it ends) has
+    /// `window` entries, from `s * window` on.
     rings: Vec<(u16, u16)>,
 }
 
 impl RequestRates {
-    /// No rates yet. A request's rate is `start` until one of its drafts was verified. Then it is the rate over the
-    /// request's last `window` steps with verified drafts.
+    /// No acceptance rates yet. A request's rate is `start` until one of its draft tokens was verified. Then it is the
+    /// rate over the request's last `window` steps with verified draft tokens.
     pub(crate) fn new(start: f64, window: u32) -> RequestRates {
         let window = window as usize;
         RequestRates { start, window, slots: Slots::default(), last: Vec::new(), rings: Vec::new() }
     }
 
-    /// Returns the request's acceptance rate: accepted drafts divided by tries, over its last steps with verified
-    /// drafts.
+    /// Returns the request's acceptance rate: accepted draft tokens divided by tries, over its last steps with verified
+    /// draft tokens.
     pub(crate) fn rate(&self, id: RequestId) -> f64 {
         let rate = |last: &Last| f64::from(last.accepted) / f64::from(last.tries);
         self.slots.get(id).map_or(self.start, |slot| rate(&self.last[slot]))
     }
 
-    /// Adds a step's outcome to the rings of the requests with verified drafts. `rate` says which drafts count in the
-    /// denominator of the rate.
+    /// Adds a step's outcome to the ring buffers of the requests with verified draft tokens. `rate` says which draft
+    /// tokens count in the denominator of the acceptance rate.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome, rate: Rate) {
         for ((&id, &accepted), &verified) in outcome.ids.iter().zip(outcome.accepted).zip(outcome.verified) {
             if verified > 0 {
@@ -51,7 +56,7 @@ impl RequestRates {
         }
     }
 
-    /// Forgets a request that has ended.
+    /// Removes the ring buffer of request `id`, which has ended.
     pub(crate) fn forget(&mut self, id: RequestId) {
         self.slots.free(id);
     }
@@ -97,7 +102,8 @@ mod tests {
         let mut rates = RequestRates::new(0.5, 2);
         saw(&mut rates, &[3, 9], &[4, 4], &[4, 0]);
         assert_eq!([3, 9, 1].map(|id| rates.rate(id)), [1.0, 0.0, 0.5]);
-        // A step without drafts is not part of the window.
+        // Request 3 has no verified draft tokens in this step, so the step does not enter the window of its acceptance
+        // rate.
         saw(&mut rates, &[3, 9], &[0, 4], &[0, 2]);
         saw(&mut rates, &[3, 9], &[4, 4], &[1, 4]);
         assert_eq!([rates.rate(3), rates.rate(9)], [5.0 / 6.0, 6.0 / 7.0]);

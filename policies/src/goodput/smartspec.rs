@@ -20,23 +20,26 @@ use crate::shared::weighed::Weighed;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, PassShape, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `smartspec`. The paper gives no window for the average; 0.7 and 0.85 are from its public code.
+/// Settings of the policy `smartspec`, which takes the draft length with the best estimated goodput. The paper gives no
+/// window for the average; 0.7 and 0.85 are from its public code.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Smartspec {
-    /// Acceptance rate, [0, 1], that is assumed until the first draft was verified.
+    /// Acceptance rate, [0, 1], that is assumed until the first draft token was verified.
     pub initial_acceptance: f64,
-    /// Weight, [0, 1], of the old average when a step updates the acceptance rate. The step's rate has the rest.
+    /// Weight, [0, 1], of the old average when a step updates the average acceptance rate. The rate of the new step has
+    /// the rest.
     pub ema_keep: f64,
-    /// Which drafts count in the denominator of a step's acceptance rate.
+    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or those up to the
+    /// first rejected one.
     pub rate: Rate,
     /// True chooses also how many requests take part in the step (Alg. 2), not only the draft length.
     pub joint: bool,
-    /// If more than this share of past steps had draft length 0, the draft does not prefill a new request, which then
-    /// never has drafts (section 5, "Prefill disabling"). 1 turns the rule off.
+    /// If more than this share of past steps had draft length 0, the draft model does not prefill a new request, which
+    /// then never has draft tokens (section 5, "Prefill disabling"). 1 turns the rule off.
     pub skip_draft_prefill_above: f64,
-    /// Number of steps in a row with draft length 0 after which the run warns, at least 1. Without verified drafts the
-    /// average acceptance cannot recover.
+    /// Number of steps in a row with draft length 0 after which the run warns, at least 1. Without verified draft
+    /// tokens the average acceptance rate cannot recover.
     pub absorbing_steps: u64,
 }
 
@@ -112,7 +115,7 @@ impl Definition for Smartspec {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `smartspec` while the engine runs: its settings, and what it keeps from step to step.
 struct BestLength {
     params: Smartspec,
     belief: Belief,
@@ -121,7 +124,7 @@ struct BestLength {
     own_rates: OwnRates,
     zeroes: ZeroLengths,
     depths: Depths,
-    /// Estimated goodput of the last decision, in tokens per second.
+    /// Estimated goodput (expected tokens per second) of the choice in the last step.
     goodput: f64,
     weighed: Weighed,
 }

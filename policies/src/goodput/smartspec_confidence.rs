@@ -14,13 +14,14 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `smartspec-confidence`.
+/// Settings of the policy `smartspec-confidence`, which drafts by confidence and takes the verify length with the best
+/// estimated goodput.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecConfidence {
     /// T: a request drafts on while the confidence of its last token is above T, [0, 1). The paper has no value.
     pub threshold: f64,
-    /// P: longest draft in tokens, 1 to 32.
+    /// P: most draft tokens of a request in a step, 1 to 32.
     pub cap: u32,
 }
 
@@ -66,27 +67,27 @@ impl Definition for SmartspecConfidence {
     }
 }
 
-/// The running policy. The fields after `cap` belong to the step in progress.
+/// The policy `smartspec-confidence` while the engine runs. The fields after `cap` belong to the step in progress.
 struct Running {
     params: SmartspecConfidence,
     belief: Belief,
     cap: u32,
-    /// Estimated step time if all drafts so far are verified; set by `propose`.
+    /// Estimated time of this step if all its draft tokens so far are verified; `None` before `propose` sets it.
     estimate: Option<Estimate>,
     passes: u32,
-    /// The drafted tokens by depth; index 0 is depth 1.
+    /// Sums over the tokens drafted in this step, for each depth; index 0 is depth 1.
     levels: Vec<Level>,
     goodput: f64,
     weighed: Weighed,
 }
 
-/// The drafted tokens of one depth.
+/// Sums over the requests that have a draft token at one depth in this step.
 #[derive(Clone, Copy, Default)]
 struct Level {
     tokens: u64,
-    /// Sum of the contexts of the tokens' requests.
+    /// Sum of the contexts, in tokens, of the requests that drafted a token at this depth.
     context: u64,
-    /// Number of tokens with a confidence above the threshold.
+    /// Number of drafted tokens at this depth with a confidence above the threshold. They are predicted to be accepted.
     predicted: u64,
 }
 
@@ -135,8 +136,8 @@ impl Running {
     }
 
     /// The verify length v with the most predicted tokens per second; the smallest v on a tie. Stores its goodput. The
-    /// time is the draft time of all drafts plus the target's time to verify v drafts a request. The loop goes from the
-    /// longest draft down to 0, because the estimate at first covers all drafts.
+    /// time is the draft time of all draft tokens plus the target's time to verify v draft tokens a request. The loop
+    /// goes from the longest draft length down to 0, because the estimate at first covers all draft tokens.
     fn best_length(&mut self, requests: usize) -> u32 {
         let mut estimate = *self.estimate();
         let mut tokens = requests as f64 + self.levels.iter().map(|l| l.predicted as f64).sum::<f64>();
@@ -198,7 +199,7 @@ mod tests {
     use foretoken_sim::Coefficients;
     use proptest::prelude::*;
 
-    /// Confidences of three requests by depth.
+    /// Confidences of the draft tokens of three requests, by request and depth.
     const CONFIDENCE: [[f64; 5]; 3] = [[0.9, 0.8, 0.7, 0.6, 0.9], [0.9, 0.3, 0.9, 0.9, 0.9], [0.5, 0.9, 0.9, 0.9, 0.9]];
 
     fn decide(params: SmartspecConfidence, belief: Belief, limit: [u32; 3]) -> (Vec<u32>, Vec<u32>) {
@@ -210,8 +211,8 @@ mod tests {
     #[test]
     fn requests_leave_one_by_one_and_the_guard_allows_p_steps() {
         let params = SmartspecConfidence { cap: 4, ..SmartspecConfidence::default() };
-        // The first request drafts P = 4, the second stops after its second token, the third (not above T) after its
-        // first.
+        // The first request drafts P = 4 tokens. The second stops after its second token, and the third after its first
+        // token, because the confidences of these tokens are not above T.
         let (drafted, _) = decide(params, BELIEF, [8, 8, 8]);
         assert_eq!(drafted, [4, 2, 1]);
         // Every request with a limit above 0 drafts at least one token, because its confidence counts as 1 before the
@@ -222,11 +223,11 @@ mod tests {
     #[test]
     fn the_verify_length_is_weighed_after_drafting() {
         let params = SmartspecConfidence { cap: 4, ..SmartspecConfidence::default() };
-        // Verifying is nearly free, so all drafts are verified, although at depth 2 only one of two tokens is predicted
-        // to be accepted.
+        // Verifying is nearly free, so all draft tokens are verified, although at depth 2 only one of two tokens is
+        // predicted to be accepted.
         assert_eq!(decide(params, BELIEF, [8, 8, 8]).1, [4, 2, 1]);
-        // At 4 ms a token and about 10 ms besides, the verify lengths 0 to 4 give 3/22, 5/34, 6/42, 7/46 and 8/50
-        // tokens per ms. The dip at length 2 does not end the search.
+        // A pass takes 4 ms a token and about 10 ms more. So the verify lengths 0 to 4 give 3/22, 5/34, 6/42, 7/46 and
+        // 8/50 tokens per ms. The dip at length 2 does not end the search.
         let target = Coefficients { gamma_s: 4e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]).1, [4, 2, 1]);
         // At 20 ms a token, the verify lengths 0 and 1 give 3/68 and 5/128 tokens per ms: verifying does not pay,
@@ -249,7 +250,7 @@ mod tests {
 
     proptest! {
         /// Drafted lengths and the verify length equal a direct implementation of the rule: it walks along each
-        /// request's drafts, then tries every verify length.
+        /// request's draft tokens, then tries every verify length.
         #[test]
         fn equals_brute_force(
             batch in any_batch(10, 8),

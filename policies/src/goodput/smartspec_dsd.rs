@@ -1,6 +1,6 @@
 //! `smartspec-dsd`: SmartSpec as in its authors' vLLM v0 fork. It decides every 20 steps. Speculation must beat 1.1
-//! times the goodput without drafts. The search goes over the lengths from 0 up and stops at the first length that is
-//! no better than the one before.
+//! times the goodput without draft tokens. The search goes over the lengths from 0 up and stops at the first length
+//! that is no better than the one before.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`. The rule for n-gram proposals is from
 //! the earlier @647244ce (docs/model.md 3.3): always propose 8 tokens, none if the batch has more than 32 requests, and
@@ -16,32 +16,36 @@ use crate::shared::weighed::Weighed;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The source of the drafts: a draft model or n-gram matches.
+/// What makes the draft tokens: a draft model or n-gram matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Proposer {
-    /// A draft model: the length is decided before drafting.
+    /// A draft model makes the draft tokens, so the policy decides the draft length before drafting.
     #[default]
     Model,
-    /// n-gram matches in the text so far: all are proposed, and the length is decided before verification.
+    /// n-gram matches in the text so far: all matched tokens are proposed, and the length is decided before
+    /// verification.
     Ngram,
 }
 
-/// Parameters of `smartspec-dsd`, with the branch's constants.
+/// Settings of the policy `smartspec-dsd`, which is SmartSpec as in its authors' vLLM v0 fork. The defaults are the
+/// constants of the published branch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecDsd {
-    /// The source of the drafts: a draft model or n-gram matches.
+    /// What makes the draft tokens: a draft model or n-gram matches.
     pub proposer: Proposer,
-    /// Acceptance rate, [0, 1], that is assumed until the first draft was verified.
+    /// Acceptance rate, [0, 1], that is assumed until the first draft token was verified.
     pub initial_acceptance: f64,
-    /// Weight, [0, 1], of the old average when a step updates the acceptance rate.
+    /// Weight, [0, 1], of the old average when a step updates the average acceptance rate.
     pub ema_keep: f64,
-    /// Which drafts count in the denominator of a step's acceptance rate.
+    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or those up to the
+    /// first rejected one.
     pub rate: Rate,
-    /// Number of steps from one decision to the next, at least 1.
+    /// Number of steps from one decision about the draft length to the next, at least 1.
     pub update_interval: u32,
-    /// With the proposer `model`: speculation must have more than this factor times the goodput without drafts, > 0.
+    /// With the proposer `model`: factor, > 0, on the goodput without draft tokens. Drafting must have more goodput
+    /// than this product.
     pub zero_handicap: f64,
     /// KV tokens of the engine (16 · its blocks). The policy rules out lengths with which the batch's KV tokens times
     /// `kv_margin` would exceed it. 0 leaves this to the scheduler.
@@ -54,7 +58,8 @@ pub struct SmartspecDsd {
     pub ngram_verify: u32,
     /// With the proposer `ngram`: largest batch that gets proposals, at least 1.
     pub ngram_max_batch: u32,
-    /// Number of steps in a row with draft length 0 after which the run warns, at least 1.
+    /// The run warns if draft length 0 was chosen in this number of steps in a row, at least 1. Without draft tokens
+    /// the acceptance rate is no longer observed.
     pub absorbing_steps: u64,
 }
 
@@ -120,22 +125,23 @@ impl Definition for SmartspecDsd {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `smartspec-dsd` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: SmartspecDsd,
     belief: Belief,
     longest: u32,
     acceptance: f64,
     own_rates: OwnRates,
-    /// Steps until the next decision, and the length that the last decision chose. It is the draft length; with n-gram
-    /// proposals it is the verify length.
+    /// Number of steps until the next decision (`wait`), and the length that the last decision chose. It is the draft
+    /// length; with n-gram proposals it is the verify length.
     wait: u32,
     length: u32,
     /// Estimated goodput of this step's decision, in tokens per second; for draft length 0 times `zero_handicap`.
     /// `None` if the step did not decide or no length was feasible.
     goodput: Option<f64>,
     depths: Depths,
-    /// Believed step time at each verify length, in seconds.
+    /// For each number v of n-gram proposals, from 0: the step time in seconds by the policy's linear belief (its cost
+    /// estimate), if each request verifies at most v of them.
     times: Vec<f64>,
     zeroes: ZeroLengths,
     weighed: Weighed,
@@ -157,7 +163,7 @@ impl Running {
             goodput: None,
             depths: Depths::default(),
             times: Vec::new(),
-            // A share of 1 never skips a draft prefill, as in the branch.
+            // With a threshold of 1 the draft model's prefill of a request is never skipped, as in the authors' branch.
             zeroes: ZeroLengths::new(params.absorbing_steps, 1.0, context.belief.drafting),
             weighed: Weighed::default(),
             params,
@@ -172,7 +178,7 @@ impl Running {
         decides
     }
 
-    /// True if with `k` drafts a request the batch's KV tokens times `kv_margin` exceed `kv_tokens`. False if
+    /// True if with `k` draft tokens a request the batch's KV tokens times `kv_margin` exceed `kv_tokens`. False if
     /// `kv_tokens` is 0.
     fn infeasible(&self, batch: &BatchView, k: u32) -> bool {
         let average = batch.context_sum / batch.len() as u64;
@@ -198,7 +204,8 @@ impl Running {
             best = (k, goodput);
         }
         self.length = best.0;
-        // If not even length 0 is feasible, there is no estimate.
+        // If not even length 0 is feasible (the batch's KV tokens with their margin do not fit), there is no estimated
+        // goodput.
         self.goodput = (best.1 > 0.0).then_some(best.1);
     }
 

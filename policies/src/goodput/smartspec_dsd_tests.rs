@@ -1,4 +1,5 @@
-//! Tests of [`super`]: each rule of the authors' vLLM branch by hand, and the search against a direct implementation.
+//! Tests of [`super`]: each rule of the authors' vLLM branch by hand, and the search for the best draft length against
+//! a direct implementation.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;
@@ -27,7 +28,8 @@ fn a_decision_holds_for_20_steps() {
         p.observe(&outcome(&drafts, &[8, 8], &[0, 0]));
     }
     assert!(lengths[0] > 0 && lengths[..20].iter().all(|&k| k == lengths[0]), "{lengths:?}");
-    // After 20 steps without an accepted draft, the acceptance rate is .7 · .85^20 = .027, and nothing is drafted.
+    // After 20 steps without an accepted draft token, the acceptance rate is .7 · .85^20 = .027, and nothing is
+    // drafted.
     assert!(lengths[20..].iter().all(|&k| k == 0), "{lengths:?}");
     assert!(close(p.acceptance, 0.7 * 0.85f64.powi(41)));
 }
@@ -38,7 +40,8 @@ fn speculation_has_to_be_a_tenth_better() {
     let target = Coefficients { alpha_s: 0.0, gamma_s: 1e-3, delta_s: 9e-3 };
     let belief = Belief { draft: free, target, ..BELIEF };
     let batch = Batch::new(&[100], &[1]);
-    // k = 0: 1 token in 10 ms; k = 1: 1 + α in 11 ms. From α = .21 on this is better than 1.1 times goodput(0).
+    // Length 0 makes 1 token in 10 ms, and length 1 makes 1 + α in 11 ms. From the acceptance rate α = .21 on, length 1
+    // has more than 1.1 times the goodput of length 0.
     let at =
         |initial_acceptance| decided(SmartspecDsd { initial_acceptance, ..SmartspecDsd::default() }, belief, &batch);
     assert_eq!((at(0.20).0, at(0.22).0), (0, 1));
@@ -57,8 +60,8 @@ fn the_search_stops_at_the_first_length_that_is_no_better() {
         target: Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 3e-3 },
         ..BELIEF
     };
-    // Drafting takes 2 ms at any length. Tokens per ms are 1.1/3 at length 0 (with the factor 1.1), only 1.8/5 at
-    // length 1, but 2.44/5 at length 2.
+    // Drafting takes 2 ms at any length. Goodputs in tokens per ms are 1.1/3 at length 0 (with the factor 1.1), only
+    // 1.8/5 at length 1, but 2.44/5 at length 2.
     let params = SmartspecDsd { initial_acceptance: 0.8, ..SmartspecDsd::default() };
     let batch = Batch::new(&[100], &[8]);
     assert_eq!(decided(params, belief, &batch).0, 0);
@@ -70,7 +73,8 @@ fn lengths_near_the_end_of_the_pool_are_infeasible() {
     let free = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-6 };
     let belief = Belief { draft: free, target: Coefficients { delta_s: 8e-3, ..free }, ..BELIEF };
     let batch = Batch::new(&[90, 111], &[8, 8]);
-    // 2 · (100 + k + 1) · 1.1 ≤ 230 holds up to k = 3 (228.8); k = 4 gives 231.
+    // Lengths k are feasible while 2 · (100 + k + 1) · 1.1 is at most `kv_tokens`, for two requests with 100 tokens
+    // each on average. With 230 tokens this holds up to k = 3 (228.8); k = 4 gives 231.
     let at = |kv_tokens| decided(SmartspecDsd { kv_tokens, ..SmartspecDsd::default() }, belief, &batch);
     assert_eq!((at(0).0, at(1000).0, at(230).0), (8, 8, 3));
     assert_eq!(at(200), (0, None));
@@ -82,13 +86,14 @@ fn ngrams_are_proposed_in_full_and_cut_before_verification() {
     let params = SmartspecDsd { proposer: Proposer::Ngram, initial_acceptance: 0.99, ..SmartspecDsd::default() };
     let context = PolicyContext { belief, max_draft_len: 12, ..CONTEXT };
     let mut run = Run::of(&params, &context);
-    // The second request has no match; the third request's match ends after two tokens.
+    // The second request has no n-gram match; the match of the third request ends after two tokens.
     let step = run.step(&Batch::new(&[100; 3], &[12, 0, 2]), |_, _| 1.0, &[12; 3]);
     assert_eq!((step.draft_len, step.verify_len), (vec![8, 0, 2], vec![7, 0, 2]));
-    // Above 32 requests nothing is proposed.
+    // With more than 32 requests in the batch, no n-gram match is proposed.
     let step = run.step(&Batch::new(&[100; 33], &[12; 33]), |_, _| 1.0, &[0; 33]);
     assert_eq!(step.draft_len, vec![0; 33]);
-    // If few drafts are accepted and tokens are expensive, none is verified although 8 are proposed.
+    // If few draft tokens are accepted and a verified token costs much time, no draft token is verified, although 8 are
+    // proposed.
     let dear = Belief { target: Coefficients { gamma_s: 10e-3, ..BELIEF.target }, ..belief };
     let mut run =
         Run::of(&SmartspecDsd { initial_acceptance: 0.2, ..params }, &PolicyContext { belief: dear, ..context });

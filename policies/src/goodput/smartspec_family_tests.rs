@@ -16,8 +16,8 @@ fn workload(n: u64) -> Workload {
     (0..n).map(request).collect()
 }
 
-/// Simulates the policy with true costs that equal its belief. Every draft is accepted with probability `rate`,
-/// whatever its rank.
+/// Simulates the policy with true costs that equal its belief (its cost estimate). Every draft token is accepted with
+/// probability `rate`, whatever its rank among the draft model's guesses.
 fn run(policy: &PolicySpec, belief: Belief, version: Version, workload: &Workload, rate: f64) -> Run {
     let draft_at = Some(DraftAt::StepStart);
     let config = EngineConfig { version, draft_at, max_draft_len: 8, max_model_len: 2048, ..EngineConfig::default() };
@@ -71,7 +71,7 @@ fn every_preset_serves_every_request_and_beats_no_speculation() {
     }
 }
 
-/// No draft is accepted. Speculation then ends, and the draft model no longer prefills new requests.
+/// No draft token is accepted. The policy then stops drafting, and the draft model no longer prefills new requests.
 #[test]
 fn hopeless_drafts_are_not_prepared_for() {
     let workload = workload(200);
@@ -86,17 +86,19 @@ fn hopeless_drafts_are_not_prepared_for() {
     assert!(skipping < 0.5 * never, "{skipping} s of drafting, {never} s without skipping");
 }
 
-/// Trees whose tokens are accepted as the paper's model says: the mean tokens per round of a run equal the corrected
-/// Eq. 10.
+/// Tokens of a tree are accepted as the paper's model says: the mean tokens per request and step of a run equal the
+/// corrected Eq. 10 of SmartSpec.
 #[test]
 fn the_expected_length_of_trees_is_what_comes_out() {
-    // Verification is nearly free, so the widest tree is the best.
+    // Verification is nearly free in this belief (the policy's cost estimate), so the widest tree is the best in every
+    // step.
     let target = Coefficients { gamma_s: 1e-6, ..BELIEF.target };
     let belief = Belief { drafting: Drafting::Parallel, target, ..BELIEF };
     let params = SmartspecMedusa { initial_acceptance: 0.5, ema_keep: 1.0, ..SmartspecMedusa::default() };
     let workload: Workload = (0..30).map(|i| Request::new(Time::from_s(100.0 * i as f64), 100, 400)).collect();
     let run = run(&PolicySpec::SmartspecMedusa(params), belief, Version::V0_33, &workload, 0.5);
-    // One request at a time and no learning, so the tree is always the same.
+    // Each request runs alone and acceptance rates are not learnt, so the tree is the same in every step. `rounds`
+    // counts each step of each request.
     let rounds = run.totals.rounds() as f64;
     let tokens = run.totals.verified as f64 / rounds;
     let widths = [3u32, 3, 3];

@@ -3,8 +3,8 @@
 //!
 //! Source: SmartSpec (arXiv 2406.14066), Alg. 1 and 2 in their tree form, 4.3, 4.4 and 7.2.2 (Medusa, dense
 //! connections: every token of a head follows every token of the head before). The expected length is corrected
-//! (docs/model.md 3.1): E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}. Eq. 10 as printed omits the round in
-//! which nothing is accepted, and has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
+//! (docs/model.md 3.1): E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}. Eq. 10 as printed omits the case that
+//! nothing is accepted, and has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::heads::{Heads, MOST_HEADS};
@@ -19,7 +19,7 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Parameters of `smartspec-medusa`.
+/// Settings of the policy `smartspec-medusa`, which chooses the widths of draft trees by estimated goodput.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecMedusa {
@@ -31,7 +31,7 @@ pub struct SmartspecMedusa {
     pub max_tree_tokens: u32,
     /// Acceptance rate, [0, 1], of a head's token that is assumed until the first tree was verified.
     pub initial_acceptance: f64,
-    /// Weight, [0, 1], of the old acceptance rate when a step updates it.
+    /// Weight, [0, 1], of the old acceptance rate of a head when a step updates it.
     pub ema_keep: f64,
     /// Number of steps in a row without a tree after which the run warns, at least 1.
     pub absorbing_steps: u64,
@@ -100,18 +100,18 @@ impl Definition for SmartspecMedusa {
     }
 }
 
-/// Widths of a tree, with its cost and its expected tokens.
+/// A tree of the drafter: its widths (tokens of each head), the cost of a step with it, and its expected tokens.
 #[derive(Clone, Copy, Debug)]
 struct Tree {
-    /// Tokens of each head; only the first `depth` entries are used.
+    /// Number of tokens that each head proposes at its depth; only the first `depth` entries are used.
     widths: [u32; MOST_HEADS],
     depth: usize,
-    /// Tokens of a whole tree, and tokens of its last level.
+    /// Tokens of the whole tree without its root (`tokens`), and tokens of its deepest level (`last`).
     tokens: u32,
     last: u32,
-    /// Expected tokens of the batch, bonus tokens included.
+    /// Expected tokens of the whole batch in a step with this tree, bonus tokens included.
     expected: f64,
-    /// Probability that a token of every level is accepted.
+    /// Probability that, on every level of the tree, one of a request's tokens is accepted.
     reached: f64,
     draft_s: f64,
     verify_s: f64,
@@ -127,19 +127,20 @@ impl Tree {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `smartspec-medusa` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: SmartspecMedusa,
     belief: Belief,
     heads: Heads,
     depth: usize,
     most: u32,
-    /// For each n, the number of requests that may verify at least n tokens.
+    /// For each n, the number of the batch's requests that may verify at least n tokens of a tree.
     room: Depths,
     /// For each head j and each k from 1 to `max_topk`: s_j(k), the probability that one of the head's k tokens is
     /// accepted, as of the last decision.
     passes: Vec<f64>,
-    /// The last tree's widths, shared with the draft plans.
+    /// For each level of the tree that was chosen last, its number of tokens per node. It is shared with the draft
+    /// plans that the policy hands to the engine.
     widths: Arc<[u32]>,
     goodput: f64,
     zeroes: ZeroLengths,
@@ -168,7 +169,7 @@ impl Running {
         }
     }
 
-    /// The step without drafts and its cost, as a tree of depth 0.
+    /// The tree of depth 0, with which the step drafts nothing. It has the cost and the expected tokens of such a step.
     fn bare(&self, batch: &BatchView) -> Tree {
         Tree {
             widths: [0; MOST_HEADS],
@@ -210,7 +211,8 @@ impl Running {
         let mut pass =
             PassShape { requests: n, batched: n * u64::from(tree.last), context: at.context + n * before, pairs: 0 };
         if self.belief.drafting == Drafting::Parallel {
-            // One pass gives each request one token per head. Deeper heads only add their tokens.
+            // A parallel drafter makes the tokens of all heads in one pass, in which each request counts one token per
+            // head. A deeper head adds only the time of its tokens.
             pass.batched = n;
         }
         if tree.depth == 0 {
@@ -267,10 +269,10 @@ impl Running {
         }
     }
 
-    /// An upper bound of the goodput of all trees that extend `tree`. The bound on tokens assumes two things: every
-    /// further head has the greatest width that the tokens left allow for the next head, and all requests that verify
-    /// `tree` also verify the larger tree. The bound on time assumes that only the requests that may verify any tree
-    /// verify one token of the next head below each token of the last level.
+    /// An upper bound of the goodput (tokens per second) of all trees that extend `tree`. The bound on tokens assumes
+    /// two things: every further head has the greatest width that the tokens left allow for the next head, and all
+    /// requests that verify `tree` also verify the larger tree. The bound on time assumes that only the requests that
+    /// may verify any tree verify one token of the next head below each token of the last level.
     fn bound(&self, tree: &Tree) -> f64 {
         let widest = ((self.most - tree.tokens) / tree.last).min(self.params.max_topk);
         if widest == 0 {
@@ -282,7 +284,7 @@ impl Running {
         expected / (tree.draft_s + tree.verify_s + self.belief.target.gamma_s * least as f64)
     }
 
-    /// s: the probability that one of the `width` tokens of the head at `depth` is accepted.
+    /// s_j(k) of the last decision: the probability that one of the `width` tokens of the head at `depth` is accepted.
     fn passes(&self, depth: usize, width: u32) -> f64 {
         self.passes[(depth - 1) * self.params.max_topk as usize + width as usize - 1]
     }
@@ -299,7 +301,8 @@ impl SpecPolicy for Running {
         if self.room.at(1).requests > 0 {
             self.zeroes.chose(best.depth as u32);
         }
-        // An expansion vector is never empty. If all depths are 0, its entry is not used.
+        // An expansion vector (widths of the levels) must not be empty. If no request gets a tree, its entry is not
+        // used.
         let widths = if best.depth == 0 { &[1][..] } else { best.widths() };
         if *self.widths != *widths {
             self.widths = widths.into();
@@ -326,7 +329,7 @@ impl SpecPolicy for Running {
     }
 }
 
-/// Number of levels of a tree of these widths that have at most `limit` tokens together.
+/// Number of levels of a tree with these widths that fit into `limit` tokens in total.
 fn levels_within(widths: &[u32], limit: u32) -> u32 {
     let (mut tokens, mut level) = (0, 1);
     for (depth, width) in (0..).zip(widths) {

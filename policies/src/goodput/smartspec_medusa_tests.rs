@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the corrected expectation, the costs, and the search against exhaustive search over real trees.
+//! Tests of [`super`]: the corrected formula of the expected tokens, the costs, and the search for the best tree
+//! against exhaustive search over real trees.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, any_batch, any_belief, close};
@@ -14,7 +15,7 @@ fn policy(params: SmartspecMedusa, belief: Belief, alpha: &[f64]) -> Running {
     p
 }
 
-/// A tree of these widths, grown as an executor grows it.
+/// The tree that an executor grows with these widths, the numbers of tokens below each node by depth.
 fn grown(widths: &[u32]) -> DraftTree {
     let mut tree = DraftTree::default();
     let growth = Growth::Expansion(widths.into());
@@ -22,7 +23,7 @@ fn grown(widths: &[u32]) -> DraftTree {
     tree
 }
 
-/// All vectors of at most `heads` widths, each from 1 to `topk`.
+/// All lists of at most `heads` widths (tokens per head), each from 1 to `topk`.
 fn all_widths(heads: usize, topk: u32) -> Vec<Vec<u32>> {
     let mut all = vec![Vec::new()];
     let mut from = 0;
@@ -40,21 +41,23 @@ fn all_widths(heads: usize, topk: u32) -> Vec<Vec<u32>> {
     all
 }
 
-/// Expected tokens of one request, the corrected Eq. 10: E = 1 + Σ Π s.
+/// Expected tokens of one request in a step with a tree, the corrected Eq. 10 of SmartSpec: E = 1 + Σ Π s, where s is
+/// the probability that one of a head's tokens is accepted.
 fn expected(alpha: &[f64], widths: &[u32]) -> f64 {
     let s = |j: usize| 1.0 - (1.0 - alpha[j]).powi(widths[j] as i32);
     1.0 + (1..=widths.len()).map(|i| (0..i).map(s).product::<f64>()).sum::<f64>()
 }
 
-/// [`expected`], computed as a mean over the accepted length: Σ_{i=0..h} (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j. Here
-/// s_{h+1} is 0.
+/// The same as [`expected`] (tokens of a request in a step), computed as a mean over the accepted length: Σ_{i=0..h}
+/// (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j. s_j is the probability that one token of head j is accepted; s_{h+1} is 0.
 fn expected_by_length(alpha: &[f64], widths: &[u32]) -> f64 {
     let h = widths.len();
     let s = |j: usize| if j < h { 1.0 - (1.0 - alpha[j]).powi(widths[j] as i32) } else { 0.0 };
     (0..=h).map(|i| (i + 1) as f64 * (1.0 - s(i)) * (0..i).map(s).product::<f64>()).sum()
 }
 
-/// Eq. 10 as printed: the sum has no term i = 0, and has 1 − α where 1 − s is meant.
+/// The expected tokens of a request in a step by Eq. 10 of SmartSpec as printed: the sum has no term i = 0, and has 1 −
+/// α (α: one token is accepted) where 1 − s (s: one of the head's tokens is accepted) is meant.
 fn expected_as_printed(alpha: &[f64], widths: &[u32]) -> f64 {
     let h = widths.len();
     let s = |j: usize| 1.0 - (1.0 - alpha[j]).powi(widths[j] as i32);
@@ -65,12 +68,13 @@ fn expected_as_printed(alpha: &[f64], widths: &[u32]) -> f64 {
 #[test]
 fn the_expectation_is_the_corrected_one() {
     let (alpha, widths) = ([0.6, 0.5, 0.3], [3, 2, 3]);
-    // s = .936, .75, .657: 1 + .936 + .702 + .461214.
+    // For the three heads s (the probability that one of their tokens is accepted) is .936, .75 and .657, so the
+    // expectation is 1 + .936 + .702 + .461214.
     assert!(close(expected(&alpha, &widths), 3.099214));
     assert!(close(expected_by_length(&alpha, &widths), 3.099214));
-    // 2·.5·.936 + 3·.7·.702 + 4·.461214: the weights do not sum to 1.
+    // Eq. 10 as printed gives 2·.5·.936 + 3·.7·.702 + 4·.461214, whose weights do not sum to 1.
     assert!(close(expected_as_printed(&alpha, &widths), 4.255056));
-    // With acceptance 0 a round has one token; the printed form has none.
+    // If no token of a tree is ever accepted, a step makes one token a request; the printed form of Eq. 10 gives none.
     assert_eq!((expected(&[0.0], &[1]), expected_as_printed(&[0.0], &[1])), (1.0, 0.0));
 
     let mut p = policy(SmartspecMedusa::default(), HEADS, &alpha);
@@ -82,7 +86,7 @@ fn the_expectation_is_the_corrected_one() {
         assert_eq!(tree.tokens, tokens);
     }
     assert!(close(tree.expected, 2.0 * 3.099214));
-    // One draft pass of 2 requests and 3 heads; 2 + 2·27 tokens are verified.
+    // The step has one draft pass of 2 requests and 3 heads, and verifies 2 + 2·27 tokens.
     assert!(close(tree.draft_s, 1e-9 * 300.0 + 2e-6 * 6.0 + 0.5e-3));
     assert!(close(tree.verify_s, 1e-7 * 300.0 + 40e-6 * 56.0 + 8e-3));
 }
@@ -154,7 +158,7 @@ fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree
         (0, _) => shape::draft_idle_pass(batch).map_or(0.0, draft),
         (_, Drafting::Parallel) => draft(shape::draft_block(batch, depths)),
         (_, Drafting::Autoregressive) => {
-            // A pass runs over the tree as it was before the pass.
+            // A draft pass runs over a request's tree as it was before the pass added its level.
             let widths = |tree: &DraftTree, d: u32| {
                 let nodes_at = |d: u32| tree.nodes().iter().filter(|n| n.depth == d).count() as u32;
                 (1..d).map(|l| nodes_at(l) / if l == 1 { 1 } else { nodes_at(l - 1) }).collect::<Vec<u32>>()

@@ -2,9 +2,9 @@
 //! their own acceptance rates.
 //!
 //! Sources: SmartSpec (arXiv 2406.14066) 4.4 names request-level rates and lengths without saying how to find the
-//! lengths. The rule is from the public req-dsd branch (docs/model.md 3.5): k is the batch's best length under the
-//! global rate, here found as [`smartspec`](crate::Smartspec) does. Request i gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean
-//! length stays k. The requests' rates are windowed and start at 0.5.
+//! lengths. The rule is from the public req-dsd branch (docs/model.md 3.5): k is the best length of a batch of B
+//! requests under the global rate, here found as [`smartspec`](crate::Smartspec) does. Request i with the acceptance
+//! rate αᵢ gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean length stays k. The requests' rates are windowed and start at 0.5.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
@@ -17,22 +17,24 @@ use crate::shared::weighed::Weighed;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `smartspec-request`, with the values of the req-dsd branch.
+/// Settings of the policy `smartspec-request`, which divides the batch's draft tokens among requests by their
+/// acceptance rates. The defaults are from the public req-dsd branch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecRequest {
-    /// Acceptance rate, [0, 1], of the batch that is assumed until the first draft was verified.
+    /// Acceptance rate, [0, 1], of the batch that is assumed until the first draft token was verified.
     pub initial_acceptance: f64,
-    /// Weight, [0, 1], of the old average when a step updates the batch's acceptance rate.
+    /// Weight, [0, 1], of the old average when a step updates the batch's average acceptance rate.
     pub ema_keep: f64,
-    /// Acceptance rate, [0, 1], of a request that is assumed until its first draft was verified.
+    /// Acceptance rate, [0, 1], of a request that is assumed until its first draft token was verified.
     pub request_acceptance: f64,
-    /// Number of the request's newest steps with drafts over which its rate is averaged, 1 to 10000.
+    /// Number of the request's newest steps with draft tokens over which its acceptance rate is averaged, 1 to 10000.
     pub window: u32,
-    /// Which drafts count in the denominator of an acceptance rate.
+    /// Which draft tokens count in the denominator of an acceptance rate: all verified ones, or those up to the first
+    /// rejected one.
     pub rate: Rate,
-    /// If more than this share of past steps had draft length 0, the draft does not prefill a new request, which then
-    /// never has drafts. 1 turns the rule off.
+    /// If more than this share of past steps had draft length 0, the draft model does not prefill a new request, which
+    /// then never has draft tokens. 1 turns the rule off.
     pub skip_draft_prefill_above: f64,
     /// Number of steps in a row with draft length 0 after which the run warns, at least 1.
     pub absorbing_steps: u64,
@@ -95,7 +97,7 @@ impl Definition for SmartspecRequest {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `smartspec-request` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: SmartspecRequest,
     belief: Belief,
@@ -128,8 +130,8 @@ impl Running {
     }
 }
 
-/// The draft length of a request with acceptance rate `rate`: budget · rate / sum, rounded to the nearest integer, a
-/// half up.
+/// The draft length of a request with acceptance rate `rate`: `budget` (the batch's draft tokens) · `rate` / `sum` (of
+/// the requests' rates), rounded to the nearest integer, a half up.
 fn share(budget: f64, rate: f64, sum: f64) -> u32 {
     (0.5 + budget * rate / sum) as u32
 }
@@ -162,7 +164,7 @@ impl SpecPolicy for Running {
         let sum: f64 = batch.ids.iter().map(|&id| rate(id)).sum();
         let budget = f64::from(k) * batch.len() as f64;
         for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
-            // If all rates are 0, all lengths are k.
+            // If the acceptance rates of all requests are 0, each request gets the batch's length k.
             let dealt = if sum > 0.0 { share(budget, rate(id), sum) } else { k };
             *len = dealt.min(self.longest);
         }
@@ -197,7 +199,8 @@ mod tests {
     use itertools::Itertools;
     use proptest::prelude::*;
 
-    /// Observes one step in which `accepted` of `verified` drafts of the requests `ids` were accepted.
+    /// Observes one step: for each of the requests `ids`, how many draft tokens were `verified` and how many of them
+    /// `accepted`.
     fn saw(p: &mut Running, ids: &[u32], verified: &[u32], accepted: &[u32]) {
         let drafts = Drafts::default();
         p.observe(&StepOutcome { ids, ..outcome(&drafts, verified, accepted) });
@@ -205,9 +208,10 @@ mod tests {
 
     #[test]
     fn lengths_are_dealt_out_by_rate() {
-        // 9 drafts (a mean of 3) are divided by the rates .9, .5, .1: 9·(.6, .3333, .0667) = 5.4, 3, 0.6.
+        // 9 draft tokens (a mean of 3) are divided by the acceptance rates .9, .5, .1: 9·(.6, .3333, .0667) = 5.4, 3,
+        // 0.6.
         assert_eq!([0.9, 0.5, 0.1].map(|r| share(9.0, r, 1.5)), [5, 3, 1]);
-        // A share of 1.5 drafts is rounded up to 2.
+        // A request's share of 1.5 draft tokens is rounded up to 2.
         assert_eq!(share(3.0, 0.5, 1.0), 2);
     }
 
@@ -219,7 +223,7 @@ mod tests {
         p.propose(&batch.view(), &mut plan);
         let first = plan.draft_len.clone();
         assert!(first[0] > 0 && first.iter().all(|&k| k == first[0]), "equal rates, equal lengths: {first:?}");
-        // The rates are 4/5, 2/3 and 0/1; the third request gets no drafts.
+        // The acceptance rates of the three requests are 4/5, 2/3 and 0/1; the third request gets no draft tokens.
         saw(&mut p, &[0, 1, 2], &[8, 8, 8], &[4, 2, 0]);
         p.propose(&batch.view(), &mut plan);
         let k = f64::from(plan.draft_len.iter().sum::<u32>()) / 3.0;
@@ -240,7 +244,8 @@ mod tests {
     }
 
     proptest! {
-        /// The policy equals a second implementation: rates from the whole history, k by enumeration, shares of k·B in
+        /// The policy equals a second implementation. It computes the requests' acceptance rates from the whole
+        /// history, the batch's draft length k by enumeration, and the shares of the k·B draft tokens of B requests in
         /// integers.
         #[test]
         fn equals_a_second_implementation(
@@ -287,7 +292,8 @@ mod tests {
             let sum: f64 = rates.iter().sum();
             for (&len, rate) in plan.draft_len.iter().zip_eq(&rates) {
                 let exact = if sum > 0.0 { f64::from(k) * view.len() as f64 * rate / sum } else { f64::from(k) };
-                // Each length differs by at most a half from its exact share, unless it is cut to the longest draft.
+                // Each request's draft length differs by at most a half from its exact share of the batch's draft
+                // tokens, unless it is cut to the longest allowed length.
                 let whole = f64::from(len);
                 prop_assert!((whole - exact).abs() <= 0.5 + 1e-9 || (len == 8 && exact > 8.0), "{len} for {exact}");
             }

@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the rule by hand, the vectors of docs/model.md 10, and brute force.
+//! Tests of [`super`]: the draft length by hand, the example values of docs/model.md 10, and brute force over all
+//! lengths.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;
@@ -12,16 +13,17 @@ fn policy(belief: Belief, acceptance: f64, longest: u32) -> BestLength {
     BestLength::new(params, &PolicyContext { belief, max_draft_len: longest, ..CONTEXT })
 }
 
-/// Draft costs: `once_s` seconds in a step that drafts, `pass_s` for each pass over the requests, and `alpha_s` per
-/// context token. docs/model.md 12 has no one-off cost, so it is charged here as the cost of catch-up tokens, one per
-/// context token.
+/// Costs of drafting: `once_s` seconds in a step that drafts, `pass_s` for each pass over the requests, and `alpha_s`
+/// per context token. docs/model.md 12 has no one-off cost, so it is charged here as the cost of context tokens that
+/// the draft model must catch up with, one per context token.
 fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch) -> Coefficients {
     batch.gap = batch.context.clone();
     let gamma_s = once_s / batch.gap.iter().map(|&g| f64::from(g)).sum::<f64>();
     Coefficients { alpha_s, gamma_s, delta_s: pass_s - gamma_s * batch.context.len() as f64 }
 }
 
-/// docs/model.md 10: how context is read decides whether longer contexts mean longer or shorter drafts.
+/// docs/model.md 10: if a pass reads the context once, longer contexts mean longer draft lengths. If it reads the
+/// context for each draft token, they mean shorter ones.
 #[test]
 fn context_sign() {
     for (reads, best) in [(ContextReads::Once, [5, 5, 5, 5, 6]), (ContextReads::PerPosition, [5, 4, 3, 1, 0])] {
@@ -35,8 +37,8 @@ fn context_sign() {
     }
 }
 
-/// docs/model.md 10: TurboSpec's published coefficients for Llama-3.1-8B on H100, ms (its `config.py`), 5 % overhead
-/// on steps that draft.
+/// The best draft lengths of docs/model.md 10: with TurboSpec's published coefficients for Llama-3.1-8B on an H100, in
+/// ms (its `config.py`), and 5 % overhead on steps that draft.
 #[test]
 fn turbospec_best_lengths() {
     let table: [(usize, [u32; 5]); 6] = [
@@ -51,8 +53,8 @@ fn turbospec_best_lengths() {
         let b = requests as f64;
         let context = 512.0 * b;
         let plain = 4.85907942e-5 * context + (1.84383603e-2 - 4.33144783e-2) * b + 6.9386996;
-        // One-off cost of a step that drafts: the overhead on the target's time, and the draft's constant and batch
-        // terms.
+        // One-off cost of a step that drafts, in ms: the overhead on the target's time, and the draft model's terms for
+        // context, batch size and a constant.
         let once = 0.05 * (plain) + 2.89700974e-6 * context + 4.3869407e-5 * b + 5.52805909e-3 * b + 0.44711096;
         let each_pass = 0.45217587 + 4.3869407e-5 * b;
         let mut batch = Batch::new(&vec![512; requests], &vec![10; requests]);
@@ -91,8 +93,8 @@ fn a_long_run_of_length_zero_warns() {
 }
 
 proptest! {
-    /// The chosen length equals brute force over a direct implementation of docs/model.md 12, with limits, prompt
-    /// chunks and draft gaps (context tokens that the draft model skipped).
+    /// The chosen draft length equals brute force over a direct implementation of docs/model.md 12, with limits, prompt
+    /// chunks and context tokens that the draft model skipped.
     #[test]
     fn argmax_equals_brute_force(batch in any_batch(12, 8), belief in any_belief(), acceptance in 0.0f64..=1.0) {
         let view = batch.view();
@@ -104,13 +106,13 @@ proptest! {
         let chosen = policy(belief, acceptance, 8).best_length(&view);
         let best = (0..=8).map(goodput).fold(0.0, f64::max);
         prop_assert!(goodput(chosen) >= best * (1.0 - 1e-12));
-        // Each shorter length has less goodput than the chosen length, up to rounding.
+        // Each shorter draft length has less goodput than the chosen length, up to rounding.
         prop_assert!((0..chosen).all(|k| goodput(k) < goodput(chosen) * (1.0 + 1e-12)));
     }
 }
 
-/// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match. Only these 2 count E(a, k) tokens, get drafts, and verify
-/// more than their newest token. All drafts are made in one pass.
+/// docs/model.md 3.1 and 3.6: of 4 requests 2 have an n-gram match. Only these 2 count E(a, k) tokens, get draft
+/// tokens, and verify more than their newest token. All draft tokens are made in one pass.
 #[test]
 fn prompt_lookup_counts_the_matched_requests_only() {
     let belief = Belief { drafting: Drafting::Parallel, ..BELIEF };
@@ -168,7 +170,8 @@ fn the_printed_erratum_would_change_the_joint_choice() {
 }
 
 proptest! {
-    /// The chosen prefix and length equal brute force over all pairs of a prefix and a length.
+    /// The chosen prefix of the batch and the chosen draft length equal brute force over all pairs of a prefix and a
+    /// length.
     #[test]
     fn the_joint_choice_equals_brute_force(batch in any_batch(9, 6), belief in any_belief(), acceptance in 0.0f64..=1.0) {
         let params = Smartspec { initial_acceptance: acceptance, ..Smartspec::joint() };
@@ -188,5 +191,42 @@ proptest! {
         let best = (1..=batch.ids.len()).map(best_at).fold(0.0, f64::max);
         prop_assert!(goodput(n, k) >= best * (1.0 - 1e-12));
         prop_assert!(close(p.explain().estimate.expect("it has one"), goodput(n, k)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Histories of 20 steps: every decision equals a second implementation, which averages the acceptance rate itself
+    /// and tries every draft length with [`Belief::step_s`]. Lengths whose goodputs differ by rounding alone count as
+    /// equal.
+    #[test]
+    fn histories_equal_a_second_implementation(
+        steps in prop::collection::vec((any_batch(8, 8), prop::collection::vec(0u32..=8, 8)), 20),
+        belief in any_belief(),
+    ) {
+        let mut run = Run::of(&Smartspec::default(), &PolicyContext { belief, ..CONTEXT });
+        let mut acceptance = 0.7;
+        for (batch, right) in &steps {
+            let lens = |k: u32| -> Vec<u32> { batch.limit.iter().map(|&limit| limit.min(k)).collect() };
+            let goodputs: Vec<f64> = (0..=8)
+                .map(|k| {
+                    let tokens: f64 = lens(k).iter().map(|&d| expected_tokens(acceptance, d)).sum();
+                    tokens / belief.step_s(&batch.view(), &lens(k), &lens(k))
+                })
+                .collect();
+            let best = goodputs.iter().copied().fold(0.0, f64::max);
+            let mut equal = (0..=8).filter(|&k| goodputs[k as usize] >= best * (1.0 - 1e-12));
+            let made = run.step(batch, |_, _| 1.0, &right[..batch.ids.len()]);
+            prop_assert!(equal.any(|k| lens(k) == made.draft_len), "{:?}: {goodputs:?}", made.draft_len);
+            let (mut accepted, mut tries) = (0, 0);
+            for (&drafted, &right) in made.draft_len.iter().zip(right) {
+                accepted += drafted.min(right);
+                tries += drafted.min(right + 1);
+            }
+            if tries > 0 {
+                acceptance = 0.85 * acceptance + 0.15 * f64::from(accepted) / f64::from(tries);
+            }
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! `turbospec-v1`: in every 200th step all requests draft the longest draft. The policy then compares the estimated
-//! goodput of verifying each length up to the longest. The best length is drafted until the next decision.
+//! `turbospec-v1`: in every 200th step all requests draft the longest draft length. The policy then compares the
+//! estimated goodput of verifying each length up to the longest. The best length is drafted until the next decision.
 //!
 //! Source: "TurboSpec", v3 of arXiv 2406.14066, as in its vLLM V1 code: LiuXiaoxuanPKU/vllm, branch batch-dsd
 //! @b08a7d37, `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in docs/model.md 3.4. The branch does not
@@ -16,28 +16,30 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `turbospec-v1`, with the branch's constants.
+/// Settings of the policy `turbospec-v1`, which compares all draft lengths by estimated goodput in every 200th step.
+/// The defaults are the constants of the published branch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Turbospec {
-    /// The coefficients of the step times: the policy's belief or published fits. The fits hold only near the points to
-    /// which they were fitted.
+    /// Where the coefficients of the step times come from: the policy's belief (its linear cost estimate) or published
+    /// fits. The fits hold only near the points to which they were fitted.
     pub coefficients: Coefficients,
-    /// The proposer: a draft model, or n-gram matches that cost a share of the target's time.
+    /// What makes the draft tokens: a draft model, or n-gram matches that cost a share of the target's time.
     pub proposer: Proposer,
-    /// Time of n-gram proposals as a share of the target's time, ≥ 0.
+    /// Time in which n-gram proposals are made, as a share of the target's time, ≥ 0.
     pub ngram_share: f64,
-    /// Overhead of speculation as a share of the target's time, ≥ 0.
+    /// Time that speculation adds to a step beside drafting (overhead), as a share of the target's time, ≥ 0.
     pub overhead_share: f64,
-    /// True counts each request's token without drafts twice, as the published code does.
+    /// True counts each request's newest token, which needs no draft token, twice, as the published code does.
     pub double_count: bool,
-    /// Number of engine steps from one decision to the next, at least 1.
+    /// Number of engine steps from one decision about the draft length to the next, at least 1.
     pub period: u32,
-    /// Number of newest steps with drafts whose acceptance rates are averaged, 1 to 10000.
+    /// Number of newest steps with draft tokens whose acceptance rates are averaged, 1 to 10000.
     pub window: u32,
-    /// Acceptance rate, [0, 1], that is assumed until the first draft was verified.
+    /// Acceptance rate, [0, 1], that is assumed until the first draft token was verified.
     pub initial_acceptance: f64,
-    /// Which drafts count in the denominator of a step's acceptance rate.
+    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or those up to the
+    /// first rejected one.
     pub rate: Rate,
     /// The shortest draft length that may be chosen. 1 is as published, so speculation is never off; 0 is as the paper
     /// says.
@@ -112,17 +114,17 @@ impl Definition for Turbospec {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `turbospec-v1` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: Turbospec,
     target: TargetCost,
     draft: DraftCost,
     longest: u32,
-    /// True for `foretoken decide`, which asks about a single step: every step decides.
+    /// True under `foretoken decide`, a command that asks the policy about a single step: then every step decides.
     always: bool,
     acceptance: RunningMean,
     own_rates: OwnRates,
-    /// The length of the last decision; the longest draft before the first decision.
+    /// The draft length that the last decision chose; the longest draft length before the first decision.
     length: u32,
     deciding: bool,
     goodput: Option<f64>,
@@ -170,8 +172,8 @@ impl Running {
         (load.drafting * expected + others) / (target_s + speculation_s)
     }
 
-    /// Chooses the length: goes up from `k_start` while the goodput rises, at most to the longest draft `proposed` in
-    /// this step.
+    /// Chooses the draft length: goes up from `k_start` while the goodput rises, at most to the longest length
+    /// `proposed` in this step.
     fn decide(&mut self, batch: &BatchView, proposed: u32) {
         let load = Load::of(batch);
         let a = self.own_rates.mean(batch.ids).unwrap_or_else(|| self.acceptance.value());
@@ -198,8 +200,8 @@ impl Running {
 }
 
 impl SpecPolicy for Running {
-    /// The scheduler always reserves lookahead slots for the longest draft, because the policy does not know when the
-    /// next deciding step comes.
+    /// The scheduler always reserves lookahead slots (KV slots for draft tokens) for the longest draft length, because
+    /// the policy does not know when the next deciding step comes.
     fn limits(&self) -> DraftLimits<'_> {
         DraftLimits::chain(self.longest)
     }

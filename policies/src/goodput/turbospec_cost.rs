@@ -1,22 +1,23 @@
-//! The step times that `turbospec-v1` believes: the branch's formula, with its published coefficients or with the
+//! The step times by which `turbospec-v1` decides: the branch's formula, with its published coefficients or with the
 //! coefficients of a linear belief.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md
-//! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a step without drafts gets no slower with more
-//! requests. The fit only interpolates between verify steps of fewer than about 64 requests.
+//! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a step without draft tokens gets no slower with
+//! more requests. The fit only interpolates between verify steps of fewer than about 64 requests.
 
 use crate::shared::belief::Belief;
 use foretoken_sim::{BatchView, Drafting};
 use serde::{Deserialize, Serialize};
 
-/// The source of the coefficients of the step times.
+/// Where the coefficients of the step times come from: the policy's belief (its linear cost estimate) or a published
+/// fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coefficients {
-    /// The policy's belief: its linear costs of draft and target passes.
+    /// The policy's belief: its linear estimate of the costs of draft and target passes.
     #[default]
     Belief,
-    /// The published fit for Llama-3.1-8B on an H100 with its EAGLE draft.
+    /// The published fit for Llama-3.1-8B on an H100 with its EAGLE draft model.
     #[serde(rename = "h100-8b")]
     H100Llama8b,
     /// The published fit for Llama-70B on four H100 with tensor parallelism. It has no draft model, so it needs
@@ -37,7 +38,8 @@ pub(crate) struct TargetCost {
 }
 
 impl TargetCost {
-    /// The formula with the coefficients from the source `coefficients`. Published coefficients are in milliseconds.
+    /// The formula of the target's time with the coefficients from the source `coefficients`. Published coefficients
+    /// are in milliseconds.
     pub(crate) fn of(coefficients: Coefficients, belief: &Belief) -> TargetCost {
         let ms = |kv, compute, batch, speculates, fixed| TargetCost {
             kv: kv * 1e-3,
@@ -59,7 +61,7 @@ impl TargetCost {
         }
     }
 
-    /// Seconds of a target pass over `tokens` tokens.
+    /// Estimated seconds of a target pass over `tokens` tokens, in a step with the requests and KV tokens of `load`.
     pub(crate) fn seconds(&self, load: &Load, tokens: f64) -> f64 {
         self.kv * load.kv
             + self.compute * tokens
@@ -69,19 +71,21 @@ impl TargetCost {
     }
 }
 
-/// The time that drafting takes, by proposer.
+/// How the time of drafting is computed: for n-gram matches, for a published EAGLE draft model, or for the draft model
+/// of the policy's belief (its cost estimate).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DraftCost {
-    /// n-gram matches: a share of the target's time.
+    /// n-gram matches: drafting takes this share of the target's time.
     Share(f64),
-    /// The published EAGLE draft of the 8B model.
+    /// The published EAGLE draft model of the 8B model, with the published coefficients of its time.
     Eagle,
-    /// The draft model, at the linear costs of the policy's belief.
+    /// The draft model, at the linear costs of the policy's belief (its cost estimate).
     Belief(Belief),
 }
 
 impl DraftCost {
-    /// Seconds of drafting `k` ≥ 1 tokens for each drafting request, if the target takes `target_s`.
+    /// Estimated seconds of drafting `k` ≥ 1 tokens for each drafting request, if the target's pass takes `target_s`
+    /// seconds.
     pub(crate) fn seconds(&self, load: &Load, k: u32, target_s: f64) -> f64 {
         let k = f64::from(k);
         match self {
@@ -95,7 +99,7 @@ impl DraftCost {
                     * 1e-3
             }
             // docs/model.md 12: k passes over the drafting requests. The first pass also has the draft model's prefill
-            // and catch-up. A parallel draft is a single pass.
+            // and the context tokens that the draft model has skipped. A parallel drafter makes a single pass.
             DraftCost::Belief(Belief { draft, drafting, .. }) => {
                 let (n, context) = (load.drafting, load.drafting_kv);
                 let passes = match drafting {
@@ -111,19 +115,20 @@ impl DraftCost {
     }
 }
 
-/// The size of a step before drafting, in the quantities of the branch's formula.
+/// The size of a step before drafting: the requests and tokens on which the branch's formula of the step time depends.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Load {
-    /// B: requests scheduled, prefilling ones included.
+    /// B: number of scheduled requests, prefilling ones included.
     pub requests: f64,
-    /// m: the requests that may draft ("match count").
+    /// m: number of scheduled requests that may draft (called "match count" in the branch).
     pub drafting: f64,
-    /// KV tokens of all scheduled requests, with the KV of their newest tokens.
+    /// KV tokens of all scheduled requests, with the KV that this step writes for their newest tokens.
     pub kv: f64,
-    /// Tokens scheduled before drafts: one per decode request, and the tokens of the prompt chunks.
+    /// Tokens scheduled before draft tokens are added: one per decode request, and the tokens of the prompt chunks.
     pub scheduled: f64,
-    /// Tokens that join the first draft pass (the draft model's prefill and catch-up, docs/model.md 12), their context,
-    /// and the context of the drafting requests. Only `Coefficients::Belief` charges for them.
+    /// Tokens that join the first draft pass (the draft model's prefill, and context tokens that it has skipped;
+    /// docs/model.md 12), their context, and the context of the drafting requests. Only `Coefficients::Belief` charges
+    /// for them.
     pub riders: f64,
     pub riders_kv: f64,
     pub drafting_kv: f64,
@@ -133,7 +138,7 @@ impl Load {
     pub(crate) fn of(batch: &BatchView) -> Load {
         let mut load = Load {
             requests: (batch.len() + batch.prefill.chunks as usize) as f64,
-            // This step writes the KV of the newest token.
+            // KV tokens at the end of this step, which also writes the KV of each request's newest token.
             kv: (batch.context_sum + batch.len() as u64 + batch.prefill.context + batch.prefill.tokens) as f64,
             scheduled: (batch.len() as u64 + batch.prefill.tokens) as f64,
             riders: batch.draft_prefill.tokens as f64,
@@ -160,7 +165,8 @@ mod tests {
     use foretoken_sim::shape;
     use proptest::prelude::*;
 
-    /// docs/model.md 10: the 8B formula at the points measured in dsd/vis.ipynb, with tokens counted once.
+    /// docs/model.md 10: TurboSpec's published formula for the 8B model at the points measured in dsd/vis.ipynb, with
+    /// each token counted once.
     #[test]
     fn published_points() {
         let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);
@@ -172,8 +178,8 @@ mod tests {
         }
     }
 
-    /// The caveat of docs/model.md 3.4. By the published coefficients, a step without drafts takes 6.94 ms at context
-    /// 512, whatever the batch size. At shorter contexts, a larger batch takes less time, which no GPU does.
+    /// The caveat of docs/model.md 3.4. By the published coefficients, a step without draft tokens takes 6.94 ms at
+    /// context 512, whatever the batch size. At shorter contexts, a larger batch takes less time, which no GPU does.
     #[test]
     fn the_published_fit_is_collinear() {
         let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);
@@ -187,8 +193,8 @@ mod tests {
     }
 
     proptest! {
-        /// With a belief, the draft time equals that of docs/model.md 12 if every request with a limit above 0 drafts k
-        /// tokens.
+        /// With a policy's belief (its cost estimate) as the coefficients, the draft time equals the draft time of
+        /// docs/model.md 12, if every request with a limit above 0 drafts k tokens.
         #[test]
         fn a_beliefs_draft_is_section_12s(batch in any_batch(10, 1), belief in any_belief(), k in 1u32..8) {
             let mut batch = batch;

@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the published table, which steps decide, and the search against a second implementation.
+//! Tests of [`super`]: the published table of best draft lengths, which steps decide, and the search against a second
+//! implementation.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;
@@ -26,8 +27,8 @@ fn decided(params: Turbospec, longest: u32, batch: &Batch) -> Running {
     p
 }
 
-/// The best lengths of docs/model.md 10: context 512, EAGLE draft, overhead 5 %, tokens counted once, k ≤ 10. Each row
-/// has the lengths for the acceptance rates .5 to .9.
+/// The best draft lengths of docs/model.md 10, at most 10: context 512, EAGLE draft model, overhead 5 %, tokens counted
+/// once. Each row of the table has a batch size, and the lengths for the acceptance rates .5 to .9.
 #[test]
 fn turbospec_best_lengths() {
     for (requests, lengths) in [
@@ -38,7 +39,7 @@ fn turbospec_best_lengths() {
         (128, [0, 0, 2, 3, 5]),
         (256, [0, 0, 0, 0, 0]),
     ] {
-        // 511 tokens in KV are 512 tokens of text: the newest token's KV is not yet written.
+        // 511 tokens in KV are a context of 512 tokens: the newest token's KV is not yet written.
         let batch = Batch::new(&vec![511; requests], &vec![10; requests]);
         for (initial_acceptance, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip_eq(lengths) {
             let p = decided(Turbospec { initial_acceptance, ..PUBLISHED }, 10, &batch);
@@ -58,8 +59,8 @@ fn double_counting_hides_that_speculation_does_not_pay() {
     assert_eq!((at(false, 0.9), at(true, 0.9)), (0, 4));
 }
 
-/// The literal formula at one point, by hand: 3 decodes, 2 of them with a match, and a prompt chunk of 100 tokens after
-/// 50 computed ones.
+/// The published formula of goodput at one point, by hand: 3 decode requests, 2 of them with an n-gram match, and a
+/// prompt chunk of 100 tokens after 50 computed ones.
 #[test]
 fn the_literal_formula() {
     let mut batch = Batch::new(&[99, 199, 299], &[5, 0, 5]);
@@ -68,7 +69,8 @@ fn the_literal_formula() {
     let p = Running::new(params, &CONTEXT);
     let load = Load::of(&batch.view());
     assert_eq!((load.requests, load.drafting, load.kv, load.scheduled), (4.0, 2.0, 750.0, 103.0));
-    // The counted tokens are m(k + 1) + (B − m) + scheduled, at k = 2: 6 + 2 + 103.
+    // The formula counts m(k + 1) + (B − m) + scheduled tokens, with B = 4 requests, m = 2 of them with a match, and k
+    // = 2: 6 + 2 + 103.
     let target = 4.85907942e-5 * 750.0 + 1.84383603e-2 * 111.0 - 4.33144783e-2 * 4.0 + 6.938699571857084;
     let draft =
         2.89700974e-6 * 750.0 + 4.3869407e-5 * 103.0 + 0.45217587 * 2.0 + 5.52805909e-3 * 4.0 + 0.4471109584339972;
@@ -87,15 +89,15 @@ fn full_length_is_proposed_every_200th_step_and_cut_to_the_winner() {
     let mut made = Vec::new();
     for step in 1..=401 {
         batch.step = step;
-        // No draft is accepted.
+        // In this step no draft token of the two requests is accepted.
         let drafts = run.step(&batch, |_, _| 1.0, &[0, 0]);
         made.push((drafts.draft_len[0], drafts.verify_len[0]));
     }
-    // Before the first decision, drafts of full length are proposed and verified. Then the acceptance rate is 0, and
+    // Before the first decision, the longest draft length is proposed and verified. Then the acceptance rate is 0, and
     // length 1 is chosen because it is the least.
     assert!(made[..199].iter().all(|&m| m == (8, 8)));
     assert_eq!((made[199], made[200], made[398], made[399], made[400]), ((8, 1), (1, 1), (1, 1), (8, 1), (1, 1)));
-    // If k = 0 is allowed, nothing is proposed between decisions.
+    // If draft length 0 is allowed (`k_start` is 0), nothing is proposed between decisions.
     let mut run = Run::of(&Turbospec { k_start: 0, ..Turbospec::default() }, &CONTEXT);
     let made = [1, 200, 201, 400].map(|step| {
         batch.step = step;
@@ -136,9 +138,9 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// With a belief, the search equals a second implementation of the formula. The target's time is that of
-    /// docs/model.md 12 (context read once), with each request's newest token counted twice. All requests have the same
-    /// limit, so that all lengths are equal.
+    /// With a belief (a policy's linear cost estimate), the search equals a second implementation of the formula. The
+    /// target's time is computed as in docs/model.md 12 (context read once), with each request's newest token counted
+    /// twice. All requests have the same limit, so that all lengths are equal.
     #[test]
     fn equals_the_formula_written_again(
         batch in any_batch(10, 1),

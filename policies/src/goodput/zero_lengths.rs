@@ -1,17 +1,19 @@
-//! The consequences of choosing length 0 for long: an acceptance estimate that cannot recover, and draft prefills that
-//! are skipped.
+//! The consequences of choosing draft length 0 for long: an estimated acceptance rate that cannot recover, and prefills
+//! of the draft model that are skipped.
 //!
 //! Source of the skipping: SmartSpec (arXiv 2406.14066) section 5, "Prefill disabling": if the share of past decode
-//! steps that proposed nothing is above a threshold (0.7), the draft prefill of the incoming request is skipped, and
-//! the request never has drafts.
+//! steps that proposed nothing is above a threshold (0.7), the draft model's prefill of the incoming request is
+//! skipped, and the request never has draft tokens.
 
 use foretoken_sim::Drafting;
 
-/// Counts of the lengths chosen. Steps in which no request could draft do not count, because they had no choice.
+/// Counts how often a policy chose draft length 0. Steps in which no request could draft do not count, because they had
+/// no choice.
 pub(crate) struct ZeroLengths {
-    /// Number of steps in a row with length 0 after which the run warns.
+    /// Number of steps in a row with draft length 0 after which the run warns that the policy no longer drafts.
     absorbing_steps: u64,
-    /// Share of steps with length 0 above which a new request's draft prefill is skipped; 1 disables the rule.
+    /// Share of steps with draft length 0 above which the draft model does not prefill a new request; 1 disables the
+    /// rule.
     skip_above: f64,
     steps: u64,
     zeroes: u64,
@@ -27,7 +29,7 @@ impl ZeroLengths {
         ZeroLengths { absorbing_steps, skip_above, steps: 0, zeroes: 0, streak: 0, longest_streak: 0, skipped: 0 }
     }
 
-    /// Counts a step in which a request could draft and length `k` was chosen.
+    /// Counts a step in which at least one request could draft and the policy chose length `k`.
     #[inline]
     pub(crate) fn chose(&mut self, k: u32) {
         self.steps += 1;
@@ -40,15 +42,18 @@ impl ZeroLengths {
         self.longest_streak = self.longest_streak.max(self.streak);
     }
 
-    /// Is the request that starts now to have a draft prefill? If not, the request is counted as skipped.
+    /// Returns true if the draft model prefills the request that starts now. If it does not, counts the request as
+    /// skipped.
     pub(crate) fn drafts_for_next(&mut self) -> bool {
-        // 63 / 90 is not rounded to more than 0.7, so the comparison needs no tolerance.
+        // 63 / 90 steps with draft length 0 are rounded to 0.7 and not above it, so a share equal to the threshold does
+        // not skip the prefill.
         let skip = self.steps > 0 && self.zeroes as f64 / self.steps as f64 > self.skip_above;
         self.skipped += u64::from(skip);
         !skip
     }
 
-    /// Warnings at the end of a run; `acceptance` is the estimate at the end.
+    /// Warnings about the policy's draft lengths of 0, for the end of a run. `acceptance` is the estimated acceptance
+    /// rate at the end.
     pub(crate) fn warnings(&self, policy: &str, acceptance: f64) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.longest_streak >= self.absorbing_steps {

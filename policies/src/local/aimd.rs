@@ -1,5 +1,5 @@
-//! `aimd`: each request's length goes up by one after a fully accepted draft and down by one otherwise. A request whose
-//! drafts do not pay stops drafting.
+//! `aimd`: each request's draft length goes up by one after a step in which all its draft tokens were accepted, and
+//! down by one otherwise. A request whose draft tokens do not pay stops drafting.
 //!
 //! Source: kekzl/imp PR #1801 (2026-08-27), on by default there.
 
@@ -8,16 +8,19 @@ use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `aimd`. The guard has imp's numbers; imp's cap and start were not found.
+/// Settings of the policy `aimd`, in which a request's draft length rises by one after full acceptance and falls by one
+/// otherwise. The guard, which ends the drafting of a request that does not pay, has imp's numbers. imp's longest and
+/// first draft length were not found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Aimd {
-    /// Longest draft in tokens, 1 to 32. A request starts with one token.
+    /// Most draft tokens of a request in a step, 1 to 32. A request starts with one token.
     pub cap: u32,
-    /// Number of verifications of a request's drafts before the guard may end its drafting.
+    /// Number of steps in which a request's draft tokens were verified, before the guard may end its drafting because
+    /// it does not pay.
     pub guard_verifies: u32,
-    /// Cost of a draft token as a share of the cost of a token without drafts, ≥ 0. A request stops drafting when it
-    /// emits fewer tokens per verification than 1 + this share times its mean draft length. imp measured break-even
+    /// Cost of a draft token as a share of the cost of a token without draft tokens, ≥ 0. A request stops drafting when
+    /// it emits fewer tokens per verification than 1 + this share times its mean draft length. imp measured break-even
     /// acceptances of 39.0, 37.5 and 47.7 % at 1 to 3 tokens.
     pub guard_cost: f64,
 }
@@ -64,11 +67,11 @@ impl Definition for Aimd {
     }
 }
 
-/// The state of a request: its draft length, its counts of verifications and drafts, and whether it has stopped
+/// The state of a request: its draft length, its counts of verifications and draft tokens, and whether it has stopped
 /// drafting.
 #[derive(Clone, Copy, Default)]
 struct Request {
-    /// The request's draft length minus one.
+    /// The request's draft length, stored as the length minus one.
     above_one: u32,
     verifies: u32,
     drafted: u64,
@@ -76,7 +79,7 @@ struct Request {
     stopped: bool,
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `aimd` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: Aimd,
     cap: u32,
@@ -108,8 +111,8 @@ impl SpecPolicy for Running {
             request.verifies += 1;
             request.drafted += u64::from(verified);
             request.accepted += u64::from(accepted);
-            // Drafts pay if 1 + accepted / verifies ≥ 1 + guard_cost · drafted / verifies. Here both sides are reduced
-            // by 1 and multiplied by `verifies`.
+            // Draft tokens pay if 1 + accepted / verifies ≥ 1 + guard_cost · drafted / verifies. Here both sides are
+            // reduced by 1 and multiplied by `verifies`.
             let pays = request.accepted as f64 >= self.params.guard_cost * request.drafted as f64;
             request.stopped |= request.verifies >= self.params.guard_verifies && !pays;
         }
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
     use crate::testing::{Batch, CONTEXT, Run};
 
-    /// The lengths that one request drafts; at most `accepted[i]` drafts are accepted in step i.
+    /// The draft lengths of one request, step by step; at most `accepted[i]` draft tokens are accepted in step i.
     fn lengths(params: Aimd, accepted: &[u32]) -> Vec<u32> {
         let mut run = Run::of(&params, &CONTEXT);
         accepted.iter().map(|&a| run.step(&Batch::new(&[9], &[8]), |_, _| 0.5, &[a]).draft_len[0]).collect()
@@ -139,13 +142,17 @@ mod tests {
 
     #[test]
     fn a_request_stops_when_its_drafts_do_not_pay() {
-        // The guard waits for eight verifications; then 0 accepted drafts are fewer than 0.4 · 8 drafted ones.
+        // The guard, which ends drafting that does not pay, waits for eight verifications. Then 0 accepted draft tokens
+        // are fewer than 0.4 · 8 drafted ones.
         assert_eq!(lengths(Aimd::default(), &[0; 10]), [1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
-        // Lengths 1 2 1 2 … with 1 0 1 0 … accepted: after eight rounds 4 of 12 drafts, fewer than 0.4 · 12 = 4.8.
+        // Draft lengths 1 2 1 2 … with 1 0 1 0 … accepted tokens: after eight steps 4 of 12 draft tokens are accepted,
+        // fewer than 0.4 · 12 = 4.8.
         assert_eq!(lengths(Aimd::default(), &[1, 0, 1, 0, 1, 0, 1, 0, 9]), [1, 2, 1, 2, 1, 2, 1, 2, 0]);
-        // With one draft accepted in each round, 8 of 12 after eight rounds are enough, and so are 9 of 13.
+        // With one draft token accepted in each step, 8 of 12 after eight steps are enough for drafting to go on, and
+        // so are 9 of 13.
         assert_eq!(lengths(Aimd::default(), &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1]), [1, 2, 1, 2, 1, 2, 1, 2, 1, 2]);
-        // At the threshold itself the request drafts on: after four verifications 2 = 0.4 · 5 of 5 drafts are accepted.
+        // A request whose acceptance is exactly at the threshold drafts on: after four verifications 2 of 5 draft
+        // tokens are accepted, and 0.4 · 5 = 2.
         let params = Aimd { guard_verifies: 4, ..Aimd::default() };
         assert_eq!(lengths(params, &[1, 1, 0, 0, 0]), [1, 2, 1, 1, 1]);
     }

@@ -1,5 +1,5 @@
-//! `downshift`: a request drafts three tokens. It drafts two if fewer than 60 % of its drafts so far were accepted, and
-//! one if fewer than 50 % were.
+//! `downshift`: a request drafts three tokens. It drafts two if fewer than 60 % of its draft tokens so far were
+//! accepted, and one if fewer than 50 % were.
 //!
 //! Source: osaurus/vmlx PR #2624 (2026).
 
@@ -8,15 +8,17 @@ use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `downshift`, with vmlx's numbers.
+/// Settings of the policy `downshift`, in which a request drafts fewer tokens if few of its draft tokens were accepted.
+/// The defaults are vmlx's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Downshift {
-    /// Draft tokens of a request with high acceptance, 3 to 32.
+    /// Draft tokens per step of a request most of whose draft tokens are accepted, 3 to 32.
     pub k: u32,
-    /// A request with a smaller share of accepted drafts than this, [0, 1], drafts one token less.
+    /// A request whose share of accepted draft tokens is below this threshold, [0, 1], drafts one token less.
     pub below_one_less: f64,
-    /// A request with a smaller share of accepted drafts than this drafts two tokens less; at most `below_one_less`.
+    /// A request whose share of accepted draft tokens is below this threshold drafts two tokens less; at most
+    /// `below_one_less`.
     pub below_two_less: f64,
 }
 
@@ -66,10 +68,10 @@ impl Definition for Downshift {
     }
 }
 
-/// Draft tokens of a request so far: (accepted, verified).
+/// Counts of a request's draft tokens so far: (accepted, verified).
 type Counts = (u64, u64);
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `downshift` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: Downshift,
     longest: u32,
@@ -115,10 +117,11 @@ mod tests {
     #[test]
     fn lengths_go_by_the_share_of_the_request() {
         let mut run = Run::of(&Downshift::default(), &CONTEXT);
-        // Accepted/verified drafts of request 0 so far: 3/3, 4/6, then 4/9, which gives length 1; 5/10 gives 2 (half is
-        // not below half); 7/12, then 9/14, which gives 3.
+        // Accepted/verified draft tokens of request 0 so far: 3/3, 4/6, then 4/9, which gives length 1; 5/10 gives 2
+        // (half is not below half); 7/12, then 9/14, which gives 3.
         let accepted = [(3, 0), (1, 0), (0, 1), (1, 1), (2, 1), (2, 1), (0, 1)];
-        // Request 1: 0/3 gives length 1; 0/4, 1/5, 2/6, 3/7, then 4/8, which gives 2.
+        // Accepted/verified draft tokens of request 1 so far: 0/3, which gives length 1; 0/4, 1/5, 2/6, 3/7, then 4/8,
+        // which gives 2.
         let expected = [[3, 3], [3, 1], [3, 1], [1, 1], [2, 1], [2, 1], [3, 2]];
         for ((a, b), lengths) in accepted.into_iter().zip(expected) {
             assert_eq!(run.step(&Batch::new(&[9; 2], &[8; 2]), |_, _| 0.5, &[a, b]).draft_len, lengths);

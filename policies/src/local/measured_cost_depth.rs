@@ -1,43 +1,50 @@
-//! `measured-cost-depth`: the draft length with the most expected tokens per measured time of a round. The policy
-//! learns acceptance rates and times while serving. Now and then other lengths are tried for a few rounds.
+//! `measured-cost-depth`: the draft length with the most expected tokens per measured time of a step. The policy learns
+//! acceptance rates and times while serving. Now and then other lengths are tried for a few steps.
 //!
 //! Source: jundot/omlx `_DepthController`, `omlx/patches/mlx_lm_mtp/batch_generator.py` (v0.5.4rc1 and later; PRs
-//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d), where p_j is the acceptance rate at position j and t(d) is the
-//! time of a round with d drafts. omlx's depth 0, which switches drafting off, is left out, because its constants were
-//! not found.
+//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d), where p_j is the acceptance rate of the j-th draft token and
+//! t(d) is the time of a step with d draft tokens. omlx's depth 0, which switches drafting off, is left out, because
+//! its constants were not found.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Acceptance rate of a position before a draft was verified, and the weight of the newest draft in its average.
+/// The acceptance rate that a position among a request's draft tokens has before its first token was verified, and the
+/// weight of the newest token in the position's average.
 const START_RATE: f64 = 0.6;
 const RATE_WEIGHT: f64 = 0.08;
-/// Time constant of the average of a round's time, in milliseconds.
+/// Time constant of the moving average of a step's time: a step that takes this number of milliseconds gets the weight
+/// 1 − 1/e.
 const MEMORY_MS: f64 = 400.0;
-/// A sample above `OUTLIER` times the estimate has `OUTLIER_WEIGHT` of its usual weight.
+/// A step (drafting and verification) that takes more than `OUTLIER` times the average time of its draft length enters
+/// the average with `OUTLIER_WEIGHT` of its usual weight.
 const OUTLIER: f64 = 2.0;
 const OUTLIER_WEIGHT: f64 = 0.25;
-/// Assumed milliseconds, where measurements are missing: of a round without drafts, until a length was measured; and of
-/// each draft token, until the slowest measured length is longer than the fastest measured length.
+/// Assumed milliseconds, where measurements are missing: of a step without draft tokens, until a draft length was
+/// measured; and of each draft token, until the slowest measured length is longer than the fastest measured length.
 const PRIOR_BASE_MS: f64 = 30.0;
 const PRIOR_ROW_MS: f64 = 7.0;
-/// Another length is adopted if its score is better by more than this share.
+/// The policy changes to another draft length if the other length's score (expected tokens per millisecond) is better
+/// by more than this share.
 const MARGIN: f64 = 0.03;
-/// Rounds of a probe, the share of the time that probes of rivals may take, and the share by which the score of a
-/// probed rival may be lower. A rival is the best length other than the present one.
+/// A probe is a few steps with another draft length. The constants: steps of a probe, the share of the time that probes
+/// of rivals may take, and the share by which a rival's score may be lower. A rival is the best length other than the
+/// present one.
 const PROBE_ROUNDS: u32 = 4;
 const PROBE_SHARE: f64 = 0.15;
 const RIVAL_BEHIND: f64 = 0.15;
-/// Least milliseconds between probes of the best rival, and between probes of the length measured longest ago.
+/// Least milliseconds between two probes (a few steps with another draft length) of the best rival, and between two
+/// probes of the length that was measured longest ago.
 const RIVAL_EVERY_MS: f64 = 1000.0;
 const STALEST_EVERY_MS: f64 = 5000.0;
 
-/// Parameters of `measured-cost-depth`. The constants are omlx's.
+/// Settings of the policy `measured-cost-depth`, which takes the draft length with the most expected tokens per
+/// measured time. The constants are omlx's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeasuredCostDepth {
-    /// Longest draft, in tokens, 1 to 32.
+    /// Most draft tokens of a request in a step, 1 to 32.
     pub max_depth: u32,
 }
 
@@ -80,29 +87,33 @@ impl Definition for MeasuredCostDepth {
     }
 }
 
-/// The measured rounds of one length.
+/// What was measured of the steps with one draft length.
 #[derive(Clone, Copy, Default)]
 struct Measured {
-    /// Average milliseconds of a round; `None` before the first round.
+    /// Average milliseconds of a step with this draft length; `None` before the first such step.
     ms: Option<f64>,
-    /// The clock after the last round with this length, in milliseconds.
+    /// When the last step with this draft length ended, in milliseconds of the policy's clock (the sum of all steps'
+    /// times).
     at_ms: f64,
 }
 
-/// The running policy. Vectors have an entry per length, from 1.
+/// `measured-cost-depth` in a run: what it has learnt of each draft length. Vectors have an entry per length, from 1.
 struct DepthController {
     longest: usize,
-    /// Acceptance rate of each position, given that all before it are accepted.
+    /// For each position among a request's draft tokens of a step: the acceptance rate, given that all tokens before it
+    /// are accepted.
     rate: Vec<f64>,
     measured: Vec<Measured>,
     clock_ms: f64,
     current: usize,
-    /// Next length of the warm-up, which goes from the longest length down to 1; 0 after the warm-up.
+    /// Draft length of the next warm-up step. The warm-up goes from the longest length down to 1; 0 means that it is
+    /// over.
     warmup: usize,
-    /// The length being probed, and the rounds left of the probe.
+    /// The draft length that is probed (tried for a few steps), and the number of steps left of the probe.
     probe: Option<(usize, u32)>,
-    /// The clock, in milliseconds, when a probe of the best rival was last due, and when a probe of the length measured
-    /// longest ago was last due. At first both are the end of the warm-up.
+    /// The policy's clock (sum of all steps' times), in milliseconds, when a probe of the best other draft length was
+    /// last due, and when a probe of the length measured longest ago was last due. At first both are the end of the
+    /// warm-up.
     rival_at_ms: f64,
     stalest_at_ms: f64,
 }
@@ -131,10 +142,10 @@ impl DepthController {
         }
     }
 
-    /// Milliseconds of a round with drafts of length `depth`. If this length was not measured, the time lies on the
-    /// line through the fastest and the slowest measured length. The line has the slope `PRIOR_ROW_MS` if only one
-    /// length was measured, or if the slowest length is the shorter one. Before any measurement, the time is
-    /// `PRIOR_BASE_MS` + `PRIOR_ROW_MS` · `depth`.
+    /// Milliseconds of a step with draft length `depth`. If this length was not measured, the time lies on the line
+    /// through the fastest and the slowest measured length. The line has the slope `PRIOR_ROW_MS` if only one length
+    /// was measured, or if the slowest length is the shorter one. Before any measurement, the time is `PRIOR_BASE_MS` +
+    /// `PRIOR_ROW_MS` · `depth`.
     fn ms(&self, depth: usize) -> f64 {
         if let Some(ms) = self.measured[depth - 1].ms {
             return ms;
@@ -146,12 +157,12 @@ impl DepthController {
             return PRIOR_BASE_MS + PRIOR_ROW_MS * depth as f64;
         };
         let slope = if dear.0 > cheap.0 { (dear.1 - cheap.1) / (dear.0 - cheap.0) } else { PRIOR_ROW_MS };
-        // The line may fall to 0 at short lengths. No round is taken to be faster than a tenth of the fastest measured
-        // round.
+        // The line through measured times may fall to 0 at short lengths. No step is taken to be faster than a tenth of
+        // the fastest measured step.
         (cheap.1 + slope * (depth as f64 - cheap.0)).max(0.1 * cheap.1)
     }
 
-    /// Expected tokens of a request per millisecond, with drafts of length `depth`.
+    /// The score of draft length `depth`: a request's expected tokens per millisecond.
     fn score(&self, depth: usize) -> f64 {
         let (mut reached, mut tokens) = (1.0, 1.0);
         for rate in &self.rate[..depth] {
@@ -161,15 +172,16 @@ impl DepthController {
         tokens / self.ms(depth)
     }
 
-    /// The length other than `depth` with the best score, the shorter on a tie; `None` if there is no other.
+    /// The draft length other than `depth` with the best score (expected tokens per millisecond), the shorter on a tie;
+    /// `None` if there is no other.
     fn best_rival(&self, depth: usize) -> Option<usize> {
         let others = (1..=self.longest).filter(|&d| d != depth);
         others.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)).then(b.cmp(&a)))
     }
 
-    /// Adds one round of drafts of length `depth`, which took `ms` milliseconds, to the average of this length and to
-    /// the clock. Counts the round for the warm-up or for the probe. If neither of the two goes on, decides about the
-    /// next length.
+    /// Adds one step with draft length `depth`, which took `ms` milliseconds, to the average of this length and to the
+    /// clock. Counts the step for the warm-up or for the probe (a few steps with another length). If neither of the two
+    /// goes on, decides about the next length.
     fn round(&mut self, depth: usize, ms: f64) {
         self.clock_ms += ms;
         let clock_ms = self.clock_ms;
@@ -184,7 +196,7 @@ impl DepthController {
             }
         });
         if self.warmup > 0 {
-            // A round of the warm-up counts also if the engine cut its length, so that the warm-up ends.
+            // A step of the warm-up counts also if the engine cut its draft length, so that the warm-up ends.
             self.warmup -= 1;
             if self.warmup > 0 {
                 return;
@@ -199,8 +211,9 @@ impl DepthController {
         }
     }
 
-    /// Adopts the best rival if its score is better by more than [`MARGIN`]. Else starts a probe if one is due: of the
-    /// length measured longest ago, or of the rival if its score is close.
+    /// Changes to the best other draft length (the rival) if its score (expected tokens per millisecond) is better by
+    /// more than [`MARGIN`]. Otherwise starts a probe, a few steps with another length, if one is due. The length
+    /// measured longest ago is probed, or the rival if its score is close.
     fn decide(&mut self) {
         let Some(rival) = self.best_rival(self.current) else { return };
         if self.score(rival) > self.score(self.current) * (1.0 + MARGIN) {
@@ -234,7 +247,7 @@ impl SpecPolicy for DepthController {
 
     fn observe(&mut self, outcome: &StepOutcome) {
         for (&accepted, &verified) in outcome.accepted.iter().zip(outcome.verified) {
-            // The outcome is known at the positions up to and including the first rejected draft.
+            // Whether the draft token is right is known at the positions up to and including the first rejected one.
             for (position, rate) in self.rate.iter_mut().enumerate().take(verified.min(accepted + 1) as usize) {
                 let hit = if position < accepted as usize { 1.0 } else { 0.0 };
                 *rate += RATE_WEIGHT * (hit - *rate);

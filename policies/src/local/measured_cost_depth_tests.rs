@@ -1,11 +1,12 @@
-//! Tests of [`super`]: averages, the line through the measurements, the warm-up, margins and probes, by hand.
+//! Tests of [`super`], by hand: average times of draft lengths, the line through them, the warm-up, and when the policy
+//! changes or tries a length.
 
 use super::*;
 use crate::testing::{close, outcome};
 use foretoken_sim::{Drafts, Time};
 
-/// Runs `count` rounds at the lengths that the policy chooses; a round takes `ms(length)` milliseconds. Returns the
-/// lengths.
+/// Runs `count` steps with the draft lengths that the policy chooses; a step takes `ms(length)` milliseconds. Returns
+/// the lengths.
 fn rounds(depths: &mut DepthController, count: usize, ms: impl Fn(usize) -> f64) -> Vec<usize> {
     let mut round = |_| {
         let depth = depths.length();
@@ -18,8 +19,8 @@ fn rounds(depths: &mut DepthController, count: usize, ms: impl Fn(usize) -> f64)
 #[test]
 fn the_warm_up_tries_every_length_from_the_longest_down() {
     let mut depths = DepthController::new(4);
-    // Tokens: 1 + .6 + .36 + .216 + .1296. Milliseconds: 10 + 4 per token. Scores: 1.6/14, 1.96/18, 2.176/22,
-    // 2.3056/26.
+    // Expected tokens of lengths 1 to 4 are the sums 1 + .6 + .36 + .216 + .1296 up to the length. A step takes 10 ms
+    // and 4 ms per draft token. The scores are 1.6/14, 1.96/18, 2.176/22 and 2.3056/26.
     assert_eq!(rounds(&mut depths, 4, |d| 10.0 + 4.0 * d as f64), [4, 3, 2, 1]);
     assert!(close(depths.score(3), 2.176 / 22.0));
     assert_eq!(depths.length(), 1, "0.114 is the best");
@@ -33,7 +34,8 @@ fn lengths_not_measured_lie_on_a_line() {
     assert_eq!([1, 2, 3, 4].map(|d| depths.ms(d)), [36.0, 43.0, 50.0, 57.0]);
     depths.measured[0].ms = Some(30.0);
     assert_eq!([1, 2, 3, 4].map(|d| depths.ms(d)), [30.0, 40.0, 50.0, 60.0]);
-    // A shorter length that is slower gives no slope; the prior's slope is used.
+    // A line through the times of two measured lengths has no use if the shorter length is slower: the assumed slope is
+    // used.
     depths.measured[0].ms = Some(70.0);
     assert_eq!([depths.ms(2), depths.ms(4)], [43.0, 57.0]);
 }
@@ -45,7 +47,8 @@ fn times_are_averaged_over_the_wall_clock() {
     depths.round(1, 150.0);
     let expected = 100.0 + 50.0 * (1.0 - (-150.0f64 / 400.0).exp());
     assert!(close(depths.ms(1), expected));
-    // The sample is more than twice the estimate: it has a quarter of the weight.
+    // This step took more than twice the average time of its draft length, so it has a quarter of the usual weight in
+    // the average.
     depths.round(1, 400.0);
     assert!(close(depths.ms(1), expected + (400.0 - expected) * 0.25 * (1.0 - (-1.0f64).exp())));
     assert_eq!(depths.clock_ms, 650.0);
@@ -61,7 +64,8 @@ fn rates_move_up_to_the_first_miss() {
         ..outcome(&drafts, &[4, 2], &[1, 2])
     };
     depths.observe(&seen);
-    // Position 1 is accepted twice. Position 2 is rejected, then accepted. Positions 3 and 4 are not reached.
+    // The first draft token is accepted for both requests. The second is rejected, then accepted. Positions 3 and 4 are
+    // not reached.
     let hit = |rate: f64| rate + 0.08 * (1.0 - rate);
     let expected = [hit(hit(0.6)), hit(0.6 * 0.92), 0.6, 0.6];
     assert!(depths.rate.iter().zip(expected).all(|(&a, b)| close(a, b)), "{:?} for {expected:?}", depths.rate);
@@ -71,7 +75,8 @@ fn rates_move_up_to_the_first_miss() {
 #[test]
 fn three_per_cent_are_needed_to_switch() {
     let mut depths = DepthController::new(2);
-    // The scores are 1.6 / t and 1.96 / t: length 2 leads while it takes less than 1.225 times the time of length 1.
+    // The scores (expected tokens per time t) are 1.6 / t and 1.96 / t for lengths 1 and 2: length 2 leads while it
+    // takes less than 1.225 times the time of length 1.
     rounds(&mut depths, 2, |d| [16.0, 19.6][d - 1]);
     assert_eq!(depths.current, 2, "the longest is held on a tie");
     depths.measured[0].ms = Some(16.0 / 1.029);
@@ -85,14 +90,17 @@ fn three_per_cent_are_needed_to_switch() {
 #[test]
 fn close_rivals_are_probed_every_second_and_the_stalest_every_five() {
     let mut depths = DepthController::new(3);
-    // The scores are 0.1, 0.098, 0.05: length 2 is within 15 % of length 1, length 3 is not.
+    // The scores (expected tokens per ms) of lengths 1 to 3 are 0.1, 0.098, 0.05: length 2 is within 15 % of length 1,
+    // length 3 is not.
     let ms = |d: usize| [16.0, 20.0, 43.52][d - 1];
     assert_eq!(rounds(&mut depths, 3, ms), [3, 2, 1]);
     assert_eq!(depths.current, 1);
-    // 63 rounds of 16 ms are the first to exceed 1000 ms. Then four rounds probe the rival, and so on.
+    // 63 steps of 16 ms are the first to exceed 1000 ms. Then four steps try the rival, the best other length, and so
+    // on.
     let made = rounds(&mut depths, 63 + 4 + 1, ms);
     assert!(made[..63].iter().all(|&d| d == 1) && made[63..67] == [2; 4] && made[67] == 1, "{made:?}");
-    // Length 3 was measured longest ago. It is probed when 5 s have passed since the warm-up.
+    // Length 3 was measured longest ago. It is tried in a probe (a few steps with another length) when 5 s have passed
+    // since the warm-up.
     let mut first = None;
     for _ in 0..400 {
         let depth = depths.length();
@@ -108,7 +116,8 @@ fn close_rivals_are_probed_every_second_and_the_stalest_every_five() {
 #[test]
 fn a_slow_round_makes_probes_rare() {
     let mut depths = DepthController::new(2);
-    // A probe of 4 rounds of 80 ms may take 15 % of the time: one comes every 4 · 80 / 0.15 = 2133 ms, after 27 rounds.
+    // Probes (four steps with the best other length) may take 15 % of the time. One probe has 4 steps of 80 ms: one
+    // comes every 4 · 80 / 0.15 = 2133 ms, after 27 steps.
     let ms = |d: usize| [80.0, 99.0][d - 1];
     rounds(&mut depths, 2, ms);
     depths.current = 1;

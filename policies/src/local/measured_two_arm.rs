@@ -1,5 +1,5 @@
 //! `measured-two-arm`: runs one of two draft lengths, the held one. Now and then it tries the other for a window of
-//! rounds, and then holds the length that emitted more tokens per second.
+//! steps, and then holds the length that emitted more tokens per second.
 //!
 //! Source: lablup/mlxcel PR #1295 (2026-08-22), `BlockThroughputController`. It decides by measured time, which
 //! includes costs that accepted counts do not show.
@@ -8,29 +8,32 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Number of windows for which a newly adopted length is held before the other length challenges it. Each lost
-/// challenge in a row multiplies this number by four, up to `LONGEST_WAIT`. The first challenge of a run comes after
-/// one window.
+/// Number of windows (a set number of steps each) for which a newly adopted draft length is held before the other
+/// length is tried again. Each lost trial in a row multiplies this number by four, up to `LONGEST_WAIT`. The first
+/// trial of a run comes after one window.
 const WAIT: u32 = 4;
 const LONGEST_WAIT: u32 = 64;
 
-/// Parameters of `measured-two-arm`. The user sets the lengths; the rest are mlxcel's values.
+/// Settings of the policy `measured-two-arm`, which tries two draft lengths and holds the one with more tokens per
+/// second. The user sets the lengths; the rest are mlxcel's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeasuredTwoArm {
-    /// Draft tokens per request at the start, 1 to 32.
+    /// Draft tokens per request and step at the start, 1 to 32.
     pub configured: u32,
-    /// The other draft length, which is tried against `configured`, 1 to 32.
+    /// The other draft length, in tokens, which is tried against `configured`, 1 to 32.
     pub requested: u32,
-    /// Number of rounds at the start that are not measured.
+    /// Number of steps (drafting and verification) at the start of a run that are not measured.
     pub warmup_rounds: u32,
-    /// Number of rounds in a measured window, at least 1.
+    /// Number of steps in a window over which tokens per second are measured, at least 1.
     pub window_rounds: u32,
-    /// The other length replaces the present one if its window has more tokens a second by more than this share, ≥ 0.
+    /// The other draft length replaces the present one if its measured window has more tokens a second by more than
+    /// this share, ≥ 0.
     pub margin: f64,
-    /// Number of rounds of a trial of the other length before the trial may end early.
+    /// Number of steps of a trial of the other draft length before the trial may end early.
     pub abort_after: u32,
-    /// A trial ends early if it has fewer tokens a second by more than this share, [0, 1].
+    /// A trial of the other draft length ends early if it has fewer tokens a second than the present one by more than
+    /// this share, [0, 1].
     pub abort_behind: f64,
 }
 
@@ -91,7 +94,8 @@ impl Definition for MeasuredTwoArm {
     }
 }
 
-/// Tokens and seconds, summed over the rounds of a window.
+/// Tokens and seconds, summed over the steps (drafting and verification) of a window in which one draft length is
+/// measured.
 #[derive(Clone, Copy, Default)]
 struct Window {
     rounds: u32,
@@ -105,22 +109,23 @@ impl Window {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `measured-two-arm` while the engine runs: its settings, and what it keeps from step to step.
 struct Arms {
     params: MeasuredTwoArm,
     lengths: [u32; 2],
-    /// Index in `lengths` of the held length.
+    /// Index in `lengths` of the held draft length, which runs while the other length is not tried.
     held: usize,
-    /// True while the length that is not held is tried.
+    /// True while the draft length that is not held is tried (a challenge).
     challenge: bool,
     warmup: u32,
     window: Window,
-    /// Tokens per second of the held length's last window.
+    /// Tokens per second of the last window of steps with the held draft length.
     held_rate: f64,
-    /// Number of held windows since the last challenge, and the number after which the next challenge starts.
+    /// Number of windows of steps with the held draft length since the last challenge, that is, since the other length
+    /// was last tried (`windows`), and the number after which the next challenge starts (`wait`).
     windows: u32,
     wait: u32,
-    /// Number of challenges lost in a row.
+    /// Number of challenges in a row in which the other draft length was tried and did not win.
     losses: u32,
 }
 
@@ -144,8 +149,8 @@ impl Arms {
         self.lengths[self.held ^ usize::from(self.challenge)]
     }
 
-    /// Adds one round at the present length; a round of the warm-up only counts down. Ends full windows, and starts and
-    /// ends challenges, that is, windows in which the other length is tried.
+    /// Adds one step with the present draft length; a step of the warm-up only counts down. Ends full windows of steps,
+    /// and starts and ends challenges, that is, windows in which the other length is tried.
     fn round(&mut self, tokens: u64, seconds: f64) {
         if self.warmup > 0 {
             self.warmup -= 1;
@@ -179,8 +184,8 @@ impl Arms {
         }
     }
 
-    /// Ends a challenge. The held length then runs for 4 windows if it has just won the challenge, for 16 if one
-    /// challenge was lost, and for 64 if two or more were lost in a row.
+    /// Ends a challenge, in which the other draft length was tried. The held length then runs for 4 windows of steps if
+    /// it has just won the challenge, for 16 if one challenge was lost, and for 64 if two or more were lost in a row.
     fn end_challenge(&mut self) {
         self.challenge = false;
         self.window = Window::default();
@@ -198,8 +203,8 @@ impl SpecPolicy for Arms {
         plan.fill(self.length());
     }
 
-    /// Counts a step only if every request drafted the present length. Drafts that were cut short, and late outcomes of
-    /// steps with the other length, are left out.
+    /// Counts a step only if every request drafted the present length. Steps in which a request drafted fewer tokens,
+    /// and late outcomes of steps with the other length, are left out.
     fn observe(&mut self, outcome: &StepOutcome) {
         let length = self.length();
         if !outcome.drafted.is_empty() && outcome.drafted.iter().all(|&drafted| drafted == length) {

@@ -1,4 +1,5 @@
-//! Tests of [`super`] on examples computed by hand: warm-up, adopting an arm, ending a trial early, and waiting.
+//! Tests of [`super`] on examples computed by hand: the warm-up, adopting the other draft length, ending its trial
+//! early, and waiting for the next trial.
 
 use super::*;
 use crate::testing::outcome;
@@ -9,8 +10,8 @@ fn arms(params: MeasuredTwoArm) -> Arms {
     Arms::new(params, 8)
 }
 
-/// Runs rounds of one request that emit `rate(length)` tokens per second, until the length changes. Returns the number
-/// of rounds.
+/// Runs steps of one request that emit `rate(length)` tokens per second, until the draft length changes. Returns the
+/// number of steps.
 fn rounds(arms: &mut Arms, rate: impl Fn(u32) -> f64) -> u32 {
     let start = arms.length();
     for n in 1..10_000 {
@@ -26,12 +27,14 @@ fn rounds(arms: &mut Arms, rate: impl Fn(u32) -> f64) -> u32 {
 fn a_better_arm_is_adopted_after_one_window() {
     let mut arms = arms(MeasuredTwoArm::default());
     let rate = |length| if length == 4 { 103.0 } else { 100.0 };
-    // 8 rounds of warm-up, one window, then the challenge.
+    // 8 steps of warm-up and one window of 32 steps with the held draft length come before the first challenge, a
+    // window of the other length.
     assert_eq!((arms.length(), rounds(&mut arms, rate), arms.length()), (2, 8 + 32, 4));
-    // The challenger wins and is held. The next challenge comes four held windows later and is lost after 32 rounds.
+    // The other length wins its trial and is held. The next trial comes four windows of 32 steps later and is lost
+    // after 32 steps.
     assert_eq!(rounds(&mut arms, rate), 32 + 4 * 32);
     assert_eq!((arms.held, arms.losses, rounds(&mut arms, rate)), (1, 0, 32));
-    // Each loss in a row makes the wait longer: 16, 64, 64 windows.
+    // Each lost trial in a row makes the wait for the next one longer: 16, 64, 64 windows of steps.
     for wait in [16, 64, 64] {
         assert_eq!((arms.wait, rounds(&mut arms, rate)), (wait, wait * 32));
         assert_eq!(rounds(&mut arms, rate), 32);
@@ -41,13 +44,15 @@ fn a_better_arm_is_adopted_after_one_window() {
 #[test]
 fn two_per_cent_are_not_enough() {
     let mut arms = arms(MeasuredTwoArm { warmup_rounds: 0, ..MeasuredTwoArm::default() });
-    // 100 and 102 tokens per second, from rounds of 1 s: exactly the margin, so the challenger loses.
+    // The windows of both draft lengths have steps of 1 s, with 100 and with 102 tokens. The difference is exactly the
+    // margin of 2 %, so the other length loses.
     let window = |arms: &mut Arms, tokens: u64| (0..32).for_each(|_| arms.round(tokens, 1.0));
     window(&mut arms, 100);
     assert!(arms.challenge);
     window(&mut arms, 102);
     assert_eq!((arms.held, arms.losses, arms.wait), (0, 1, 16));
-    // 103 is above the margin. An adoption resets the losses.
+    // 103 tokens per second are above the margin, so the other draft length is adopted. This resets the count of lost
+    // trials.
     (0..16).for_each(|_| window(&mut arms, 100));
     window(&mut arms, 103);
     assert_eq!((arms.held, arms.losses, arms.wait, arms.held_rate), (1, 0, 4, 103.0));
@@ -57,12 +62,13 @@ fn two_per_cent_are_not_enough() {
 fn a_hopeless_challenge_is_broken_off_after_four_rounds() {
     let mut arms = arms(MeasuredTwoArm { warmup_rounds: 0, ..MeasuredTwoArm::default() });
     (0..32).for_each(|_| arms.round(100, 1.0));
-    // After a slow first round, four rounds of the challenger have 10 + 3 · 85 tokens against 400 of the held length.
+    // After a slow first step, four steps of the tried length have 10 + 3 · 85 tokens against 400 of the held length.
     // This is 66 %: not more than 35 % behind.
     arms.round(10, 1.0);
     (0..3).for_each(|_| arms.round(85, 1.0));
     assert!(arms.challenge);
-    // Five rounds have 265 + 40 tokens against 500. This is 61 %: more than 35 % behind.
+    // Five steps of the tried length have 265 + 40 tokens against 500 of the held length. This is 61 %: more than 35 %
+    // behind.
     arms.round(40, 1.0);
     assert_eq!((arms.challenge, arms.losses, arms.wait), (false, 1, 16));
 }

@@ -1,5 +1,5 @@
-//! `mlx-vlm-expand`: a request has two draft lengths. After 8 rounds at the shorter length it drafts the longer one,
-//! while at least 65 % of its last 32 rounds accepted at least as many tokens as the shorter length has
+//! `mlx-vlm-expand`: a request has two draft lengths. After 8 steps with the shorter length it drafts the longer one,
+//! while in at least 65 % of its last 32 steps at least as many tokens were accepted as the shorter length has
 //! (`least_share`).
 //!
 //! Source: mlx-vlm's `_effective_mtp_block_size`, which lablup/mlxcel keeps beside its own rule (PR #1295, 2026-08-22).
@@ -11,20 +11,22 @@ use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Number of rounds remembered per request: the bits of a word.
+/// Number of steps of a request that are remembered: one bit of a 32-bit word for each.
 const WINDOW: u32 = u32::BITS;
 
-/// Parameters of `mlx-vlm-expand`. The user sets the lengths; the rest are mlx-vlm's values.
+/// Settings of the policy `mlx-vlm-expand`, in which a request changes from a shorter to a longer draft length if its
+/// draft tokens are accepted. The user sets the lengths; the rest are mlx-vlm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlxVlmExpand {
-    /// Draft tokens per request at the start, 1 to 32.
+    /// Draft tokens of a request per step at the start, 1 to 32.
     pub configured: u32,
-    /// Draft tokens of a request after it has expanded, from `configured` + 1 to 32.
+    /// Draft tokens of a request per step after it has changed to the longer draft length, from `configured` + 1 to 32.
     pub requested: u32,
-    /// Number of rounds of a request before it may expand, 1 to 32.
+    /// Number of steps of a request before it may change to the longer draft length, 1 to 32.
     pub warmup_rounds: u32,
-    /// A request expands if at least this share, [0, 1], of its last 32 rounds accepted at least `configured` tokens.
+    /// A request takes the longer draft length if at least this share, [0, 1], of its last 32 steps accepted at least
+    /// `configured` tokens.
     pub least_share: f64,
 }
 
@@ -74,16 +76,18 @@ impl Definition for MlxVlmExpand {
     }
 }
 
-/// The last rounds of a request.
+/// In which of a request's last steps at least as many tokens were accepted as the shorter draft length has.
 #[derive(Clone, Copy, Default)]
 struct Rounds {
-    /// One bit per round, the newest round in the lowest bit: 1 if the round accepted at least the shorter length.
+    /// One bit per step of the request, the newest in the lowest bit: 1 if at least as many tokens were accepted as the
+    /// shorter draft length has.
     whole: u32,
-    /// Number of rounds remembered, at most [`WINDOW`].
+    /// Number of the request's steps that are remembered, at most [`WINDOW`]. Only steps count that verified at least
+    /// as many tokens as the shorter draft length has.
     seen: u32,
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `mlx-vlm-expand` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: MlxVlmExpand,
     longest: u32,
@@ -125,7 +129,7 @@ mod tests {
     use super::*;
     use crate::testing::{Batch, CONTEXT, Run};
 
-    /// The lengths that one request drafts, round by round; `accepted` has the accepted drafts of each round.
+    /// The draft lengths of one request, step by step; `accepted` has the number of draft tokens accepted in each step.
     fn lengths(accepted: impl IntoIterator<Item = u32>, limit: u32) -> Vec<u32> {
         let mut run = Run::of(&MlxVlmExpand::default(), &CONTEXT);
         let mut step = |a| run.step(&Batch::new(&[9], &[limit]), |_, _| 0.5, &[a]).draft_len[0];
@@ -134,14 +138,15 @@ mod tests {
 
     #[test]
     fn eight_rounds_and_a_share_of_the_last_thirty_two() {
-        // The request expands once 8 of 8 rounds accepted the whole shorter length.
+        // The request changes to the longer length once 8 of 8 steps accepted the whole shorter length.
         assert_eq!(lengths([2; 10], 8), [2, 2, 2, 2, 2, 2, 2, 2, 4, 4]);
-        // If 5 of 8 rounds accept at least the shorter length, 0.625, they are too few; 6 of 9, 0.667, are enough. A
-        // round that accepts 3 drafts counts like a round that accepts the shorter length of 2. A round that accepts 1
-        // or none counts as a failure.
+        // If 5 of 8 steps accept at least the shorter length, 0.625, they are too few; 6 of 9, 0.667, are enough. A
+        // step that accepts 3 draft tokens counts like a step that accepts the shorter length of 2. A step that accepts
+        // 1 or none counts as a failure.
         assert_eq!(lengths([2, 0, 3, 1, 2, 1, 2, 2, 2, 2], 8)[7..], [2, 2, 4]);
-        // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 rounds that accepted the whole shorter length, the request
-        // stays expanded up to the eleventh failure, but not after the twelfth.
+        // The share of successful steps must be at least 0.65: 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 steps
+        // that accepted the whole shorter length, the request keeps the longer length up to the eleventh failure, but
+        // not after the twelfth.
         let mut rounds = vec![2; 32];
         rounds.extend([1; 13]);
         assert_eq!(lengths(rounds, 8)[40..], [4, 4, 4, 4, 2]);

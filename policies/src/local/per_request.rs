@@ -1,9 +1,9 @@
-//! A small state for each request, freed when the request ends.
+//! Stores a small state of a policy for each request, which is freed when the request ends.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// One `T` for each request that has not ended; a new request has the default.
+/// Stores one state `T` of a policy for each request that has not ended. A new request starts with the default state.
 #[derive(Default)]
 pub(crate) struct PerRequest<T> {
     slots: Slots,
@@ -11,12 +11,12 @@ pub(crate) struct PerRequest<T> {
 }
 
 impl<T: Copy + Default> PerRequest<T> {
-    /// Returns the state of request `id`, or the default.
+    /// Returns the policy's state of request `id`; the default state if the request has none.
     pub(crate) fn get(&self, id: RequestId) -> T {
         self.slots.get(id).map(|place| self.states[place]).unwrap_or_default()
     }
 
-    /// Returns the state of request `id` to be changed. A new request gets the default state.
+    /// Returns the policy's state of request `id`, to be changed. A new request gets the default state.
     pub(crate) fn entry(&mut self, id: RequestId) -> &mut T {
         let (place, new) = self.slots.take(id);
         if self.states.len() <= place {
@@ -28,7 +28,7 @@ impl<T: Copy + Default> PerRequest<T> {
         &mut self.states[place]
     }
 
-    /// Forgets request `id`, which has ended.
+    /// Removes the state of request `id`, which has ended.
     pub(crate) fn forget(&mut self, id: RequestId) {
         self.slots.free(id);
     }

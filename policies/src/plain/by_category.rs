@@ -7,13 +7,13 @@ use foretoken_sim::{BatchView, MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Parameters of `by-category`.
+/// Settings of the policy `by-category`, which has a draft length for each category of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ByCategory {
-    /// Draft tokens per step of requests whose category is not in `lengths`, 0 to 32.
+    /// Draft tokens per request and step for requests whose category is not in `lengths`, 0 to 32.
     pub k: u32,
-    /// Draft tokens per step by the category's name, 0 to 32; 0 drafts nothing.
+    /// Draft tokens per request and step, by the name of the request's category, 0 to 32; 0 drafts nothing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lengths: BTreeMap<String, u32>,
 }

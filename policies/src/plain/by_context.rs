@@ -6,12 +6,13 @@ use crate::shared::by_request::ByRequest;
 use foretoken_sim::{BatchView, MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `by-context`. The default threshold is an example.
+/// Settings of the policy `by-context`, which has a draft length for each range of context lengths. The default
+/// threshold is an example.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ByContext {
-    /// `[tokens of context, draft length]`, tokens rising, the first entry at 0 tokens. A length (0 to 32) holds from
-    /// its number of tokens up to that of the next entry.
+    /// `[tokens of context, draft length]`, tokens rising, the first entry at 0 tokens. A draft length (0 to 32) holds
+    /// for contexts from its number of tokens up to the number of the next entry.
     pub lengths: Vec<(u32, u32)>,
 }
 

@@ -6,7 +6,7 @@ use crate::look::{self, Look};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `fixed`.
+/// Settings of the policy `fixed`, which drafts the same length for every request in every step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fixed {
@@ -66,7 +66,7 @@ impl Definition for Fixed {
     }
 }
 
-/// The running policy; it keeps no state.
+/// The policy `fixed` while the engine runs; it keeps no state.
 struct FixedLength {
     k: u32,
 }

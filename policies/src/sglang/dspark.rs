@@ -6,9 +6,9 @@
 //! `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`. These files were executed for the fixture that
 //! the tests compare with (`tests/policies`).
 //!
-//! Let n be the number of requests and s₁ ≥ s₂ ≥ … the survivals of the batch's draft tokens. The budget is argmax_b
-//! (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie. It is computed from confidences two rounds old. The
-//! confidences of the present drafts decide which tokens are verified.
+//! Let n be the number of requests and s₁ ≥ s₂ ≥ … the survivals of the batch's draft tokens. The budget is the
+//! argmax_b of (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie. It is computed from confidences that are
+//! two steps old. The confidences of the present draft tokens decide which of them are verified.
 //!
 //! SGLang's own defaults do none of this, for two reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table
 //! every step takes the same time, so that everything is verified. That equals a fixed length and is refused here,
@@ -25,25 +25,29 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Tokens with a survival below this are not candidates; compared in single precision.
+/// Draft tokens whose survival is below this value are not candidates for verification. Compared in single precision.
 const SURVIVAL_EPS: f64 = 1e-6f32 as f64;
-/// Parameters of `dspark`.
+/// Settings of the policy `dspark`, which is SGLang's DSpark scheduler: a cost table decides how many draft tokens are
+/// verified.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dspark {
-    /// Number of tokens of a block, which every request drafts, 1 to 32. Default: the engine's `max_draft_len`.
+    /// Number of tokens that every request drafts in a step (a block), 1 to 32. Default: the engine's `max_draft_len`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gamma: Option<u32>,
-    /// The source of the cost of a step.
+    /// Where the time of a step, by its numbers of requests and tokens, comes from.
     pub table: SpsTable,
-    /// The verify budget is computed from the confidences of this number of rounds before, 1 to 16
-    /// (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`); with overlapped scheduling at least 2.
+    /// The number of draft tokens to verify is computed from the confidences that draft tokens had this number of steps
+    /// before, 1 to 16 (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`); with overlapped scheduling at least 2.
     pub lag_steps: u32,
-    /// Whether scheduling overlaps with the device. If true, the first two rounds have no budget and verify all drafts.
+    /// Whether the scheduler overlaps with the device. If true, the host has no confidences yet in the first two steps,
+    /// which verify all draft tokens.
     pub overlap_schedule: bool,
-    /// Allows `table = "flat"`, with which all drafts are always verified.
+    /// True allows `table = "flat"`, by which every step takes the same time, so that all draft tokens are always
+    /// verified.
     pub allow_degenerate: bool,
-    /// Raises the budget to the size of the captured CUDA graph to which the pass is padded.
+    /// True raises the number of draft tokens to verify until the verify pass fills the size of the captured CUDA graph
+    /// to which it is padded.
     pub align_to_graph: bool,
     /// KV tokens of each request while steps are timed at start-up.
     pub profile_context_len: u32,
@@ -114,17 +118,17 @@ impl Definition for Dspark {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `dspark` while the engine runs: its settings, and what it keeps from step to step.
 struct Scheduler {
     gamma: u32,
     align: bool,
     table: CostTable,
     capture_sizes: Vec<u32>,
     relay: Relay,
-    /// Buffer for the confidences of one request that have reached the host.
+    /// Buffer for the confidences of one request's draft tokens, as far as they have reached the host.
     late: Vec<f64>,
-    /// True if the policy was given confidences (`foretoken decide`). The budget is then computed from the present
-    /// confidences, not from late confidences.
+    /// True if the command `foretoken decide`, which asks for a decision on one given batch, gave the policy
+    /// confidences. The number of draft tokens to verify is then computed from these, not from late confidences.
     told: bool,
     ranked: RankedTokens,
     own_estimate: Option<f64>,
@@ -153,8 +157,8 @@ impl Scheduler {
         }
     }
 
-    /// Fills `ranked` with the batch's drafts, by their present confidences. Survivals are rounded to single precision,
-    /// unless `foretoken decide` gave the confidences.
+    /// Fills `ranked` with the batch's draft tokens, ranked by their present confidences. Survivals are rounded to
+    /// single precision, unless the command `foretoken decide` gave the confidences.
     fn push_live(&mut self, drafts: &Drafts) {
         self.ranked.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
@@ -166,8 +170,8 @@ impl Scheduler {
         }
     }
 
-    /// Fills `ranked` with the batch's drafts, by the confidences that have reached the host. Reports to `relay` that
-    /// this round's budget is computed.
+    /// Fills `ranked` with the batch's draft tokens, ranked by the confidences that have reached the host. Then notes
+    /// in `relay`, which brings confidences to the host, that this step's number of tokens to verify is computed.
     fn push_late(&mut self, batch: &BatchView, drafts: &Drafts) {
         self.ranked.clear();
         for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
@@ -179,9 +183,9 @@ impl Scheduler {
         self.relay.budget_computed();
     }
 
-    /// The number of draft tokens whose verification gives the most tokens per second, by the table. With `align` it is
-    /// raised to the captured graph's size; it may then exceed the number of drafts. `None` before the first
-    /// confidences have reached the host. Stores the rates for `explain`.
+    /// The number of draft tokens whose verification gives the most tokens per second, by the cost table. With `align`
+    /// it is raised to the captured graph's size; it may then exceed the number of draft tokens. `None` before the
+    /// first confidences have reached the host. Stores the tokens per second of each number for `explain`.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
         if self.told {
             self.push_live(drafts);
@@ -217,7 +221,8 @@ impl SpecPolicy for Scheduler {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // A flat table counts as no table: everything is verified, also tokens with a survival below `SURVIVAL_EPS`.
+        // A flat table (every step takes the same time) counts as no table: everything is verified, also tokens with a
+        // survival below `SURVIVAL_EPS`.
         if let Some(budget) = self.budget(batch, drafts).filter(|_| !self.table.is_flat()) {
             self.push_live(drafts);
             self.ranked.allocate(budget, &mut drafts.verify_len);

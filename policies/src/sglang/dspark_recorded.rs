@@ -1,5 +1,5 @@
-//! Recorded decisions of SGLang's planner against [`super`]: in which rounds there is a budget, the tokens
-//! verified, and the estimated rate.
+//! Compares [`super`] with recorded decisions of SGLang's DSpark planner: in which steps it limits the draft tokens to
+//! verify, which draft tokens are verified, and the estimated tokens per second.
 
 use super::*;
 use crate::recorded::{draw, histories, near};
@@ -24,7 +24,7 @@ struct History {
     lens: String,
 }
 
-/// Parses SGLang's file of a cost table.
+/// Parses SGLang's JSON file of a cost table: steps per second, or seconds of a step, by tokens.
 fn table(file: &Value) -> CostTable {
     let list = |key: &str| serde_json::from_value::<Vec<f64>>(file[key].clone()).expect("numbers");
     let points = |x: &str, y: &str| list(x).into_iter().map(|x| x as u32).zip(list(y)).collect();
@@ -41,7 +41,8 @@ fn table(file: &Value) -> CostTable {
     }
 }
 
-/// The requests of a round, by id. Each slot may get a new request, and most slots take part.
+/// The ids of the requests that take part in step `round` of the recording. A slot is a place in the engine's batch.
+/// One slot in eight gets a new request, and four in five of the other slots take part.
 fn present(seed: u64, round: u64, generations: &mut [u64]) -> Vec<u32> {
     let mut ids = Vec::new();
     for slot in 1..=SLOTS {

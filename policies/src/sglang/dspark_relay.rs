@@ -1,43 +1,48 @@
-//! How DSpark's confidences reach the host. In each round the whole table of confidences is copied into a ring of two
-//! rows, so the host sees confidences that are two rounds old. For a longer lag there is a second ring for each
-//! request, the carry.
+//! How the confidences of DSpark's draft tokens reach the host. In each round (a step with draft tokens) the
+//! confidences of all requests are copied into a ring of two rows, so the host sees confidences that are two rounds
+//! old. For a longer lag there is a second ring for each request, the carry.
 //!
 //! Source: SGLang 0.5.23 `srt/managers/overlap_utils.py` (`ConfidenceRelay`) and
 //! `HostConfidenceBudgetPlanner._shift_to_lag` in `srt/speculative/dspark_components/dspark_planner.py`. A copy has all
 //! requests, so a request that took no part in a round has its last confidences in the copy. The carry is written only
-//! for the requests of a round. Rounds with a budget use the rows of the carry in turn.
+//! for the requests of a round. Rounds that compute a verify budget (the number of draft tokens to verify) use the rows
+//! of the carry in turn.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// Number of rounds by which the first ring is late (`CONFIDENCE_RELAY_RING_LAG`).
+/// Number of rounds (steps with draft tokens) until confidences reach the host through the first ring buffer
+/// (`CONFIDENCE_RELAY_RING_LAG`).
 const RING: u64 = 2;
 
-/// Holds the confidences of the last rounds until they reach the host.
+/// Holds the confidences of the draft tokens of the last steps until they reach the host.
 pub(crate) struct Relay {
-    /// True if scheduling overlaps with the device. If false, there is no first ring, and the present confidences go
-    /// straight into the carry.
+    /// True if the scheduler overlaps with the device, so that a ring buffer brings confidences to the host two rounds
+    /// late. If false, the present confidences go straight into the second ring, the carry.
     overlap: bool,
     width: usize,
-    /// Number of rows of each request's second ring, the carry: the number of rounds by which the lag exceeds the lag
-    /// of the first ring.
+    /// Number of rows of each request's second ring of confidences, the carry: the number of steps by which the lag
+    /// exceeds the lag of the first ring.
     carry: usize,
     slots: Slots,
-    /// Number of rounds recorded so far.
+    /// Number of rounds (steps with draft tokens) whose confidences were recorded so far.
     rounds: u64,
-    /// Number of budgets computed so far.
+    /// Number of steps so far for which the number of draft tokens to verify was computed.
     budgets: usize,
-    /// By slot: the rounds in which the two rows of the first ring were recorded; `u64::MAX` for an empty row.
+    /// For each request, by its slot (its index in these vectors): the rounds in which the two rows of its first ring
+    /// of confidences were recorded; `u64::MAX` for an empty row.
     recorded: Vec<[u64; 2]>,
-    /// By slot and row of the carry (the request's second ring): true if the row has confidences.
+    /// For each request, by its slot (its index in these vectors), and each row of the carry (the request's second ring
+    /// of confidences): true if the row has confidences.
     carried: Vec<bool>,
-    /// By slot: the confidences of the request, in two rows of the first ring, then `carry` rows of the second ring.
+    /// For each request, by its slot (its index in these vectors): its confidences, in two rows of the first ring, then
+    /// `carry` rows of the second ring.
     rows: Vec<f32>,
 }
 
 impl Relay {
-    /// A relay for rounds of up to `width` tokens per request, whose confidences arrive `lag` rounds late,
-    /// but at least 1 and with overlap at least 2.
+    /// A relay for up to `width` draft tokens per request and step, whose confidences arrive `lag` steps late, but at
+    /// least 1 and with overlap at least 2.
     pub(crate) fn new(lag: u32, overlap: bool, width: u32) -> Relay {
         let ring = if overlap { RING as u32 } else { 0 };
         Relay {
@@ -53,16 +58,16 @@ impl Relay {
         }
     }
 
-    /// Can a budget be computed in this round? With overlap, not in the first two rounds, in which the first ring
-    /// fills.
+    /// True if the number of draft tokens to verify can be computed in this step. With overlapped scheduling that is
+    /// not so in the first two steps, in which the ring of late confidences fills.
     pub(crate) fn is_ready(&self) -> bool {
         !self.overlap || self.rounds >= RING
     }
 
     /// Writes the confidences of a request that have reached the host into `late`; all are 1 if none has. `live` are
-    /// the confidences of the present drafts. With a carry, this reads the carry's row for this round. Then the row
-    /// gets the newest confidences of the first ring; without overlap, it gets `live`. Call this once per request in
-    /// every round with a budget.
+    /// the confidences of the present draft tokens. With a carry (a second ring), this reads the carry's row for this
+    /// round. Then the row gets the newest confidences of the first ring; without overlap, it gets `live`. Call this
+    /// once per request in every round that computes a number of draft tokens to verify.
     pub(crate) fn late(&mut self, id: RequestId, live: impl Iterator<Item = f64>, late: &mut [f64]) {
         late.fill(1.0);
         let place = self.place(id);
@@ -92,13 +97,14 @@ impl Relay {
         }
     }
 
-    /// Counts a budget. Call it once this round's budget is computed, after [`late`](Relay::late) was called for all
-    /// requests of the round.
+    /// Counts one computed verify budget. Call it once this round's budget is computed, after [`late`](Relay::late) was
+    /// called for all requests of the round.
     pub(crate) fn budget_computed(&mut self) {
         self.budgets += 1;
     }
 
-    /// Records the confidences of a request's drafts in this round. Tokens that were not drafted get 1.
+    /// Records the confidences of a request's draft tokens in this round, so that they reach the host later. Tokens
+    /// that were not drafted get 1.
     pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
         let place = self.place(id);
         let recorded = &mut self.recorded[place];
@@ -109,17 +115,17 @@ impl Relay {
         row.iter_mut().zip(confidences).for_each(|(to, c)| *to = c as f32);
     }
 
-    /// Ends the round: later records belong to the next one.
+    /// Ends the round (a step with draft tokens): confidences that are recorded from now on belong to the next round.
     pub(crate) fn next_round(&mut self) {
         self.rounds += 1;
     }
 
-    /// Forgets a request that has ended.
+    /// Removes the confidences of request `id`, which has ended.
     pub(crate) fn forget(&mut self, id: RequestId) {
         self.slots.free(id);
     }
 
-    /// Returns the slot of a request. The slot of a new request is emptied first.
+    /// Returns the slot of a request in the vectors of confidences. The slot of a new request is emptied first.
     fn place(&mut self, id: RequestId) -> usize {
         let (place, new) = self.slots.take(id);
         if self.recorded.len() <= place {
@@ -139,8 +145,9 @@ impl Relay {
 mod tests {
     use super::*;
 
-    /// The late confidences of request 5, one for each round with a budget in which the request takes part. The
-    /// request's confidence in its n-th round (from 0) is n / 8.
+    /// The confidences of request 5 that have reached the host, one for each round with a verify budget in which the
+    /// request takes part. `takes_part` has one entry for each round. In its n-th round (from 0) the request has the
+    /// confidence n / 8.
     fn arrivals(lag: u32, overlap: bool, takes_part: &[bool]) -> Vec<f64> {
         let mut relay = Relay::new(lag, overlap, 1);
         let mut seen = Vec::new();
@@ -177,10 +184,11 @@ mod tests {
     #[test]
     fn a_request_that_sat_rounds_out_has_its_last_confidences() {
         let rounds = [true, true, true, false, false, true, true];
-        // The copies of rounds 3 and 4, which rounds 5 and 6 use, still have the request's confidence of round 2.
+        // Request 5 takes no part in rounds 3 and 4. The copies of the confidences from these rounds, which the host
+        // uses in rounds 5 and 6, still have the request's confidence of round 2.
         assert_eq!(arrivals(2, true, &rounds), [0.0, 0.25, 0.25]);
-        // The carry has two rows: one for rounds 2, 4 and 6, one for rounds 3 and 5. The second row is still empty in
-        // round 5.
+        // With a lag of 4 rounds, the carry (the request's second ring) has two rows: one for rounds 2, 4 and 6, one
+        // for rounds 3 and 5. The second row is still empty in round 5, and an empty row counts as confidence 1.
         assert_eq!(arrivals(4, true, &rounds), [1.0, 1.0, 0.0]);
     }
 

@@ -1,4 +1,5 @@
-//! DSpark's two forms of cost table: steps per second by number of tokens, or the seconds of a step as a sum.
+//! DSpark's two forms of cost table, by which it decides how many draft tokens are verified: steps per second by number
+//! of tokens, or the seconds of a step as a sum.
 //!
 //! Source: SGLang 0.5.23 `srt/speculative/dspark_components/dspark_sps.py`. The first form is constant from each
 //! measured point up to the next. The second form is a constant plus an amount by the number of requests and an amount
@@ -9,31 +10,34 @@ use crate::shared::profile::capture_sizes;
 use crate::shared::timed_batch::TimedBatch;
 use serde::{Deserialize, Serialize};
 
-/// The source of the cost of a step.
+/// Where the policy takes the time of a step from. By this time it decides how many draft tokens are verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpsTable {
-    /// Steps per second, which are timed at start-up.
+    /// A table of steps per second by number of tokens of the target pass, which is timed at start-up.
     #[default]
     Profiled,
     /// The sum of two times that are measured at start-up: drafting, by number of requests, and the target pass, by
     /// number of tokens.
     Additive,
-    /// One constant for all steps, as in SGLang without a table.
+    /// Every step takes the same time, as in SGLang without a table.
     Flat,
 }
 
-/// The time of a step by its numbers of requests and tokens.
+/// The time of a step, by its number of requests and the number of tokens of its target pass.
 #[derive(Clone, Debug)]
 pub(crate) enum CostTable {
-    /// Steps per second by number of tokens. Each value holds from its number of tokens up to the next.
+    /// Steps per second by number of tokens of the target pass. Each value of `steps_per_s` holds from its number of
+    /// tokens up to the next number in `tokens`.
     Steps { tokens: Vec<u32>, steps_per_s: Vec<f64> },
-    /// Seconds of a step: a constant plus two parts, given as points (requests, seconds) and (tokens, seconds).
+    /// Seconds of a step: the constant `bias_s`, plus a part by the number of requests and a part by the number of
+    /// tokens of the target pass. The two parts are lists of points (requests, seconds) and (tokens, seconds).
     Sum { bias_s: f64, by_requests: Vec<(u32, f64)>, by_tokens: Vec<(u32, f64)> },
 }
 
 impl CostTable {
-    /// Builds the table for blocks of `gamma` tokens. Made-up requests have `kv` KV tokens each.
+    /// Builds the table of step times for blocks of `gamma` draft tokens per request. The requests over which passes
+    /// are timed are made up and have `kv` KV tokens each.
     pub(crate) fn build(table: SpsTable, context: &PolicyContext, gamma: u32, kv: u32) -> CostTable {
         match table {
             SpsTable::Flat => CostTable::Steps { tokens: vec![1], steps_per_s: vec![1.0] },
@@ -60,7 +64,7 @@ impl CostTable {
         }
     }
 
-    /// True if the table has a single number of steps per second.
+    /// True if the table has a single number of steps per second, so that every step takes the same time.
     pub(crate) fn is_flat(&self) -> bool {
         matches!(self, CostTable::Steps { tokens, .. } if tokens.len() == 1)
     }
@@ -81,7 +85,8 @@ impl CostTable {
     }
 }
 
-/// Interpolates between the points of a curve; constant beyond its ends.
+/// The value at `at` of a curve of (size of a pass in requests or tokens, seconds): interpolated between the curve's
+/// points, constant beyond its ends.
 fn interpolated(curve: &[(u32, f64)], at: usize) -> f64 {
     let after = curve.partition_point(|&(x, _)| x as usize <= at);
     let (Some(&(x0, y0)), Some(&(x1, y1))) = (curve.get(after.wrapping_sub(1)), curve.get(after)) else {
@@ -90,8 +95,8 @@ fn interpolated(curve: &[(u32, f64)], at: usize) -> f64 {
     y0 + (at as f64 - f64::from(x0)) / f64::from(x1 - x0) * (y1 - y0)
 }
 
-/// The pass sizes, in tokens, that SGLang times: dense for small passes, sparse for large ones, and
-/// `most` as the last.
+/// The sizes of target passes, in tokens, that SGLang times at start-up: dense for small passes, sparse for large ones,
+/// and `most` as the last.
 fn sweep(most: u32) -> Vec<u32> {
     let ranges =
         [(12, 128, 4), (128, 256, 16), (256, 1024, 32), (1024, 2048, 128), (2048, most.saturating_add(1), 256)];
@@ -103,8 +108,9 @@ fn sweep(most: u32) -> Vec<u32> {
     sweep
 }
 
-/// The pass sizes that are timed: SGLang's sweep. Under `foretoken decide` the captured sizes replace the sweep's sizes
-/// up to the largest captured one.
+/// The sizes of target passes, in tokens, that are timed for the cost table: those that SGLang times. Under the command
+/// `foretoken decide` (one decision on a given batch) the captured CUDA-graph sizes replace these sizes up to the
+/// largest captured one.
 fn sizes(context: &PolicyContext) -> Vec<u32> {
     let mut tokens = sweep(context.max_num_batched_tokens.max(1));
     if context.told.is_some() {
@@ -115,8 +121,8 @@ fn sizes(context: &PolicyContext) -> Vec<u32> {
     tokens
 }
 
-/// The batch whose passes are timed, and its number of requests: the batch of `foretoken decide`, or `requests` made-up
-/// requests, at most `max_num_seqs`.
+/// The batch whose passes are timed, and its number of requests: the batch given to the command `foretoken decide`, or
+/// `requests` made-up requests of `kv` KV tokens each, at most `max_num_seqs`.
 fn timed_batch<'a>(context: &PolicyContext<'a>, requests: u32, kv: u32) -> (u32, TimedBatch<'a>) {
     match TimedBatch::of(context, kv) {
         TimedBatch::MadeUp { context, most } => {
@@ -172,12 +178,14 @@ mod tests {
     #[test]
     fn measured_rates_are_those_of_whole_blocks() {
         let table = CostTable::build(SpsTable::Profiled, &CONTEXT, 3, 2048);
-        // A pass of 8 tokens: two requests, each with a block of 3 drafts and its newest token.
+        // A step with a target pass of 8 tokens: two requests, each with a block of 3 draft tokens and its newest
+        // token.
         let drafting = |n: f64| (0..3).map(|j| 0.5e-3 + 2e-6 * n + 1e-9 * n * (2048.0 + f64::from(j))).sum::<f64>();
         let target = |n: f64, tokens: f64| 8e-3 + 40e-6 * tokens + 1e-7 * n * 2048.0;
         let step_s = drafting(2.0) + target(2.0, 8.0);
         assert!(close(table.rate(1.0, 2, 8), 1.0 / step_s) && close(table.rate(1.0, 2, 11), 1.0 / step_s));
-        // The sum has the same two parts, one by requests and one by tokens.
+        // The table `Additive` adds up the same two parts: drafting by number of requests, and the target pass by
+        // number of tokens.
         let table = CostTable::build(SpsTable::Additive, &CONTEXT, 3, 2048);
         assert!(close(table.rate(3.0, 4, 8), 3.0 / (drafting(4.0) + target(2.0, 8.0))));
         let between = (target(2.0, 8.0) + target(3.0, 12.0)) / 2.0;

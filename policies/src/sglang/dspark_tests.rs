@@ -1,12 +1,13 @@
-//! Tests of [`super`]: the choice against enumeration, the lag, alignment, and the refusal of a flat table.
+//! Tests of [`super`]: the verified draft tokens against enumeration of all choices, the lag of the confidences, the
+//! padding to graph sizes, and the refusal of a flat table.
 
 use super::*;
 use crate::definition::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use proptest::prelude::*;
 
-/// The values that `foretoken decide` gives. With them the budget is computed from the present confidences, and the
-/// table is timed over the batch itself.
+/// The values that the command `foretoken decide` gives to a policy. With them the number of draft tokens to verify is
+/// computed from the present confidences, and the cost table is timed over the batch itself.
 fn told(batch: &Batch) -> Option<Told<'_>> {
     Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
 }
@@ -14,7 +15,8 @@ fn told(batch: &Batch) -> Option<Told<'_>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No vector of verified lengths has a better θ, the expected tokens per second.
+    /// No other choice of the number of verified draft tokens of each request has a higher θ (expected tokens per
+    /// second).
     #[test]
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),
@@ -42,7 +44,7 @@ proptest! {
         }
     }
 
-    /// With a constant number of steps per second everything is verified, whatever the confidences.
+    /// If every step takes the same time, all draft tokens are verified, whatever their confidences.
     #[test]
     fn a_flat_table_verifies_all(batch in any_batch(8, 6), confidence in 0.2f64..=1.0) {
         let params = Dspark { table: SpsTable::Flat, allow_degenerate: true, ..Dspark::default() };
@@ -65,7 +67,8 @@ fn a_flat_table_is_refused_with_the_reason() {
     assert_eq!(Dspark { gamma: Some(0), ..Dspark::default() }.check().map_err(|e| e.key), Err("gamma"));
 }
 
-/// A policy whose steps are cheap up to 5 tokens, that is, two requests and three draft tokens to verify.
+/// A policy for which a step is cheap up to 5 tokens, that is, two requests and three draft tokens to verify, and
+/// expensive beyond.
 fn steep(align: bool) -> Scheduler {
     let params = Dspark { align_to_graph: align, ..Dspark::default() };
     let mut policy = Scheduler::new(params, &PolicyContext { max_draft_len: 3, ..CONTEXT });
@@ -91,17 +94,19 @@ fn round_of(policy: &mut Scheduler, batch: &Batch, q: [f64; 2]) -> Vec<u32> {
 #[test]
 fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
     let mut policy = steep(false);
-    // The ring of copies fills in two rounds. Meanwhile there is no budget, and everything is verified.
+    // The host gets confidences two steps late. So in the first two steps nothing limits verification, and all draft
+    // tokens are verified.
     for _ in 0..2 {
         assert_eq!(round(&mut policy, [1e-7, 1e-7]), [3, 3]);
         assert_eq!(policy.explain().estimate, None);
     }
-    // The survivals of the first and second round are below `SURVIVAL_EPS`, so nothing is verified.
+    // The survivals (probabilities that a token and all before it are accepted) of the first and second step are below
+    // `SURVIVAL_EPS`, so no draft token is verified.
     assert_eq!(round(&mut policy, [0.9, 0.8]), [0, 0]);
     assert_eq!(policy.explain().estimate, Some(2.0 * 100.0));
     assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
-    // The third round's survivals are high: three tokens are verified. All three belong to the second request, whose
-    // present confidences are higher.
+    // The survivals of the third step are high: three draft tokens are verified. All three belong to the second
+    // request, whose present confidences are higher.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [0, 3]);
 }
 
@@ -109,8 +114,8 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
 fn a_newcomer_counts_as_certain() {
     let mut policy = steep(false);
     (0..2).for_each(|_| drop(round(&mut policy, [1e-7, 1e-7])));
-    // The confidences of new requests count as 1. So the table allows three drafts, with which a step still has 5
-    // tokens. The present confidences decide which three are verified.
+    // The confidences of new requests count as 1. So the cost table allows three draft tokens, with which a step still
+    // has 5 tokens. The present confidences decide which three are verified.
     let mut batch = Batch::new(&[100; 2], &[3; 2]);
     batch.ids = vec![7, 8];
     assert_eq!(round_of(&mut policy, &batch, [0.9, 0.8]), [2, 1]);
@@ -122,6 +127,7 @@ fn alignment_fills_the_captured_size() {
     let mut policy = steep(true);
     round(&mut policy, [0.9, 0.9]);
     round(&mut policy, [0.9, 0.9]);
-    // A pass of 2 + 3 tokens is padded to 8 tokens, so all six drafts fit at no cost.
+    // With alignment to graph sizes, a pass of 2 + 3 tokens is padded to 8 tokens, so all six draft tokens fit at no
+    // cost.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [3, 3]);
 }

@@ -1,6 +1,6 @@
 //! `ema-tier`, `sglang-gen1` and `sglang-gen2`: SGLang's adaptive speculative decoding, generations 1 and 2. An
-//! exponential average of the accepted draft length moves the whole batch between a few captured lengths, with
-//! hysteresis.
+//! exponential average of the number of accepted draft tokens moves the whole batch between a few captured draft
+//! lengths, with hysteresis.
 //!
 //! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`, and the same file @13d3f642;
 //! restated in docs/model.md 1.1 and 1.2. The formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its
@@ -10,35 +10,41 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// What happens to an `initial_steps` that is not among the candidates.
+/// What happens if `initial_steps`, the draft length at the start, is not among the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffList {
-    /// The nearest candidate is used, on a tie the larger one (generation 1).
+    /// The candidate draft length that is nearest to `initial_steps` is used, on a tie the larger one (generation 1 of
+    /// SGLang's adaptive speculation).
     Snap,
-    /// The length becomes a candidate (generation 2).
+    /// The length `initial_steps` becomes one of the candidate draft lengths (generation 2 of SGLang's adaptive
+    /// speculation).
     Add,
 }
 
-/// Parameters of `ema-tier`, `sglang-gen1` and `sglang-gen2`, with SGLang's defaults.
+/// Settings of the policies `ema-tier`, `sglang-gen1` and `sglang-gen2`, which move the batch between draft lengths by
+/// an average number of accepted draft tokens. The defaults are SGLang's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmaTier {
     /// Allowed draft lengths (`candidate_steps`), each 1 to 32; order and repetitions do not matter.
     pub candidates: Vec<u32>,
-    /// Weight, [0, 1], of the newest batch in the average of accepted draft length.
+    /// Weight, [0, 1], of the newest batch in the exponential average of accepted draft tokens per request and step.
     pub ema_alpha: f64,
-    /// Number of verify batches before the first decision.
+    /// Number of verify batches (steps with verified draft tokens) before the first decision about the draft length.
     pub warmup_batches: u32,
-    /// Number of verify batches between decisions, at least 1.
+    /// Number of verify batches (steps with verified draft tokens) from one decision about the draft length to the
+    /// next, at least 1.
     pub update_interval: u32,
-    /// Tokens that are added to the threshold for a shorter length; a negative number delays the change.
+    /// Tokens that are added to the threshold of the average accepted length below which the policy moves to a shorter
+    /// draft length. A negative number delays the move.
     pub down_hysteresis: f64,
-    /// Tokens that are added to the threshold for a longer length; a positive number delays the change.
+    /// Tokens that are added to the threshold of the average accepted length above which the policy moves to a longer
+    /// draft length. A positive number delays the move.
     pub up_hysteresis: f64,
     /// Draft length at the start (`speculative_num_steps`), 1 to 32.
     pub initial_steps: u32,
-    /// What happens to an `initial_steps` that is not among the candidates.
+    /// What happens to an `initial_steps` that is not among the candidate draft lengths.
     pub off_list: OffList,
 }
 
@@ -58,12 +64,13 @@ impl Default for EmaTier {
 }
 
 impl EmaTier {
-    /// The settings of SGLang's generation 2.
+    /// The settings of generation 2 of SGLang's adaptive speculation.
     pub fn gen2() -> EmaTier {
         EmaTier { off_list: OffList::Add, ..EmaTier::default() }
     }
 
-    /// The candidates in rising order, without duplicates; in generation 2 `initial_steps` is one of them.
+    /// The candidate draft lengths in rising order, without duplicates. In generation 2 of SGLang's adaptive
+    /// speculation `initial_steps` is one of them.
     fn tiers(&self) -> Vec<u32> {
         let mut tiers = self.candidates.clone();
         if self.off_list == OffList::Add {
@@ -137,12 +144,13 @@ impl Definition for EmaTier {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// One of the policies `ema-tier`, `sglang-gen1` or `sglang-gen2` while the engine runs: its settings, and what it
+/// keeps from step to step.
 struct Tiers {
     params: EmaTier,
     tiers: Vec<u32>,
     max_draft_len: u32,
-    /// Index of the present length in `tiers`.
+    /// Index in `tiers` (the candidate draft lengths) of the length that the policy drafts now.
     now: usize,
     ema: f64,
     batches: u64,
@@ -157,8 +165,9 @@ impl Tiers {
         Tiers { ema: f64::from(tiers[now]) - 1.0, params: params.clone(), tiers, max_draft_len, now, batches: 0 }
     }
 
-    /// Adds one verify batch: `requests` requests with `accepted` accepted drafts in total, bonus tokens excluded.
-    /// Decides about the length if an interval ends with this batch. Does nothing without requests.
+    /// Adds one verify batch (a step with verified draft tokens): `requests` requests with `accepted` accepted draft
+    /// tokens in total, bonus tokens excluded. Decides about the draft length if an interval between decisions ends
+    /// with this batch. Does nothing without requests.
     fn feed(&mut self, requests: u64, accepted: u64) {
         if requests == 0 {
             return;
@@ -173,9 +182,9 @@ impl Tiers {
         }
     }
 
-    /// Moves to a lower candidate while the average is at most that candidate − 0.5 + `down_hysteresis`. Moves to a
-    /// higher candidate while the average is above the present candidate − 0.5 + `up_hysteresis`. One decision may move
-    /// by several candidates.
+    /// Moves the draft length to the next lower candidate while the average number of accepted draft tokens is at most
+    /// that candidate − 0.5 + `down_hysteresis`. Moves it to the next higher candidate while the average is above the
+    /// present candidate − 0.5 + `up_hysteresis`. One decision may move by several candidates.
     fn decide(&mut self) {
         let tier = |i: usize| f64::from(self.tiers[i]);
         let (down, up) = (self.params.down_hysteresis, self.params.up_hysteresis);
@@ -200,8 +209,8 @@ impl SpecPolicy for Tiers {
         plan.fill(self.limits().depth);
     }
 
-    /// Leaves out requests without verified drafts, because they say nothing about acceptance. SGLang has no such
-    /// requests.
+    /// Feeds the accepted draft tokens of a step to the average. Leaves out requests without verified draft tokens,
+    /// because they say nothing about acceptance. SGLang has no such requests.
     fn observe(&mut self, outcome: &StepOutcome) {
         let drafted = || outcome.accepted.iter().zip(outcome.verified).filter(|&(_, &v)| v > 0);
         self.feed(drafted().count() as u64, drafted().map(|(&a, _)| u64::from(a)).sum());
@@ -215,7 +224,8 @@ mod tests {
     use foretoken_sim::Drafts;
     use proptest::prelude::*;
 
-    /// (batches so far, expected average, expected draft length) from docs/model.md 10.
+    /// Reference values of docs/model.md 10: (number of verify batches so far, expected average number of accepted
+    /// draft tokens, expected draft length).
     type Vector = (u64, f64, u32);
 
     fn follow(initial_steps: u32, feeds: &[(f64, u32)], expected: &[Vector]) {
@@ -224,7 +234,7 @@ mod tests {
         let mut expected = expected.iter();
         let mut next = expected.next();
         for &(mean, times) in feeds {
-            // Ten requests whose accepted counts have the mean `mean`.
+            // Ten requests whose numbers of accepted draft tokens have the mean `mean`.
             let tenths = (mean * 10.0).round() as u32;
             let accepted: Vec<u32> = (0..10).map(|i| tenths / 10 + u32::from(i < tenths % 10)).collect();
             for _ in 0..times {
@@ -264,7 +274,7 @@ mod tests {
             let policy = Tiers::new(&EmaTier { initial_steps: asked, ..EmaTier::default() }, 8);
             assert_eq!((policy.limits().depth, policy.ema), (got, f64::from(got) - 1.0), "asked {asked}");
         }
-        // The engine's longest draft cuts the drafts, not the policy's own length.
+        // The engine drafts at most 5 tokens, so the limit is 5. The policy's own length of 7 tokens stays.
         assert_eq!(Tiers::new(&EmaTier { initial_steps: 7, ..EmaTier::default() }, 5).limits().depth, 5);
     }
 
@@ -278,15 +288,15 @@ mod tests {
             let policy = gen2(asked, &[7, 1, 3]).unwrap();
             assert_eq!((policy.limits().depth, policy.ema, policy.tiers), (asked, f64::from(asked) - 1.0, tiers));
         }
-        // The initial length 3 is added to the only candidate 5. If the only candidate is 3 too, there are fewer than
-        // the two candidates that are needed.
+        // SGLang's generation 2 adds the initial length 3 to the only candidate 5. If the only candidate is 3 too,
+        // there are fewer than the two candidates that are needed.
         assert_eq!(gen2(3, &[5]).unwrap().tiers, [3, 5]);
         assert_eq!(gen2(3, &[3]).err(), Some("candidates"));
         assert_eq!(EmaTier { initial_steps: 12, ..EmaTier::gen2() }.asks_for(), Some(("candidates", 12)));
     }
 
-    /// A second implementation of generation 2, close to SGLang's code: the state is the length itself and the average,
-    /// and every rule searches the list of candidates.
+    /// A second implementation of generation 2 of SGLang's adaptive speculation, close to SGLang's code: the state is
+    /// the draft length itself and the average, and every rule searches the list of candidates.
     fn by_the_code(params: &EmaTier, batches: &[Vec<u32>]) -> Vec<u32> {
         let candidates: std::collections::BTreeSet<u32> =
             params.candidates.iter().copied().chain([params.initial_steps]).collect();

@@ -1,5 +1,5 @@
 //! `sglang-gen3`: SGLang's adaptive speculative decoding, third generation. Each range of batch sizes is a slot with
-//! its own candidates and its own average of the accepted draft length; 0 may be a candidate.
+//! its own candidate draft lengths and its own average number of accepted draft tokens; 0 may be a candidate.
 //!
 //! Source: SGLang 0.5.23 `srt/speculative/adaptive_spec_params.py` (PR #24055), which was executed for the fixture that
 //! the tests compare with (`tests/policies`).
@@ -9,57 +9,70 @@ use crate::sglang::router::{Router, captured_sizes};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The settings of a range of batch sizes. A setting that is left out has the policy's value.
+/// The settings of a slot, that is, of a range of batch sizes. A setting that a slot leaves out has the value that the
+/// policy has for all slots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Slot {
-    /// Smallest batch size of the range, after padding to a captured size. The range ends below the next slot's.
+    /// Smallest batch size of this range of batch sizes, after padding to a captured size. The range ends before the
+    /// smallest batch size of the next range.
     pub batch_size: u32,
     /// Allowed draft lengths (`candidate_steps`), ascending, each 0 to 32; 0 drafts nothing.
     pub candidates: Vec<u32>,
-    /// Weight, [0, 1], of the newest batch in the average of accepted draft length.
+    /// Weight, [0, 1], of the newest batch in the average number of accepted draft tokens of this range of batch sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ema_alpha: Option<f64>,
-    /// Number of the slot's verify batches before its first decision.
+    /// Number of verify batches (steps with verified draft tokens) of this range of batch sizes before the first
+    /// decision about its draft length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_batches: Option<u32>,
-    /// Number of the slot's verify batches between its decisions.
+    /// Number of verify batches (steps with verified draft tokens) of this range of batch sizes from one decision about
+    /// its draft length to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_interval: Option<u32>,
-    /// Tokens that are added to the threshold for a shorter length; a negative number delays the change.
+    /// Tokens that are added to the threshold of the average accepted length below which this range of batch sizes
+    /// moves to a shorter draft length. A negative number delays the move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down_hysteresis: Option<f64>,
-    /// Tokens that are added to the threshold for a longer length; a positive number delays the change.
+    /// Tokens that are added to the threshold of the average accepted length above which this range of batch sizes
+    /// moves to a longer draft length. A positive number delays the move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_hysteresis: Option<f64>,
-    /// Limits the draft length to this factor times the average accepted length, rounded up; 0 is no limit.
+    /// Limits the draft length of this range of batch sizes to this factor times its average number of accepted draft
+    /// tokens, rounded up; 0 is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_coeff: Option<f64>,
 }
 
-/// Parameters of `sglang-gen3`, with SGLang's defaults.
+/// Settings of the policy `sglang-gen3`, which moves each range of batch sizes between draft lengths by an average
+/// number of accepted draft tokens. The defaults are SGLang's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SglangGen3 {
-    /// One slot for each range of batch sizes, ascending.
+    /// The settings of each range of batch sizes (a slot), ascending by batch size.
     pub slots: Vec<Slot>,
-    /// Weight, [0, 1], of the newest batch in the average of accepted draft length.
+    /// Weight, [0, 1], of the newest batch in the average number of accepted draft tokens.
     pub ema_alpha: f64,
-    /// Number of verify batches of a slot before its first decision.
+    /// Number of verify batches (steps with verified draft tokens) of a slot (a range of batch sizes) before its first
+    /// decision about the draft length.
     pub warmup_batches: u32,
-    /// Number of verify batches of a slot between its decisions, at least 1.
+    /// Number of verify batches (steps with verified draft tokens) of a slot (a range of batch sizes) from one decision
+    /// about the draft length to the next, at least 1.
     pub update_interval: u32,
-    /// Tokens that are added to the threshold for a shorter length; a negative number delays the change.
+    /// Tokens that are added to the threshold of the average accepted length below which a slot (a range of batch
+    /// sizes) moves to a shorter draft length. A negative number delays the move.
     pub down_hysteresis: f64,
-    /// Tokens that are added to the threshold for a longer length; a positive number delays the change.
+    /// Tokens that are added to the threshold of the average accepted length above which a slot (a range of batch
+    /// sizes) moves to a longer draft length. A positive number delays the move.
     pub up_hysteresis: f64,
-    /// Limits the draft length to this factor times the average accepted length, rounded up and at least 1, except when
-    /// the length rises; 0 is no limit.
+    /// Limits the draft length to this factor times the average number of accepted draft tokens, rounded up and at
+    /// least 1, except when the length rises; 0 is no limit.
     pub ceiling_coeff: f64,
-    /// Draft length at the start (`speculative_num_steps`), 0 to 32. A slot without this candidate starts at its middle
-    /// candidate.
+    /// Draft length at the start (`speculative_num_steps`), 0 to 32. A slot (a range of batch sizes) without this
+    /// candidate starts at its middle candidate.
     pub initial_steps: u32,
-    /// Whether batch sizes are padded to captured CUDA-graph sizes before their slot is looked up.
+    /// Whether batch sizes are padded to captured CUDA-graph sizes before the settings of their range of batch sizes
+    /// are looked up.
     pub cuda_graph: bool,
 }
 
@@ -90,7 +103,7 @@ impl Default for SglangGen3 {
     }
 }
 
-/// Checks the batch sizes of the slots: at least one, ascending, from 1 on.
+/// Checks the smallest batch sizes of the slots (ranges of batch sizes): at least one, ascending, from 1 on.
 pub(crate) fn check_keys(check: &Check, keys: impl Iterator<Item = u32>) -> Result<(), BadParameter> {
     let mut below = 0;
     for key in keys {
@@ -100,7 +113,8 @@ pub(crate) fn check_keys(check: &Check, keys: impl Iterator<Item = u32>) -> Resu
     check.that("slots", below > 0, || "is empty; give at least one slot".into())
 }
 
-/// Checks the candidates of a slot: at least one, ascending, from `shortest` to `MAX_SPEC_LEN`.
+/// Checks the candidate draft lengths of a slot (a range of batch sizes): at least one, ascending, from `shortest` to
+/// `MAX_SPEC_LEN`.
 pub(crate) fn check_candidates(
     check: &Check,
     batch_size: u32,
@@ -154,7 +168,8 @@ impl Definition for SglangGen3 {
         for slot in &self.slots {
             check_candidates(&check, slot.batch_size, &slot.candidates, 0)?;
             all.extend(&slot.candidates);
-            // The policy's own settings were checked above; this checks the slot's.
+            // The policy's own settings were checked above. This checks the settings of one slot (a range of batch
+            // sizes).
             let own = Rule::of(self, slot).check(&check);
             own.map_err(|e| BadParameter {
                 key: "slots",
@@ -175,7 +190,8 @@ impl Definition for SglangGen3 {
     }
 }
 
-/// The settings by which a slot decides: the slot's own, and the policy's values for what the slot leaves out.
+/// The settings by which a slot (a range of batch sizes) chooses its draft length: the slot's own, and the policy's
+/// values for what the slot leaves out.
 #[derive(Clone, Copy)]
 struct Rule {
     ema_alpha: f64,
@@ -187,7 +203,8 @@ struct Rule {
 }
 
 impl Rule {
-    /// The settings of `slot`; what the slot leaves out has the policy's value.
+    /// The settings by which `slot` (a range of batch sizes) chooses its draft length. What the slot leaves out has the
+    /// policy's value.
     fn of(policy: &SglangGen3, slot: &Slot) -> Rule {
         Rule {
             ema_alpha: slot.ema_alpha.unwrap_or(policy.ema_alpha),
@@ -210,11 +227,12 @@ impl Rule {
     }
 }
 
-/// The running state of a slot. It does not change while batches of other slots run.
+/// The average number of accepted draft tokens of a slot (a range of batch sizes), and its present draft length. They
+/// do not change while batches of other slots run.
 struct SlotState {
     rule: Rule,
     candidates: Vec<u32>,
-    /// Index of the present length in `candidates`.
+    /// Index in `candidates` (the draft lengths that the slot may use) of the length that the slot drafts now.
     now: usize,
     ema: f64,
     batches: u64,
@@ -232,8 +250,9 @@ impl SlotState {
         self.candidates[self.now]
     }
 
-    /// Adds one verify batch; `mean` is its mean number of accepted drafts per request. At length 0 the average stays,
-    /// but the batch counts. Decides about the length if an interval ends with this batch.
+    /// Adds one batch (one step) of the slot; `mean` is its mean number of accepted draft tokens per request. At draft
+    /// length 0 the average stays, but the batch counts. Decides about the length if an interval between decisions ends
+    /// with this batch.
     fn feed(&mut self, mean: f64) {
         if self.steps() > 0 {
             self.ema = (1.0 - self.rule.ema_alpha) * self.ema + self.rule.ema_alpha * mean;
@@ -252,8 +271,8 @@ impl SlotState {
         let tier = |i: usize| f64::from(self.candidates[i]);
         let before = self.now;
         let mut now = before;
-        // The threshold for a length is the length − 0.5. For length 0 that would be −0.5, which no average reaches. So
-        // length 0 has the threshold 0.5.
+        // The threshold for a draft length is the length − 0.5. For length 0 that would be −0.5, which no average
+        // accepted length reaches. So length 0 has the threshold 0.5.
         let drop = |to: f64| if to == 0.0 { 0.5 } else { to - 0.5 } + self.rule.down_hysteresis;
         while now > 0 && self.ema <= drop(tier(now - 1)) {
             now -= 1;
@@ -272,8 +291,9 @@ impl SlotState {
         self.now = now;
     }
 
-    /// At length 0 there are no accepted drafts to decide by, so each decision moves to the next candidate. If the slot
-    /// never drafted, its average is below 0. The average is then set to that candidate − 1.
+    /// Moves a slot (a range of batch sizes) at draft length 0 to its next candidate length. At length 0 there are no
+    /// accepted draft tokens to decide by, so each decision does this. A slot that never drafted has a negative
+    /// average. The average is then set to that candidate − 1.
     fn probe(&mut self) {
         self.now = (self.now + 1).min(self.candidates.len() - 1);
         if self.steps() > 0 && self.ema < 0.0 {
@@ -282,12 +302,12 @@ impl SlotState {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `sglang-gen3` while the engine runs: its settings, and what it keeps from step to step.
 struct Slots {
     router: Router,
     slots: Vec<SlotState>,
     max_draft_len: u32,
-    /// The slot of the last batch.
+    /// The slot (range of batch sizes) of the last batch; `None` before the first.
     last: Option<usize>,
 }
 
@@ -305,8 +325,9 @@ impl Slots {
 }
 
 impl SpecPolicy for Slots {
-    /// The limit is the length of the last batch's slot, because the next batch's slot is not yet known. Before the
-    /// first batch it is the longest present length of all slots.
+    /// The engine's limit on the draft length of the next step: the present length of the last batch's slot (its range
+    /// of batch sizes), because the next batch's slot is not yet known. Before the first batch it is the longest
+    /// present length of all slots.
     fn limits(&self) -> DraftLimits<'_> {
         let steps = match self.last {
             Some(slot) => self.slots[slot].steps(),
@@ -322,8 +343,8 @@ impl SpecPolicy for Slots {
         plan.fill(self.slots[slot].steps().min(self.max_draft_len));
     }
 
-    /// Leaves out requests without verified drafts, because they say nothing about acceptance. SGLang has no such
-    /// requests.
+    /// Feeds the accepted draft tokens of a step to the average of its range of batch sizes. Leaves out requests
+    /// without verified draft tokens, because they say nothing about acceptance. SGLang has no such requests.
     fn observe(&mut self, outcome: &StepOutcome) {
         let requests = outcome.accepted.len();
         if requests == 0 {

@@ -1,5 +1,5 @@
-//! Recorded decisions of SGLang's `AdaptiveSpeculativeParams` against [`super`]: the length of every batch, and the
-//! averages.
+//! Compares [`super`] with recorded decisions of SGLang's `AdaptiveSpeculativeParams`: the draft length of every batch,
+//! and the averages.
 
 use super::*;
 use crate::recorded::{draw, histories, near};
@@ -13,18 +13,19 @@ const BATCHES: u64 = 160;
 #[derive(Deserialize)]
 struct History {
     seed: u64,
-    /// SGLang's file of settings; `None` for its default.
+    /// The text of SGLang's file of settings, as JSON; `None` if the recording ran with SGLang's default.
     file: Option<Value>,
     initial: u32,
     most: u32,
-    /// Captured batch sizes; `None` without CUDA graphs.
+    /// Batch sizes that were captured as CUDA graphs in the recording; `None` without CUDA graphs.
     graphs: Option<Vec<u32>>,
     lengths: String,
-    /// Averages of all slots, after every ten batches or at the end.
+    /// SGLang's average numbers of accepted draft tokens, one for each slot (range of batch sizes). There is one list
+    /// after every ten batches of the recorded history, or only one at its end.
     averages: Vec<Vec<f64>>,
 }
 
-/// Parses the settings as a user's file is parsed.
+/// Parses the policy's settings in a recorded history as a user's `adaptive_spec.json` is parsed.
 fn settings(h: &History) -> SglangGen3 {
     let read = h.file.as_ref().map(|file| from_sglang_json(&file.to_string()).expect("a file that SGLang takes"));
     let settings = match read {

@@ -14,7 +14,7 @@ fn built(params: &SglangGen3, max_num_seqs: u32) -> Slots {
     Slots::new(params, &PolicyContext { max_num_seqs, max_draft_len: 32, ..CONTEXT })
 }
 
-/// The draft length proposed for a batch of `requests`.
+/// The draft length that the policy proposes for a batch of `requests` decoding requests.
 fn proposed(policy: &mut Slots, requests: usize) -> u32 {
     let batch = Batch::new(&vec![100; requests], &vec![8; requests]);
     let mut plan = DraftPlan { draft_len: vec![0; requests], ..DraftPlan::default() };
@@ -22,7 +22,8 @@ fn proposed(policy: &mut Slots, requests: usize) -> u32 {
     plan.draft_len[0]
 }
 
-/// Runs a step of `requests` in which at most `accepted` drafts of each are accepted. Returns the draft length.
+/// Runs a step with `requests` requests, in which at most `accepted` draft tokens of each request are accepted. Returns
+/// the draft length of the step.
 fn step(policy: &mut Slots, requests: usize, accepted: u32) -> u32 {
     let len = proposed(policy, requests);
     let drafts = Drafts::default();
@@ -39,13 +40,15 @@ fn the_default_table_starts_at_three_or_in_the_middle() {
     assert_eq!(averages, [2.0, 2.0, 0.0, -1.0]);
 }
 
-/// docs/model.md 1.3, rules (i) and (ii): at length 0 the average stays, batches still count towards the interval, and
-/// each decision tries the next candidate.
+/// docs/model.md 1.3, rules (i) and (ii): while a range of batch sizes (a slot) drafts 0 tokens, its average accepted
+/// length stays, batches still count towards the interval between decisions, and each decision tries the next candidate
+/// length.
 #[test]
 fn a_slot_at_zero_probes_every_interval() {
     let mut policy = built(&SglangGen3::default(), 256);
     let lengths: Vec<u32> = (0..45).map(|_| step(&mut policy, 40, 0)).collect();
-    // Batch 15's decision falls from 1 to 0 (average 0). Then the length alternates every 5 batches.
+    // The decision after batch 15 falls from draft length 1 to 0 (average accepted length 0). Then the length
+    // alternates every 5 batches, because each decision at length 0 tries length 1.
     let expected: Vec<u32> = (0..45).map(|n| if n < 15 || (n / 5) % 2 == 0 { 1 } else { 0 }).collect();
     assert_eq!(lengths, expected);
 }
@@ -57,7 +60,8 @@ fn a_slot_with_zero_alone_never_drafts() {
     assert_eq!((policy.slots[3].ema, policy.slots[3].batches), (-1.0, 100));
 }
 
-/// docs/model.md 1.3, rule (ii): a slot that starts at 0 has an average of -1. Its first probe replaces the average.
+/// docs/model.md 1.3, rule (ii): a range of batch sizes (a slot) that starts at draft length 0 has an average accepted
+/// length of −1. When it first tries the next candidate length, this average is replaced.
 #[test]
 fn the_first_probe_starts_the_average_afresh() {
     let params =
@@ -67,8 +71,8 @@ fn the_first_probe_starts_the_average_afresh() {
     assert_eq!((policy.slots[0].steps(), policy.slots[0].ema), (4, 3.0));
 }
 
-/// docs/model.md 1.3, rule (iii): the threshold towards 0 is 0.5 + hysteresis; the rule of the other lengths would give
-/// -0.5.
+/// docs/model.md 1.3, rule (iii): the draft length falls to 0 if the average accepted length is at most 0.5 +
+/// hysteresis. For other lengths the threshold is the length − 0.5 + hysteresis, which no average reaches for length 0.
 #[test]
 fn zero_is_reached_at_half_a_token() {
     for (average, length) in [(0.5, 0), (0.51, 1)] {
@@ -85,7 +89,8 @@ fn zero_is_reached_at_half_a_token() {
     }
 }
 
-/// docs/model.md 1.3, rule (iv): a decision that moved down does not move up, even if the average asks for it.
+/// docs/model.md 1.3, rule (iv): a decision that moved to a shorter draft length does not move to a longer one, even if
+/// the average accepted length asks for it.
 #[test]
 fn a_decision_goes_one_way() {
     let params = SglangGen3 { slots: vec![slot(1, &[1, 3])], down_hysteresis: 2.0, ..SglangGen3::default() };
@@ -97,7 +102,8 @@ fn a_decision_goes_one_way() {
     assert_eq!(policy.slots[0].steps(), 3);
 }
 
-/// docs/model.md 1.3, rule (v): the ceiling caps a length that does not rise.
+/// docs/model.md 1.3, rule (v): a draft length that does not rise is at most the ceiling, `ceiling_coeff` times the
+/// average accepted length.
 #[test]
 fn the_ceiling_caps_but_never_keeps_from_rising() {
     let decided = |initial_steps, ema| {
@@ -113,10 +119,11 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
         policy.slots[0].decide();
         policy.slots[0].steps()
     };
-    // The ceiling cuts length 7 to ceil(1.5 x 2) = 3 and to ceil(1.5 x 0.2) = 1. With an average of 2.6 the length
-    // rises from 3 to 5, although the ceiling is 4.
+    // The ceiling (1.5 times the average accepted length, rounded up) cuts draft length 7 to ceil(1.5 x 2) = 3 and to
+    // ceil(1.5 x 0.2) = 1. With an average of 2.6 the length rises from 3 to 5, although the ceiling is 4.
     assert_eq!([decided(7, 2.0), decided(7, 0.2), decided(3, 2.6), decided(5, 4.4)], [3, 1, 5, 5]);
-    // The ceiling is at least 1: only the threshold leads to 0.
+    // The ceiling is at least 1, so it never cuts the draft length to 0. This hysteresis also keeps the average
+    // accepted length above the threshold of length 0, so the length stays 1.
     let params = SglangGen3 {
         ceiling_coeff: 1.5,
         down_hysteresis: -9.0,
@@ -129,8 +136,8 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
     assert_eq!(policy.slots[0].steps(), 1);
 }
 
-/// A slot keeps its average while other batch sizes run. If the drafts get worse meanwhile, the slot restarts with a
-/// length that was right earlier.
+/// A range of batch sizes (a slot) keeps its average accepted length while other batch sizes run. If acceptance falls
+/// meanwhile, the slot restarts with a draft length that was right earlier.
 #[test]
 fn a_slot_without_batches_keeps_a_stale_average() {
     let mut policy = built(&SglangGen3::default(), 256);
@@ -138,11 +145,12 @@ fn a_slot_without_batches_keeps_a_stale_average() {
     (0..40).for_each(|_| assert!(step(&mut policy, 1, 7) > 3));
     let learned = (policy.slots[0].steps(), policy.slots[0].ema);
     assert_eq!(learned.0, 7);
-    // For a long time the batches have 16 requests, and nothing is accepted.
+    // For a long time all batches have 16 requests, which belong to another range of batch sizes (slot), and no draft
+    // token is accepted.
     (0..500).for_each(|_| assert!(step(&mut policy, 16, 0) <= 3));
     assert_eq!((policy.slots[0].steps(), policy.slots[0].ema), learned);
-    // Back at one request, the slot drafts 7 for five more batches, until its next decision. Its old average then lets
-    // it fall to 5 only.
+    // Back at one request, this range of batch sizes (slot) drafts 7 tokens for five more batches, until its next
+    // decision. Its old average accepted length then lets it fall to 5 only.
     let back: Vec<u32> = (0..10).map(|_| step(&mut policy, 1, 0)).collect();
     assert_eq!(back, [7, 7, 7, 7, 7, 5, 5, 5, 5, 5], "average {}", policy.slots[0].ema);
 }
@@ -186,8 +194,8 @@ fn bad_settings_are_named() {
     assert_eq!(SglangGen3::default().check(), Ok(()));
 }
 
-/// A second implementation of a slot, close to SGLang's code: the length itself is the state, and every rule searches
-/// the list of candidates.
+/// A second implementation of a slot (a range of batch sizes), close to SGLang's code: the draft length itself is the
+/// state, and every rule searches the list of candidates.
 struct ByTheCode {
     candidates: Vec<u32>,
     rule: Rule,
@@ -290,7 +298,7 @@ proptest! {
             ByTheCode { candidates, rule, current_steps, ema, batch_count: 0 }
         }).collect();
         for (requests, wanted) in &batches {
-            // Captured sizes: 1 to 8, then even sizes up to 20. A larger batch keeps its size.
+            // SGLang's captured CUDA-graph sizes: 1 to 8, then even sizes up to 20. A larger batch is not padded.
             let graph = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 18, 20];
             let size = graph.iter().copied().find(|&g| g >= *requests).filter(|_| cuda_graph).unwrap_or(*requests);
             let keys = &KEYS[..theirs.len()];

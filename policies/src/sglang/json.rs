@@ -22,9 +22,9 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub struct BadSglangJson {
-    /// The key (`8.candidate_steps`), or a name for the whole file.
+    /// The wrong key of the file, such as `8.candidate_steps`, or a name for the whole file.
     pub key: String,
-    /// What is wrong, and which values are right.
+    /// What is wrong with the key's value, and which values are right.
     pub why: String,
 }
 
@@ -32,7 +32,8 @@ fn bad<T>(key: impl Into<String>, why: impl Into<String>) -> Result<T, BadSglang
     Err(BadSglangJson { key: key.into(), why: why.into() })
 }
 
-/// Keys with numbers that both the file and a slot may set.
+/// Keys of SGLang's file whose values are numbers. The file may set them for all batch sizes, and an entry of one batch
+/// size may set them too.
 const NUMBERS: [&str; 5] = ["ema_alpha", "warmup_batches", "update_interval", "down_hysteresis", "up_hysteresis"];
 const CANDIDATES: &str = "candidate_steps";
 const CEILING: &str = "ceiling_coeff";
@@ -105,7 +106,7 @@ pub fn to_sglang_json(policy: &PolicySpec) -> Result<String, BadSglangJson> {
     Ok(serde_json::to_string_pretty(&Value::Object(file)).expect("plain values"))
 }
 
-/// The settings with the names `keys`, as JSON values.
+/// The settings named by `keys` as JSON values, for writing them to SGLang's `adaptive_spec.json`.
 fn numbers(settings: &impl Serialize, keys: &[&str]) -> Map<String, Value> {
     let Ok(Value::Object(all)) = serde_json::to_value(settings) else { unreachable!("settings are a table") };
     all.into_iter().filter(|(key, _)| keys.contains(&key.as_str())).collect()
@@ -124,8 +125,8 @@ fn is_batch_size(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The entries of batch sizes in rising order. Refuses keys that are no batch size from 1 on, entries that are no
-/// object, sizes that are given twice, and a file without batch sizes.
+/// The entries of SGLang's file that belong to batch sizes, in rising order of batch size. Refuses keys that are no
+/// batch size from 1 on, entries that are no object, sizes that are given twice, and a file without batch sizes.
 fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson> {
     let mut found = Vec::new();
     for (key, value) in slots {
@@ -148,9 +149,11 @@ fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson>
     Ok(found)
 }
 
-/// An object of the file; each read takes a setting out.
+/// A JSON object of SGLang's `adaptive_spec.json`, with its settings that were not read yet. Reading a setting removes
+/// it.
 struct Entry {
-    /// The prefix of the object's keys in errors: `8.` for the object of batch size 8, nothing for the file itself.
+    /// The prefix of the object's keys in error messages: `8.` for the entry of batch size 8, nothing for the whole
+    /// file.
     prefix: String,
     settings: Map<String, Value>,
 }
@@ -178,7 +181,8 @@ impl Entry {
         }
     }
 
-    /// As [`count`](Entry::count), for keys that may be `null`.
+    /// Takes the setting `key` out of the object as [`count`](Entry::count) does, for keys that may be `null`. `null`
+    /// counts as a missing key.
     fn optional_count(&mut self, key: &str) -> Result<Option<u32>, BadSglangJson> {
         if self.settings.get(key) == Some(&Value::Null) {
             self.settings.remove(key);
@@ -194,8 +198,8 @@ impl Entry {
         }
     }
 
-    /// Takes `candidate_steps` out: at least `fewest` lengths, ascending, each from `shortest` to `MAX_SPEC_LEN`.
-    /// `None` if the object does not have the key.
+    /// Takes the list of draft lengths `candidate_steps` out of the object: at least `fewest` lengths, ascending, each
+    /// from `shortest` to `MAX_SPEC_LEN`. `None` if the object does not have the key.
     fn candidates(&mut self, fewest: usize, shortest: u32) -> Result<Option<Vec<u32>>, BadSglangJson> {
         let Some(list) = self.counts(CANDIDATES)? else { return Ok(None) };
         let at = self.full_key(CANDIDATES);
@@ -214,7 +218,8 @@ impl Entry {
         Ok(Some(list))
     }
 
-    /// Returns an error if a setting was not taken out, because its key is unknown.
+    /// Returns an error if a setting of the object was not taken out, because its key is unknown. `known` is the list
+    /// of known keys for the message.
     fn end(self, known: &str) -> Result<(), BadSglangJson> {
         match self.settings.keys().next() {
             None => Ok(()),
@@ -305,7 +310,8 @@ fn throughput(slots: Vec<(u32, Entry)>, settings: Map<String, Value>) -> Result<
         file.settings.remove("profile_run_batch_sizes");
     }
     policy.profile_run_batch_sizes = file.counts("profile_run_batch_sizes")?;
-    // The number of repetitions of a measurement does not matter, because measurements are exact here.
+    // SGLang's number of warm-up repetitions of a measurement has no effect here, because simulated pass times are
+    // exact.
     file.count("profile_run_n_warmup")?;
     file.count("profile_run_n_measure")?;
     let known = THROUGHPUT_KEYS.join(", ");

@@ -1,4 +1,4 @@
-//! Tests of reading and writing SGLang's adaptive settings.
+//! Tests of [`super`], that is, of reading and writing SGLang's adaptive settings.
 
 use super::*;
 use crate::sglang::ema_tier::OffList;
@@ -14,7 +14,7 @@ fn flat_files_are_generation_1() {
         ..EmaTier::default()
     };
     assert_eq!(from_sglang_json(text), Ok(PolicySpec::SglangGen1(expected)));
-    // The file may have any subset of the keys.
+    // SGLang's file may have any subset of its keys, also none.
     assert_eq!(from_sglang_json("{}"), Ok(PolicySpec::SglangGen1(EmaTier::default())));
 }
 

@@ -6,36 +6,36 @@
 
 use crate::shared::profile::padded;
 
-/// Finds the slot of a batch size.
+/// Finds the slot of a batch size. A slot is a range of batch sizes that has its own draft lengths.
 pub(crate) struct Router {
-    /// Smallest batch size of each slot, ascending.
+    /// Smallest batch size of each slot (a range of batch sizes with its own settings), ascending.
     keys: Vec<u32>,
-    /// Captured batch sizes, ascending; empty without CUDA graphs.
+    /// Batch sizes that were captured as CUDA graphs, ascending; empty without CUDA graphs.
     captured: Vec<u32>,
 }
 
 impl Router {
-    /// Finds slots by `keys`: the smallest batch size of each slot, ascending, at least one slot. `captured` may be
-    /// empty.
+    /// A router from batch sizes to slots (ranges of batch sizes). `keys` are the smallest batch sizes of the slots,
+    /// ascending, at least one. `captured` are the CUDA-graph sizes to which batches are padded; it may be empty.
     pub fn new(keys: Vec<u32>, captured: Vec<u32>) -> Router {
         Router { keys, captured }
     }
 
-    /// The index of the slot for a batch size: the slot with the largest key that is not above the padded batch size,
-    /// or the first slot if all keys are above it.
+    /// The index of the slot (range of batch sizes) to which a batch size belongs: the last slot whose smallest batch
+    /// size is not above the padded batch size, or the first slot if there is none.
     pub fn slot(&self, batch_size: u32) -> usize {
         let size = padded(&self.captured, batch_size);
         self.keys.partition_point(|&key| key <= size).saturating_sub(1)
     }
 
-    /// Returns the captured batch sizes.
+    /// The batch sizes that were captured as CUDA graphs, ascending; empty without CUDA graphs.
     pub fn captured(&self) -> &[u32] {
         &self.captured
     }
 }
 
-/// The batch sizes that SGLang captures with speculation: 1 to 8, then steps of 2, 4, 8 and 16 up to `max_num_seqs`,
-/// which is the last.
+/// The batch sizes for which SGLang captures CUDA graphs with speculation: 1 to 8, then steps of 2, 4, 8 and 16 up to
+/// `max_num_seqs`, which is the last.
 pub(crate) fn captured_sizes(max_num_seqs: u32) -> Vec<u32> {
     let steps = (1..9).chain((10..33).step_by(2)).chain((40..65).step_by(4)).chain((72..257).step_by(8));
     let mut sizes: Vec<u32> =
@@ -62,11 +62,12 @@ mod tests {
     fn a_batch_is_padded_up_and_floored_to_a_key() {
         let keys = vec![1, 8, 32, 64];
         let graphs = Router::new(keys.clone(), captured_sizes(80));
-        // 31 is padded to 32, 61 to 64. 81 is above the largest captured size and stays.
+        // With captured CUDA-graph sizes, a batch of 31 requests is padded to 32 and a batch of 61 to 64. 81 is above
+        // the largest captured size and stays.
         let slots = |router: &Router| [1, 7, 8, 30, 31, 32, 60, 61, 64, 81].map(|b| router.slot(b));
         assert_eq!(slots(&graphs), [0, 0, 1, 1, 2, 2, 2, 3, 3, 3]);
         assert_eq!(slots(&Router::new(keys, Vec::new())), [0, 0, 1, 1, 1, 2, 2, 2, 3, 3]);
-        // A batch below the smallest key uses the first slot.
+        // A batch that is smaller than the start of every slot (range of batch sizes) uses the first slot.
         assert_eq!(Router::new(vec![4, 8], Vec::new()).slot(2), 0);
     }
 }

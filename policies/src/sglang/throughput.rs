@@ -1,5 +1,5 @@
-//! `sglang-throughput`: SGLang's throughput-aware strategy. It takes the length with the most expected tokens per
-//! measured time of a decode round, at the present batch size.
+//! `sglang-throughput`: SGLang's throughput-aware strategy. It takes the draft length with the most expected tokens per
+//! measured time of a decode round (the draft passes of a step and their verification), at the present batch size.
 //!
 //! Source: sgl-project/sglang PR #28045, `srt/speculative/throughput_aware_controller.py` (@088c5abe) and
 //! `throughput_aware_spec_params.py` (@23570745); restated in docs/model.md 1.4. The pull request is open; 0.5.23 does
@@ -16,37 +16,41 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The candidates of a range of batch sizes.
+/// The candidate draft lengths of a slot, that is, of a range of batch sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CandidateSlot {
-    /// Smallest batch size of the range, after padding to a captured size. The range ends below the next slot's.
+    /// Smallest batch size of this range of batch sizes, after padding to a captured size. The range ends before the
+    /// smallest batch size of the next range.
     pub batch_size: u32,
     /// Allowed draft lengths (`candidate_steps`), ascending, each 1 to 32.
     pub candidates: Vec<u32>,
 }
 
-/// Parameters of `sglang-throughput`. The slots are the example in SGLang's code, which has no default; the rest are
-/// its defaults.
+/// Settings of the policy `sglang-throughput`, which takes the draft length with the most expected tokens per measured
+/// time. The slots are the example in SGLang's code, which has no default; the rest are its defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SglangThroughput {
-    /// One slot for each range of batch sizes, ascending.
+    /// The candidate draft lengths of each range of batch sizes (a slot), ascending by batch size.
     pub slots: Vec<CandidateSlot>,
-    /// Number of verify batches over which the acceptance rate of each place in the draft is averaged, 1 to 10000.
+    /// Number of verify batches (steps with verified draft tokens) over which the acceptance rate of each draft
+    /// position is averaged, 1 to 10000.
     pub window_size: u32,
-    /// Number of verify batches between decisions, at least 1.
+    /// Number of verify batches (steps with verified draft tokens) from one decision about the draft length to the
+    /// next, at least 1.
     pub update_interval: u32,
-    /// Another length must beat the present length's score by more than this share, ≥ 0. SGLang's code defines this
-    /// setting but does not use it, so the default is 0.
+    /// Another draft length must beat the present length's score (expected tokens per second) by more than this share,
+    /// ≥ 0. SGLang's code defines this setting but does not use it, so the default is 0.
     pub switch_hysteresis: f64,
-    /// Context tokens of each request while rounds are timed at start-up, at least 1.
+    /// Context tokens of each request while decode steps are timed at start-up, at least 1.
     pub profile_run_seq_len: u32,
-    /// Captured batch sizes that are timed at start-up. Default: all captured sizes.
+    /// Captured batch sizes at which decode steps are timed at start-up. Default: all captured sizes.
     pub profile_run_batch_sizes: Option<Vec<u32>>,
-    /// Largest batch size that is timed at start-up. Default: no limit.
+    /// Largest batch size at which decode steps are timed at start-up. Default: no limit.
     pub max_profile_run_batch_size: Option<u32>,
-    /// Draft length at the start (`speculative_num_steps`). If no slot has it, the middle candidate of the first slot.
+    /// Draft length at the start (`speculative_num_steps`). If it is no candidate of any range of batch sizes, the
+    /// middle candidate of the first range is used.
     pub initial_steps: u32,
 }
 
@@ -135,13 +139,15 @@ impl Definition for SglangThroughput {
     }
 }
 
-/// The acceptance rate of each draft position over the last verify batches.
+/// For each draft position (from 0): its acceptance rates in the last verify batches (steps with verified draft
+/// tokens).
 struct Tracker {
     window: usize,
     positions: Vec<Window>,
 }
 
-/// The acceptance rates of one position in the last verify batches; a ring buffer once it is full.
+/// For one draft position: its acceptance rates in the last verify batches (steps with verified draft tokens); a ring
+/// buffer once it is full.
 #[derive(Default)]
 struct Window {
     rates: Vec<f64>,
@@ -154,8 +160,9 @@ impl Tracker {
         Tracker { window, positions: (0..positions).map(|_| empty()).collect() }
     }
 
-    /// Adds a verify batch: for each position below `steps`, the acceptance rate over the requests whose draft at this
-    /// position was verified. Stops at the first position at which no draft was verified.
+    /// Adds a verify batch (a step with verified draft tokens). For each draft position below `steps`, it adds the
+    /// acceptance rate over the requests whose draft token at this position was verified. Stops at the first position
+    /// at which no draft token was verified.
     fn take_in(&mut self, outcome: &StepOutcome, steps: u32) {
         for (j, position) in (0..steps).zip(&mut self.positions) {
             let verified = outcome.verified.iter().filter(|&&v| v > j).count();
@@ -173,7 +180,7 @@ impl Tracker {
         }
     }
 
-    /// Forgets the rates of the positions from `steps` on.
+    /// Removes the acceptance rates of the draft positions from `steps` (from 0) on.
     fn clear_from(&mut self, steps: u32) {
         self.positions.iter_mut().skip(steps as usize).for_each(|p| {
             p.rates.clear();
@@ -181,14 +188,14 @@ impl Tracker {
         });
     }
 
-    /// True if the window of every position below `steps` is full.
+    /// True if the window of acceptance rates of the last verify batches is full at every draft position below `steps`.
     fn warm(&self, steps: u32) -> bool {
         self.positions.iter().take(steps as usize).all(|p| p.rates.len() == self.window)
     }
 
-    /// Expected tokens of a round with `steps` drafts: 1 + the sum of the positions' rates. Positions without a
-    /// measured rate continue the rates before them as a geometric series. `None` if the first position has no rate yet
-    /// (docs/model.md 1.4).
+    /// Expected tokens of a step of one request with `steps` draft tokens: 1 + the sum of the acceptance rates of their
+    /// positions. Positions without a measured rate continue the rates before them as a geometric series. `None` if the
+    /// first position has no rate yet (docs/model.md 1.4).
     fn expected_tokens(&self, steps: u32) -> Option<f64> {
         let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
         for j in 0..steps as usize {
@@ -210,16 +217,19 @@ impl Tracker {
     }
 }
 
-/// Measured seconds of a decode round, by batch size and draft length.
+/// Measured seconds of a decode round (the draft passes of a step and their verification), by batch size and draft
+/// length.
 struct CostTable {
-    /// Batch sizes that were profiled, ascending; the index of a size is its index in `seconds`.
+    /// Batch sizes whose decode steps were timed at start-up, ascending; the index of a size is its index in `seconds`.
     batch_sizes: Vec<u32>,
-    /// Seconds at `[batch size index][length]`; NaN for lengths that were not profiled.
+    /// Measured seconds of a decode step at `[batch size index][draft length]`; NaN for draft lengths that were not
+    /// timed.
     seconds: Vec<Vec<f64>>,
 }
 
 impl CostTable {
-    /// Profiles each captured batch size that the settings do not leave out, at the candidate lengths of its slot.
+    /// Times a decode step at each captured batch size that the settings do not leave out, with each candidate draft
+    /// length of the range of batch sizes to which it belongs.
     fn profile(params: &SglangThroughput, router: &Router, longest: u32, context: &PolicyContext) -> CostTable {
         let wanted = |size: &u32| {
             params.profile_run_batch_sizes.as_ref().is_none_or(|sizes| sizes.contains(size))
@@ -239,8 +249,9 @@ impl CostTable {
         CostTable { batch_sizes, seconds }
     }
 
-    /// Seconds of a round with `steps` drafts at the smallest profiled batch size that is at least `batch_size`; at the
-    /// largest profiled one if all are smaller. `None` if the length was not profiled there, or no batch size was.
+    /// Seconds of a decode step with `steps` draft tokens per request, at the smallest timed batch size that is at
+    /// least `batch_size`, or at the largest timed one if all are smaller. `None` if this draft length was not timed
+    /// there, or no batch size was.
     fn at(&self, batch_size: u32, steps: u32) -> Option<f64> {
         let last = self.batch_sizes.len().checked_sub(1)?;
         let i = self.batch_sizes.partition_point(|&s| s < batch_size).min(last);
@@ -248,7 +259,8 @@ impl CostTable {
     }
 }
 
-/// Seconds of a decode round of `requests` requests with `context` tokens each: `steps` drafts and their verification.
+/// Seconds of a decode step of `requests` requests with `context` KV tokens each: the passes that draft `steps` tokens
+/// per request, and their verification.
 fn round_s(
     profile: &dyn PassTimes,
     requests: u32,
@@ -266,17 +278,17 @@ fn round_s(
     drafts + profile.target_s(uniform_pass(requests, steps + 1, context, reads))
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `sglang-throughput` while the engine runs: its settings, and what it keeps from step to step.
 struct BestScore {
     params: SglangThroughput,
     max_draft_len: u32,
     router: Router,
     table: CostTable,
     tracker: Tracker,
-    /// The length in use at every batch size, until the next decision.
+    /// The draft length that the last decision chose. It is in use at every batch size until the next decision.
     steps: u32,
     batches: u64,
-    /// Number of decode requests of the last batch.
+    /// Number of decode requests of the last batch, at which the policy's own estimate is computed.
     batch_size: u32,
     weighed: Weighed,
 }
@@ -301,8 +313,8 @@ impl BestScore {
         }
     }
 
-    /// True if this step decides: the interval is over, the window of every position of the present length is full, and
-    /// at least one batch size was profiled.
+    /// True if this step decides about the draft length: the interval between decisions is over, the window of
+    /// acceptance rates is full at every position of the present length, and at least one batch size was timed.
     fn due(&self) -> bool {
         self.batches > 0
             && self.batches.is_multiple_of(self.params.update_interval.into())
@@ -310,15 +322,16 @@ impl BestScore {
             && !self.table.batch_sizes.is_empty()
     }
 
-    /// Expected tokens per second of one request in a batch of this size, with `steps` drafts; `None` if a rate or the
-    /// cost is not known.
+    /// The score of the draft length `steps`: expected tokens per second of one request in a batch of this size. `None`
+    /// if an acceptance rate or the time of a step is not known.
     fn score(&self, steps: u32, batch_size: u32) -> Option<f64> {
         Some(self.tracker.expected_tokens(steps)? / self.table.at(batch_size, steps)?)
     }
 
-    /// Sets `steps` to the candidate of the slot with the best score, the shortest one on a tie. The present length
-    /// stays if no candidate has a score, or if the best score is not higher by more than `switch_hysteresis`. If the
-    /// length falls, the rates of the positions beyond it are cleared.
+    /// Sets `steps`, the draft length, to the candidate with the best score (expected tokens per second) for this batch
+    /// size, the shortest one on a tie. The present length stays if no candidate has a score, or if the best score is
+    /// not higher by more than `switch_hysteresis`. If the length falls, the acceptance rates of the positions beyond
+    /// it are cleared.
     fn decide(&mut self, batch_size: u32) {
         self.weighed.begin();
         let mut best = (f64::NEG_INFINITY, self.steps);
@@ -345,8 +358,8 @@ impl BestScore {
 }
 
 impl SpecPolicy for BestScore {
-    /// The limit is the present length. If the next batch brings a decision, it is the longest length that may be
-    /// chosen.
+    /// The engine's limit on the draft length of the next step: the present draft length. If the next batch brings a
+    /// decision, it is the longest length that may be chosen.
     fn limits(&self) -> DraftLimits<'_> {
         let most = if self.due() { self.params.longest() } else { self.steps };
         DraftLimits::chain(most.min(self.max_draft_len))

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the tracker and the table by hand, and the whole policy against a second implementation of
-//! SGLang's code.
+//! Tests of [`super`]: the acceptance rates of positions and the table of step times by hand, and the whole policy
+//! against a second implementation of SGLang's code.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_belief, close, outcome};
@@ -24,20 +24,23 @@ fn rates_are_unconditional_and_deeper_ones_are_extrapolated() {
     let drafts = Drafts::default();
     let mut tracker = Tracker::new(2, 5);
     assert_eq!(tracker.expected_tokens(1), None);
-    // 3, 1 and 1 of four requests had positions 1, 2 and 3 accepted.
+    // Each of four requests has 3 verified draft tokens. The first draft token was accepted for 3 of the requests, the
+    // second for 1, the third for 1.
     tracker.take_in(&outcome(&drafts, &[3, 3, 3, 3], &[3, 1, 0, 1]), 3);
     assert_eq!(tracker.expected_tokens(3), Some(1.0 + 0.75 + 0.25 + 0.25));
-    // The extrapolated rates: p3 = p2 (0.25 / 0.75)^(1/2), p4 = p3 (p3 / 0.75)^(1/3).
+    // Draft positions 3 and 4 have no measured acceptance rate. The rates before them are continued: p3 = p2 (0.25 /
+    // 0.75)^(1/2), p4 = p3 (p3 / 0.75)^(1/3).
     let p3 = 0.25 * (1.0f64 / 3.0).sqrt();
     let p4 = p3 * (p3 / 0.75).cbrt();
     assert!(close(tracker.expected_tokens(5).unwrap(), 2.25 + p3 + p4));
-    // The window holds two batches; the third removes the first.
+    // The window of acceptance rates holds two verify batches (steps with verified draft tokens); this third one
+    // removes the first.
     tracker.take_in(&outcome(&drafts, &[1], &[1]), 1);
     assert!(!tracker.warm(3) && tracker.warm(1));
     tracker.take_in(&outcome(&drafts, &[1], &[0]), 1);
     assert_eq!(tracker.expected_tokens(1), Some(1.5));
-    // If only the first position has a rate, the second position is assumed to have the same rate. If the first rate is
-    // 0, the rates of all further positions are 0.
+    // If only the first draft position has an acceptance rate, the second position is assumed to have the same rate. If
+    // the first rate is 0, the rates of all further positions are 0.
     tracker.clear_from(1);
     assert_eq!(tracker.expected_tokens(2), Some(2.0));
     (0..2).for_each(|_| tracker.take_in(&outcome(&drafts, &[1], &[0]), 1));
@@ -56,7 +59,8 @@ fn a_request_that_could_not_draft_a_position_does_not_count_there() {
 fn costs_are_looked_up_at_the_next_profiled_size() {
     let params = SglangThroughput { max_profile_run_batch_size: Some(32), ..SglangThroughput::default() };
     let policy = built(&params, &CONTEXT);
-    // docs/model.md 12: S draft passes over B requests, then one target pass over B (S + 1) tokens.
+    // docs/model.md 12: a decode step of B requests with draft length S has S draft passes, then one target pass over B
+    // (S + 1) tokens.
     let seconds = |b: f64, s: u32| {
         let (d, t, c) = (BELIEF.draft, BELIEF.target, 2048.0);
         let draft: f64 = (0..s).map(|j| d.alpha_s * b * (c + f64::from(j)) + d.gamma_s * b + d.delta_s).sum();
@@ -66,7 +70,8 @@ fn costs_are_looked_up_at_the_next_profiled_size() {
         let at = policy.table.at(batch, steps).unwrap();
         assert!(close(at, seconds(size, steps)), "{batch} requests, {steps} steps: {at}");
     }
-    // Lengths that are not candidates of the size's slot are not profiled.
+    // Draft lengths that are not candidates of the batch size's slot (its range of batch sizes) are not timed, so the
+    // table has no time for them.
     assert_eq!([policy.table.at(9, 7), policy.table.at(32, 5), policy.table.at(1, 2)], [None; 3]);
 }
 
@@ -91,8 +96,8 @@ fn explain_lists_the_candidates_of_a_decision() {
         assert!(policy.explain().candidates.is_empty());
         policy.observe(&outcome(&Drafts::default(), &[3, 3], &[3, 3]));
     }
-    // A decision is due, so the limit is the longest candidate. All drafts were accepted, so the longest candidate is
-    // chosen.
+    // A decision about the draft length is due, so the limit is the longest candidate. All draft tokens were accepted,
+    // so the longest candidate is chosen.
     assert_eq!((policy.limits().depth, proposed(&mut policy, 2)), (7, 7));
     let what: Vec<String> = policy.explain().candidates.into_iter().map(|c| c.what).collect();
     assert_eq!(what, ["1 steps", "3 steps", "5 steps", "7 steps"]);
@@ -131,8 +136,8 @@ fn bad_settings_are_named() {
     assert_eq!(SglangThroughput::default().check(), Ok(()));
 }
 
-/// A second implementation of SGLang's controller, close to its code: queues, a dictionary of costs, lists of known
-/// rates.
+/// A second implementation of SGLang's controller, close to its code: queues of acceptance rates, a dictionary of step
+/// times, lists of known rates.
 struct ByTheCode<'a> {
     params: &'a SglangThroughput,
     windows: Vec<VecDeque<f64>>,
@@ -201,7 +206,8 @@ impl<'a> ByTheCode<'a> {
         Some(self.expected(steps)? / self.costs.get(&(*size, steps))?)
     }
 
-    /// (length, score) of the candidates if a decision is due, else nothing.
+    /// The candidate draft lengths for the batch size with their scores (expected tokens per second), as (length,
+    /// score), if a decision is due; else nothing.
     fn activate(&mut self, batch_size: u32) -> Vec<(u32, f64)> {
         let full = |w: &VecDeque<f64>| w.len() == self.params.window_size as usize;
         let warmed = self.windows[..self.current_steps as usize].iter().all(full);
@@ -265,7 +271,8 @@ proptest! {
             let len = proposed(&mut policy, *requests);
             let best = scores.iter().map(|s| s.1).fold(f64::NEG_INFINITY, f64::max);
             match scores.iter().find(|s| s.0 == len) {
-                // The two implementations sum in different orders, so that they may break a tie differently.
+                // The two implementations sum acceptance rates in different orders, so they may choose different draft
+                // lengths if two scores tie.
                 Some(&(_, score)) => prop_assert!(score >= best * (1.0 - 1e-9), "{len} for {scores:?}"),
                 None => prop_assert!(scores.is_empty() && len == theirs.current_steps, "{len} for {scores:?}"),
             }

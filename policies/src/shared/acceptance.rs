@@ -1,4 +1,5 @@
-//! Estimators of the acceptance rate from past steps. They see the outcomes that a server would see, and nothing else.
+//! Estimators of the acceptance rate of draft tokens from past steps. They see the outcomes that a server would see,
+//! and nothing else.
 
 use crate::definition::PolicyContext;
 use foretoken_sim::{RequestId, StepOutcome};
@@ -6,29 +7,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Expected tokens of a round with `k` drafts and conditional acceptance `a`, the bonus token included. The formula is
-/// E(a, k) = 1 + a + … + a^k (Leviathan et al. 2023, Eq. 1). It is summed, because the closed form loses digits near
-/// a = 1.
+/// Expected tokens of a request in a step with `k` draft tokens, the bonus token included. `a` is the probability that
+/// a draft token is accepted if all before it are. The formula is E(a, k) = 1 + a + … + a^k (Leviathan et al. 2023, Eq.
+/// 1). It is summed, because the closed form loses digits near a = 1.
 pub fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }
 
-/// Which drafts count in the denominator of a step's acceptance rate (docs/model.md 14).
+/// Which draft tokens count in the denominator of a step's acceptance rate (docs/model.md 14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rate {
-    /// The drafts up to and including the first rejected one. This estimates the probability that a draft is right if
-    /// all before it are, which the goodput formula needs.
+    /// A request's draft tokens up to and including the first rejected one. This estimates the probability that a draft
+    /// token is right if all before it are, which the goodput formula needs.
     #[default]
     Attempts,
-    /// Every verified draft (docs/model.md 0.2). The rate is too low, because drafts after a rejection cannot be
-    /// accepted.
+    /// Every verified draft token (docs/model.md 0.2). The rate is too low, because draft tokens after a rejection
+    /// cannot be accepted.
     PerDraft,
 }
 
 impl Rate {
-    /// The acceptance rate of one step: accepted drafts divided by the drafts that count, over all requests. `None` if
-    /// nothing was verified.
+    /// The acceptance rate of one step: accepted draft tokens divided by the draft tokens that count by this rule, over
+    /// all requests. `None` if nothing was verified.
     pub fn of(self, outcome: &StepOutcome) -> Option<f64> {
         let (mut accepted, mut tries) = (0u64, 0u64);
         for (&a, &v) in outcome.accepted.iter().zip(outcome.verified) {
@@ -38,8 +39,8 @@ impl Rate {
         (tries > 0).then(|| accepted as f64 / tries as f64)
     }
 
-    /// The number of drafts of one request that count in the denominator if `accepted` of `verified` drafts were
-    /// accepted.
+    /// The number of draft tokens of one request that count in the denominator of the acceptance rate, if `accepted` of
+    /// `verified` draft tokens were accepted.
     pub(crate) fn tries(self, accepted: u32, verified: u32) -> u32 {
         match self {
             Rate::Attempts => verified.min(accepted + 1),
@@ -54,37 +55,39 @@ impl Rate {
 pub(crate) struct OwnRates(Option<Arc<[f64]>>);
 
 impl OwnRates {
-    /// The rates in `context`; none unless a wrapper set them.
+    /// The true acceptance rates that `context` gives to the policy; none unless the wrapper `true-rates` set them.
     pub(crate) fn of(context: &PolicyContext) -> OwnRates {
         OwnRates(context.own_rates.cloned())
     }
 
-    /// The true rate of one request; `None` if the policy is not given true rates.
+    /// The true acceptance rate of request `id`; `None` if the policy is not given true rates.
     pub(crate) fn rate(&self, id: RequestId) -> Option<f64> {
         self.0.as_ref().and_then(|rates| rates.get(id as usize)).copied()
     }
 
-    /// The mean true rate of a batch; `None` if the policy is not given true rates, or if the batch is empty.
+    /// The mean true acceptance rate of the requests `ids`; `None` if the policy is not given true rates, or if the
+    /// batch is empty.
     pub(crate) fn mean(&self, ids: &[RequestId]) -> Option<f64> {
         let rates = self.0.as_ref().filter(|_| !ids.is_empty())?;
         Some(ids.iter().filter_map(|&id| rates.get(id as usize)).sum::<f64>() / ids.len() as f64)
     }
 }
 
-/// The mean of a quantity over all past steps or over the last few steps; a given value before the first step.
+/// The mean of a quantity (such as an acceptance rate) over all past steps or over the last few steps; a given value
+/// before the first step.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningMean {
     value: f64,
     sum: f64,
     count: u64,
-    /// Number of steps in the mean. `None`: all steps, of which only the sums are stored.
+    /// Number of newest steps over which the mean is taken. `None`: all steps, of which only the sums are stored.
     window: Option<usize>,
     steps: VecDeque<(f64, u64)>,
 }
 
 impl RunningMean {
-    /// A mean without values yet: its value is `start`. Later it is the mean of all values of the last `window` steps
-    /// with values, or of all steps if `window` is `None`.
+    /// A mean without values yet, which is `start` at first. Later it is the mean of all values of the last `window`
+    /// steps with values, or of all steps if `window` is `None`.
     pub(crate) fn new(start: f64, window: Option<u32>) -> RunningMean {
         let window = window.map(|w| w as usize);
         let steps = VecDeque::with_capacity(window.map_or(0, |w| w + 1));
@@ -95,7 +98,7 @@ impl RunningMean {
         self.value
     }
 
-    /// Adds one step: `count` values with the sum `sum`. A step without values is ignored.
+    /// Adds the values of one step to the mean: `count` values with the sum `sum`. A step without values is ignored.
     pub(crate) fn add_step(&mut self, sum: f64, count: u64) {
         if count == 0 {
             return;
@@ -110,7 +113,7 @@ impl RunningMean {
                 if self.steps.len() > window {
                     self.steps.pop_front();
                 }
-                // Summed afresh, because subtracting the oldest step would keep its rounding error for ever.
+                // Summed afresh over the window: subtracting the oldest step would keep its rounding error for ever.
                 self.sum = self.steps.iter().map(|s| s.0).sum();
                 self.count = self.steps.iter().map(|s| s.1).sum();
             }
@@ -138,7 +141,8 @@ mod tests {
     #[test]
     fn attempts_end_at_the_first_rejection() {
         let drafts = Drafts::default();
-        // 2 of 4 accepted (three tries), 3 of 3 (three tries), 0 of 2 (one try), and nothing verified.
+        // Four requests with accepted of verified draft tokens: 2 of 4 (three tries), 3 of 3 (three tries), 0 of 2 (one
+        // try), and nothing verified. Tries are the draft tokens up to and including the first rejected one.
         let step = outcome(&drafts, &[4, 3, 2, 0], &[2, 3, 0, 0]);
         assert_eq!(Rate::Attempts.of(&step), Some(5.0 / 7.0));
         assert_eq!(Rate::PerDraft.of(&step), Some(5.0 / 9.0));

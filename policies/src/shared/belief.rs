@@ -1,29 +1,31 @@
-//! A policy's belief about the cost of a pass: α, γ, δ of each model. It may differ from the truth, which the executor
-//! keeps; this module must never read the truth.
+//! A policy's belief about the cost of a pass: the linear formula α·context + γ·tokens + δ for each model. The belief
+//! may differ from the true cost, which the executor keeps; this module must never read the true cost.
 
 use foretoken_sim::{BatchView, Coefficients, ContextReads, DraftTree, Drafting, PassShape, shape};
 use serde::{Deserialize, Serialize};
 
-/// The linear belief `T = α·context + γ·batched + δ` for both models (SmartSpec 4.3, AdaSpec 4.1).
+/// A policy's linear estimate of pass times, `T = α·context + γ·batched + δ` in seconds, for the draft model and the
+/// target model (SmartSpec 4.3, AdaSpec 4.1). `batched` is the pass's number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Belief {
-    /// Coefficients of the draft model, in seconds.
+    /// Coefficients α, γ, δ of the draft model's pass time, in seconds.
     pub draft: Coefficients,
-    /// Coefficients of the target model, in seconds.
+    /// Coefficients α, γ, δ of the target model's pass time, in seconds.
     pub target: Coefficients,
-    /// How often the verify pass is believed to read a request's context: once, or once per verified position.
+    /// How often the verify pass reads a request's context, as the policy assumes: once, or once per verified position.
     pub context_reads: ContextReads,
-    /// How the draft model is believed to draft: one pass per token, or one pass for all tokens.
+    /// How the draft model drafts, as the policy assumes: one pass per token, or one pass for all tokens.
     #[serde(default)]
     pub drafting: Drafting,
 }
 
 impl Belief {
     /// Believed time of a whole step in seconds, if `draft_len[i]` tokens of decode request i are drafted and
-    /// `verify_len[i]` are verified. Includes this step's prefill chunks and the draft's catch-up (docs/model.md 12).
+    /// `verify_len[i]` are verified. Includes this step's prefill chunks and the catch-up tokens (context tokens that
+    /// the draft model has skipped; docs/model.md 12).
     ///
-    /// Computes docs/model.md 12 pass by pass with [`shape`], in O(requests × depth). Policies that compare many
+    /// Computes docs/model.md 12 pass by pass with [`shape`], in O(requests × depth). Policies that compare many draft
     /// lengths in a step extend an [`Estimate`](crate::Estimate) depth by depth. An estimate must agree with this
     /// function.
     pub fn step_s(&self, batch: &BatchView, draft_len: &[u32], verify_len: &[u32]) -> f64 {
@@ -36,8 +38,8 @@ impl Belief {
         draft_s + pass_s(&self.target, shape::verify_pass(batch, verify_len, self.context_reads))
     }
 
-    /// Believed time, in seconds, of a whole step that drafted `trees` and verifies the nodes that were kept. For
-    /// reports only: it walks the trees and allocates.
+    /// Believed time, in seconds, of a whole step that drafted `trees` (one tree of draft tokens per request) and
+    /// verifies the nodes marked as kept. For reports only: it walks the trees and allocates.
     pub fn tree_step_s(&self, batch: &BatchView, trees: &[DraftTree]) -> f64 {
         let depth: Vec<u32> = trees.iter().map(DraftTree::depth).collect();
         let passes = depth.iter().copied().max().unwrap_or(0);
@@ -50,7 +52,8 @@ impl Belief {
         let widths: Vec<Vec<u64>> = trees.iter().map(widths).collect();
         let draft_s: f64 = (0..passes as usize)
             .map(|pass| {
-                // The first pass runs over the roots, together with prefill and catch-up.
+                // The first draft pass over a tree runs over the roots, together with prefill chunks and catch-up
+                // tokens (context tokens that the draft model has skipped).
                 let mut shape = if pass == 0 { shape::draft_pass(batch, &depth, 1) } else { PassShape::default() };
                 for (w, &c) in widths.iter().zip(batch.context).filter(|(w, _)| pass > 0 && w.len() > pass) {
                     shape.batched += w[pass];
@@ -63,8 +66,8 @@ impl Belief {
     }
 }
 
-/// Number of tree nodes that each draft pass runs over: first the root, then the nodes of each level that have
-/// children.
+/// Number of tree nodes that each draft pass over a request's tree runs over: first the root, then the nodes of each
+/// level that have children.
 fn widths(tree: &DraftTree) -> Vec<u64> {
     let nodes = tree.nodes();
     let expanded = |depth: u32| nodes.iter().enumerate().filter(move |(_, n)| n.depth == depth);
@@ -73,7 +76,7 @@ fn widths(tree: &DraftTree) -> Vec<u64> {
     (0..tree.depth()).map(level).collect()
 }
 
-/// Believed time of one pass in seconds.
+/// Time of one pass of this shape in seconds, by the linear cost model with the coefficients `model`.
 pub(crate) fn pass_s(model: &Coefficients, shape: PassShape) -> f64 {
     model.pass_s(shape.context as f64, shape.batched as f64)
 }

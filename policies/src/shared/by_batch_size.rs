@@ -1,15 +1,15 @@
-//! The policy behind all tables from batch size to draft length. It looks up the length. It also says which length the
-//! scheduler counts against the token budget.
+//! The policy behind all tables from batch size to draft length. It looks up the length. It also tells the scheduler
+//! which length counts against the token budget of a step.
 
 use foretoken_sim::engine::BatchRange;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
 
-/// Which requests count towards the batch size.
+/// Which requests count towards the batch size by which the draft length is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// Requests scheduled in the step: decodes and prefill chunks.
+    /// The requests that are scheduled in the step count: decodes and prefill chunks.
     Scheduled,
-    /// All requests of the running list.
+    /// All requests of the engine's running list count, also those that the step does not schedule.
     Running,
 }
 
@@ -22,37 +22,38 @@ impl Counted {
     }
 }
 
-/// The running policy: one length for the whole batch, by batch size alone.
+/// A policy at work that drafts one length for the whole batch, by batch size alone.
 pub(crate) struct ByBatchSize {
     counted: Counted,
-    /// (first batch size, draft length) of each range, ascending; the first range starts at 0 or 1.
+    /// (first batch size, draft length) of each range of batch sizes, ascending; the first range starts at 0 or 1.
     ranges: Vec<(u32, u32)>,
-    /// Draft length of the last batch; `None` before the first batch.
+    /// Draft length that the last batch got from the policy; `None` before the first batch.
     last: Option<u32>,
-    /// The longest draft length in the table.
+    /// The longest draft length in the policy's table from batch size to draft length.
     longest: u32,
-    /// The ranges in the form of vLLM's scheduler, if the table is vLLM's.
+    /// The ranges of batch sizes in the form of vLLM's scheduler, if the table is vLLM's.
     vllm: Option<Vec<BatchRange>>,
 }
 
 impl ByBatchSize {
-    /// Builds a policy that drafts the length of the last of `ranges` that starts at or below the batch size, at most
-    /// `max_draft_len`.
+    /// Builds a policy that looks up the draft length by batch size. `ranges` has (first batch size, draft length) of
+    /// each range. A batch gets the length of the last range that starts at or below its size, at most `max_draft_len`.
     pub fn build(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> Speculation {
         Speculation::Policy(Box::new(ByBatchSize::new(counted, ranges, max_draft_len)))
     }
 
     /// Builds the policy from vLLM's `num_speculative_tokens_per_batch_size`, which vLLM's scheduler also reads.
     pub fn build_vllm(ranges: &[(u32, u32, u32)], max_draft_len: u32) -> Speculation {
-        // Batch sizes in gaps and beyond the last range use the range before, so only the first batch size of a range
-        // counts.
+        // Batch sizes in gaps and beyond the last range have the draft length of the range before, so only the first
+        // batch size of a range counts.
         let starts = ranges.iter().map(|&(first, _, k)| (first, k)).collect();
         let vllm = ranges.iter().map(|&(first, last, k)| (first.into(), last.into(), k.into())).collect();
         let policy = ByBatchSize::new(Counted::Scheduled, starts, max_draft_len);
         Speculation::Policy(Box::new(ByBatchSize { vllm: Some(vllm), ..policy }))
     }
 
-    /// The policy itself, before it is boxed as a [`Speculation`].
+    /// The policy itself, before it is boxed as a [`Speculation`]. `ranges` has (first batch size, draft length) of
+    /// each range of batch sizes.
     pub fn new(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> ByBatchSize {
         let ranges: Vec<_> = ranges.into_iter().map(|(from, k)| (from, k.min(max_draft_len))).collect();
         let longest = ranges.iter().map(|r| r.1).max().unwrap_or(0);
@@ -66,8 +67,9 @@ impl ByBatchSize {
 }
 
 impl SpecPolicy for ByBatchSize {
-    /// The scheduler counts drafts against the token budget before the batch is known. The longest length of the table
-    /// would take budget from prompts even when the table drafts nothing. So the length of the last batch is counted.
+    /// The draft length that the scheduler counts against the token budget before the batch is known. The longest
+    /// length of the table would take budget from prompts even when the table drafts nothing. So the length of the last
+    /// batch is counted.
     fn limits(&self) -> DraftLimits<'_> {
         let now = DraftLimits::chain(self.last.unwrap_or(self.longest)).up_to(self.longest);
         DraftLimits { vllm: self.vllm.as_deref(), ..now }
@@ -86,9 +88,9 @@ pub(crate) mod tests {
     use crate::definition::Definition;
     use crate::testing::{Batch, CONTEXT};
 
-    /// The draft lengths of a policy without history for `batches`, each given as (number of decodes, number of prefill
-    /// chunks). Asserts that all requests of a batch get the same length, and that this length counts against the token
-    /// budget of the next batch.
+    /// The draft lengths of a policy without history for `batches`, each given as (number of decode requests, number of
+    /// prefill chunks). Asserts that all requests of a batch get the same length, and that this length counts against
+    /// the token budget of the next batch.
     pub(crate) fn lengths(policy: &dyn Definition, batches: &[(usize, u32)]) -> Vec<u32> {
         policy.check().unwrap();
         let Speculation::Policy(mut running) = policy.build(&CONTEXT) else { panic!("a policy") };

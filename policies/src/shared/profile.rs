@@ -1,11 +1,11 @@
-//! What engines measure when they start: the time of passes at the sizes they will run. Policies with a cost table
-//! build it from these measurements, once. A policy cannot keep the measuring object, so it cannot look at the true
-//! costs while it runs.
+//! What engines measure when they start, before requests come: the time of passes at the sizes they will run. Policies
+//! with a cost table build it from these measurements, once. A policy cannot keep the object that measures, so it
+//! cannot look at the true costs while it runs.
 
 use crate::shared::belief::{Belief, pass_s};
 use foretoken_sim::{ContextReads, PassShape};
 
-/// Measures how long passes take, before serving starts.
+/// Says how long passes of given shapes take. An engine measures this before serving starts.
 pub trait PassTimes: Sync {
     /// Seconds of a draft pass of this shape.
     fn draft_s(&self, shape: PassShape) -> f64;
@@ -13,12 +13,12 @@ pub trait PassTimes: Sync {
     /// Seconds of a target pass of this shape.
     fn target_s(&self, shape: PassShape) -> f64;
 
-    /// How target passes read context: once, or once per position. The caller computes the context of a shape
-    /// accordingly.
+    /// How target passes read the context of a request: once, or once per verified position. The caller computes the
+    /// context of a shape accordingly.
     fn context_reads(&self) -> ContextReads;
 }
 
-/// A linear belief answers with the times of its formula.
+/// A belief (a policy's linear cost formula α·context + γ·tokens + δ) gives the pass times of its formula.
 impl PassTimes for Belief {
     fn draft_s(&self, shape: PassShape) -> f64 {
         pass_s(&self.draft, shape)
@@ -36,7 +36,7 @@ impl PassTimes for Belief {
 /// The shape of a pass over `requests` requests with `each` new tokens after `context` tokens of KV each.
 pub(crate) fn uniform_pass(requests: u64, each: u64, context: u64, reads: ContextReads) -> PassShape {
     let tokens = requests * each;
-    // Σ over requests of Σ_{j=0..each-1} (context + j).
+    // Tokens attended to, summed over all new tokens: Σ over requests of Σ_{j=0..each-1} (context + j).
     let positions = tokens * context + requests * (each * each.saturating_sub(1) / 2);
     PassShape {
         requests: if each > 0 { requests } else { 0 },

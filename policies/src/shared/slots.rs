@@ -1,28 +1,28 @@
-//! Slots for a policy's state per request: a request has a slot until it ends, so that memory does not grow with the
-//! trace.
+//! Slots for the state that a policy keeps per request. A slot is an index that a request has until it ends; then
+//! another request gets it, so that memory does not grow with the trace.
 
 use foretoken_sim::RequestId;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// The slots of requests. A slot is an index into a policy's vectors of state.
+/// Gives each request a slot: an index into a policy's vectors of state per request.
 #[derive(Default)]
 pub(crate) struct Slots {
-    /// The slot of each request, by request id.
+    /// The slot (index into a policy's vectors of state) of each request that has one, by request id.
     place: Vec<u32>,
     free: Vec<u32>,
-    /// Number of slots, free ones included.
+    /// Number of slots (indices of state per request) that exist, free ones included.
     len: u32,
 }
 
 impl Slots {
-    /// The slot of a request; `None` if the request has none.
+    /// The slot of a request (its index in a policy's vectors of state); `None` if the request has none.
     pub fn get(&self, id: RequestId) -> Option<usize> {
         let place = *self.place.get(id as usize)?;
         (place != NOWHERE).then_some(place as usize)
     }
 
-    /// The slot of a request, and true if the request got the slot just now.
+    /// The slot of a request (its index in a policy's vectors of state), and true if the request got the slot just now.
     pub fn take(&mut self, id: RequestId) -> (usize, bool) {
         if let Some(place) = self.get(id) {
             return (place, false);

@@ -1,40 +1,43 @@
 //! Survival: the probability that a draft token and all before it are accepted. Engines decide two things by it: how
 //! many draft tokens of a batch to verify, and which.
 //!
-//! Survival never rises along a request. The tokens with the greatest survival in a batch are therefore prefixes of its
-//! drafts, if ties go to the smaller position. Shared by `vllm-adaptive`, `dspark`, `tetris` and `verify-budget`
-//! (docs/model.md 6 and 7.1).
+//! Survival never rises from one draft token of a request to the next. The tokens with the greatest survival in a batch
+//! are therefore the first draft tokens of each request, if ties go to the smaller position. Shared by `vllm-adaptive`,
+//! `dspark`, `tetris` and `verify-budget` (docs/model.md 6 and 7.1).
 
 use crate::shared::weighed::Weighed;
 
-/// The draft tokens of a batch, to be ranked by survival. Keeps its buffer between steps.
+/// The draft tokens of a batch, to be ranked by survival (the probability that a token and all before it are accepted).
+/// Keeps its buffer between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankedTokens {
-    /// Inverted survival, then position, then request, so that the token most likely to survive has the smallest key.
+    /// One sort key for each draft token: inverted survival, then position, then request. The token most likely to
+    /// survive has the smallest key.
     keys: Vec<u128>,
 }
 
 impl RankedTokens {
-    /// Removes all tokens, for a new step.
+    /// Empties the list of draft tokens to be ranked, for a new step.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
     }
 
-    /// Adds the draft of the request at batch index `request`, by the [`survivals`] of its tokens. The draft ends at
-    /// the first survival below `least`.
+    /// Adds the draft tokens of the request at batch index `request`, given their [`survivals`]. Leaves out the tokens
+    /// from the first survival below `least` on.
     #[inline]
     pub(crate) fn push_draft(&mut self, request: usize, survivals: impl Iterator<Item = f64>, least: f64) {
         for (position, survival) in survivals.enumerate() {
             if survival < least {
                 return;
             }
-            // The bit patterns of non-negative floats, read as integers, have the same order as the floats.
+            // Survivals are not negative. Their bit patterns, read as integers, have the same order as the survivals,
+            // so inverted bit patterns sort the likeliest token first.
             self.keys.push((u128::from(!survival.to_bits()) << 64) | ((position as u128) << 32) | request as u128);
         }
     }
 
-    /// Writes into `verify_len` the number of each request's tokens among the `budget` tokens most likely to survive.
-    /// Ties go to the smaller position, then to the smaller request.
+    /// Writes into `verify_len`, for each request, the number of its tokens among the `budget` draft tokens most likely
+    /// to survive in the batch. Ties go to the smaller position, then to the smaller request.
     pub(crate) fn allocate(&mut self, budget: usize, verify_len: &mut [u32]) {
         verify_len.fill(0);
         let kept = match budget < self.keys.len() {
@@ -49,15 +52,16 @@ impl RankedTokens {
         }
     }
 
-    /// The survivals in falling order.
+    /// The survivals of the batch's draft tokens (the probability that a token and all before it are accepted), in
+    /// falling order.
     pub(crate) fn descending(&mut self) -> impl Iterator<Item = f64> + '_ {
         self.keys.sort_unstable();
         self.keys.iter().map(|&key| f64::from_bits(!((key >> 64) as u64)))
     }
 }
 
-/// The survival of each token of a draft. `confidences` are the probabilities of each token to be accepted if all
-/// before it are.
+/// The survival of each draft token of a request: the probability that it and all before it are accepted. `confidences`
+/// are the probabilities of each token to be accepted if all before it are.
 #[inline]
 pub(crate) fn survivals(confidences: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
     confidences.scan(1.0, |survival, confidence| {
@@ -69,15 +73,16 @@ pub(crate) fn survivals(confidences: impl Iterator<Item = f64>) -> impl Iterator
 /// The number of draft tokens to verify that [`best_budget`] found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Budget {
-    /// Number of draft tokens to verify.
+    /// Number of draft tokens of the batch to verify in the step.
     pub tokens: usize,
-    /// Expected tokens per second with this budget, by the policy's own tables.
+    /// Expected tokens per second of the batch if this number of draft tokens is verified, by the policy's own cost
+    /// tables.
     pub rate: f64,
 }
 
-/// Tries each number b of draft tokens, from 0 up, and returns the b with the greatest `rate(expected tokens, b)`; the
-/// smallest b wins a tie. The expected tokens are the sum of the b greatest survivals plus `sure`, the tokens that come
-/// without drafts. Each b is recorded in `weighed`.
+/// Tries each number b of draft tokens to verify, from 0 up, and returns the b with the greatest `rate(expected tokens,
+/// b)`; the smallest b wins a tie. The expected tokens are the sum of the b greatest survivals plus `sure`, the tokens
+/// that come without draft tokens. Each b is recorded in `weighed`.
 pub(crate) fn best_budget(
     sure: f64,
     descending: impl Iterator<Item = f64>,
@@ -104,7 +109,7 @@ mod tests {
     use itertools::Itertools;
     use proptest::prelude::*;
 
-    /// The tokens of drafts with these confidences, one row per request.
+    /// Ranked draft tokens of a batch. `confidence` has one row per request with the confidences of its draft tokens.
     fn slots(confidence: &[Vec<f64>]) -> RankedTokens {
         let mut slots = RankedTokens::default();
         for (i, row) in confidence.iter().enumerate() {
@@ -113,8 +118,8 @@ mod tests {
         slots
     }
 
-    /// The two requests of docs/model.md 10 (adaptive verification), with budgets and rates calculated by hand from the
-    /// rule of section 6.
+    /// The two requests of docs/model.md 10 (adaptive verification). Numbers of tokens to verify and tokens per second
+    /// were calculated by hand from the rule of section 6.
     #[test]
     fn the_reference_vectors() {
         let confidence = [vec![0.9, 0.8, 0.5], vec![0.6, 0.5, 0.4]];
@@ -144,8 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// The selection equals sorting all tokens by the rule, is a prefix of each draft, and has the greatest total
-        /// survival of all choices with the same number of prefix tokens.
+        /// The selected draft tokens equal sorting all tokens by the rule. Of each request they are its first draft
+        /// tokens. They have the greatest total survival of all such choices with the same number of tokens.
         #[test]
         fn allocation_is_the_top_of_all(
             rows in prop::collection::vec(prop::collection::vec(prop_oneof![Just(1.0), Just(0.5), 0.0f64..=1.0], 0..5), 1..5),
@@ -168,7 +173,7 @@ mod tests {
             let total = |lens: &[u32]| lens.iter().enumerate().map(|(i, &n)| (1..=n).map(|m| survival(i, m)).sum::<f64>()).sum::<f64>();
             let most = total(&ours);
             let mut lens = vec![0u32; rows.len()];
-            // Enumerates all vectors of prefix lengths.
+            // Tries all choices of how many draft tokens of each request are verified.
             while let Some(i) = (0..lens.len()).find(|&i| (lens[i] as usize) < rows[i].len()) {
                 lens[i] += 1;
                 lens[..i].fill(0);

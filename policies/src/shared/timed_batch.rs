@@ -1,28 +1,30 @@
-//! The batch over which a policy times passes before serving starts: made-up requests with a given context each. For
-//! `foretoken decide`, which asks about one batch, it is that batch.
+//! The batch over which a policy times passes before serving starts. It has made-up requests with a given context each.
+//! Under `foretoken decide`, which asks for a decision on one batch, that batch is timed.
 
 use crate::definition::PolicyContext;
 use crate::shared::profile::{PassTimes, uniform_pass};
 use foretoken_sim::{ContextReads, Drafting, PassShape};
 
-/// The batch whose passes are timed.
+/// The batch whose passes a policy times before serving starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TimedBatch<'a> {
-    /// Requests with `context` KV tokens each. A target pass has one request for each of its tokens, but at most `most`
-    /// requests. For draft passes the caller gives the number of requests.
+    /// The batch is made up of requests with `context` KV tokens each. A target pass has one request for each of its
+    /// tokens, but at most `most` requests. For draft passes the caller gives the number of requests.
     MadeUp {
-        /// Most requests of a pass: the engine's `max_num_seqs`, or fewer if the policy times smaller batches.
+        /// Most requests of a timed target pass: the engine's `max_num_seqs`, or fewer if the policy times smaller
+        /// batches.
         most: u32,
-        /// KV tokens of each request.
+        /// KV tokens of each made-up request.
         context: u64,
     },
-    /// The contexts of the batch that `foretoken decide` asks about. All its requests are in every pass, whatever the
-    /// number of tokens. Padding has no context.
+    /// The batch about which the command `foretoken decide` asks: the contexts of its requests, in KV tokens. All its
+    /// requests are in every pass, whatever the number of tokens. Padding has no context.
     Given(&'a [u32]),
 }
 
 impl<'a> TimedBatch<'a> {
-    /// The batch of `foretoken decide` if there is one, else made-up requests with `context` tokens each.
+    /// The batch about which the command `foretoken decide` asks, if there is one, else made-up requests with `context`
+    /// KV tokens each.
     pub(crate) fn of(policy: &PolicyContext<'a>, context: u32) -> TimedBatch<'a> {
         match policy.told {
             Some(told) => TimedBatch::Given(told.contexts),
@@ -30,7 +32,7 @@ impl<'a> TimedBatch<'a> {
         }
     }
 
-    /// A target pass over `tokens` new tokens, spread evenly over the requests.
+    /// The size of a target pass over `tokens` new tokens, spread evenly over the requests of the batch.
     pub(crate) fn target_pass(self, tokens: u32, reads: ContextReads) -> PassShape {
         match self {
             TimedBatch::MadeUp { most, context } => spread_pass(tokens, most, context, reads),
@@ -52,9 +54,11 @@ impl<'a> TimedBatch<'a> {
         }
     }
 
-    /// Seconds in which the draft makes `len` tokens for each of `requests` requests; `requests` includes padding.
+    /// Seconds in which the draft model makes `len` tokens for each of `requests` requests; `requests` includes
+    /// padding.
     pub(crate) fn drafting_s(self, profile: &dyn PassTimes, drafting: Drafting, requests: u32, len: u32) -> f64 {
-        // Seconds of the pass that drafts `each` tokens per request, after `drafted` tokens were drafted.
+        // Seconds of the draft pass that makes `each` tokens per request, after earlier passes made `drafted` tokens
+        // per request.
         let pass = |each: u32, drafted: u32| {
             let (each, drafted, rows) = (u64::from(each), u64::from(drafted), u64::from(requests));
             profile.draft_s(match self {
@@ -97,7 +101,8 @@ mod tests {
     fn tokens_spread_over_requests() {
         let pass = spread_pass(10, 4, 100, ContextReads::Once);
         assert_eq!((pass.batched, pass.context), (10, 400));
-        // Two requests have 3 tokens and two have 2.
+        // The pass has 10 new tokens for four requests with 100 tokens of context: two requests get 3 tokens, two get
+        // 2.
         let positions = 2 * (100 + 101 + 102) + 2 * (100 + 101);
         assert_eq!(spread_pass(10, 4, 100, ContextReads::PerPosition).context, positions);
         assert_eq!((pass.pairs, spread_pass(3, 4, 100, ContextReads::Once).context), (positions + 10, 300));
@@ -110,14 +115,16 @@ mod tests {
             let pass = batch.target_pass(tokens, ContextReads::Once);
             assert_eq!((pass.batched, pass.context), (tokens.into(), 107));
         }
-        // Three tokens after a context of 100 and two after 7.
+        // The pass has 5 tokens: the request with a context of 100 gets three, the request with a context of 7 gets
+        // two.
         let pass = batch.target_pass(5, ContextReads::PerPosition);
         assert_eq!((pass.context, pass.pairs), (100 + 101 + 102 + 7 + 8, 318 + 5));
     }
 
     #[test]
     fn drafting_follows_section_12() {
-        // Three passes, padded to four rows. The contexts grow by one token per request and pass.
+        // Three draft passes over requests that are padded to four rows of the batch. The contexts grow by one token
+        // per request and pass.
         let per_pass = |context: f64| 0.5e-3 + 2e-6 * 4.0 + 1e-9 * context;
         let expected = per_pass(107.0) + per_pass(109.0) + per_pass(111.0);
         let given = TimedBatch::Given(&[100, 7]);

@@ -1,9 +1,10 @@
-//! The candidates that a policy compared in its last step, with the estimate of each. They are recorded only after the
-//! first call of `explain`, because recording allocates.
+//! The candidates (such as draft lengths) that a policy compared in its last step, with the policy's estimate (such as
+//! tokens per second) of each. They are recorded only after the first call of `explain`, because recording allocates.
 
 use foretoken_sim::{Candidate, Explanation};
 
-/// The candidates of the last decision; none until recording is turned on.
+/// The candidates (such as draft lengths) that the policy compared in its last decision; none until recording is turned
+/// on.
 #[derive(Default)]
 pub(crate) struct Weighed {
     on: bool,
@@ -11,7 +12,7 @@ pub(crate) struct Weighed {
 }
 
 impl Weighed {
-    /// Begins a new decision: forgets the candidates of the last one.
+    /// Begins a new decision of the policy: removes the recorded candidates of the last one.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if self.on {
@@ -19,7 +20,8 @@ impl Weighed {
         }
     }
 
-    /// Records a candidate, if recording is turned on. Only then calls `what`.
+    /// Records a candidate of the decision with the policy's estimate for it, if recording is turned on. Only then
+    /// calls `what`, which describes the candidate.
     #[inline]
     pub(crate) fn note(&mut self, estimate: f64, what: impl FnOnce() -> String) {
         if self.on {
@@ -27,7 +29,8 @@ impl Weighed {
         }
     }
 
-    /// Returns the candidates of the last decision and the policy's own `estimate`. Turns recording on.
+    /// Returns the candidates of the last decision, and `estimate`, the policy's own estimate for the step. Turns
+    /// recording on.
     pub(crate) fn explain(&mut self, estimate: impl Into<Option<f64>>) -> Explanation {
         self.on = true;
         Explanation { estimate: estimate.into(), candidates: self.candidates.clone() }

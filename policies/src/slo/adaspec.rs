@@ -19,48 +19,52 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// When a step stops drafting.
+/// When a step stops drafting: by the predicted throughput, or only at the longest draft.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafter {
-    /// Alg. 1: drafting goes on while the throughput predicted with one more draft is above that with the drafts so
-    /// far.
+    /// Alg. 1 of AdaSpec: drafting goes on while the throughput predicted with one more draft token per request is
+    /// above the throughput with the draft tokens so far.
     #[default]
     Paper,
-    /// Only at `cap`.
+    /// The predicted throughput does not stop drafting: every request drafts `cap` tokens, or up to its own limit.
     Off,
 }
 
-/// When a step with drafts counts as exceeding the SLO, so that the policy does not draft in it (Alg. 3).
+/// When a step with draft tokens counts as exceeding the SLO, so that the policy does not draft in it (Alg. 3 of
+/// AdaSpec).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SloMode {
-    /// Never: the SLO is ignored.
+    /// The latency target (SLO) is ignored: no step counts as exceeding it.
     Off,
-    /// If the step's time is above the tightest TPOT limit in the batch, which is safe even if no draft is accepted.
+    /// A step exceeds the SLO if its time is above the tightest TPOT limit in the batch. This is safe even if no draft
+    /// token is accepted.
     #[default]
     Step,
-    /// If for some request the step's time divided by the expected tokens is above its TPOT limit.
+    /// A step exceeds the SLO if for some request the step's time divided by the request's expected tokens is above its
+    /// TPOT limit.
     Expected,
 }
 
-/// Parameters of `adaspec`.
+/// Settings of the policy `adaspec`, which drafts and verifies by predicted throughput within latency targets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaspec {
-    /// When a step stops drafting.
+    /// When a step stops drafting: by the predicted throughput, or only at the longest draft.
     pub drafter: Drafter,
-    /// Whether the least promising drafts are dropped before verification (Alg. 2). False is the paper's AdaSpec⁻.
+    /// Whether the draft tokens least likely to be accepted are dropped before verification (Alg. 2 of AdaSpec). False
+    /// is the paper's AdaSpec⁻.
     pub verifier: bool,
-    /// When a step with drafts counts as exceeding the SLO.
+    /// When a step with draft tokens counts as exceeding the SLO.
     pub slo: SloMode,
-    /// Confidence, [0, 1], that is expected of a token until the first confidence was seen.
+    /// Confidence, [0, 1], that is expected of a draft token until the first confidence was seen.
     pub prev_confidence: f64,
-    /// Number of newest steps with drafts over which the expected confidence is averaged, at least 1. Default: all
-    /// steps.
+    /// Number of newest steps with draft tokens over which the expected confidence is averaged, at least 1. Default:
+    /// all steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// Longest draft, in tokens, 1 to 32.
+    /// Most draft tokens of a request in a step, 1 to 32.
     pub cap: u32,
 }
 
@@ -78,7 +82,7 @@ impl Default for Adaspec {
 }
 
 impl Adaspec {
-    /// The paper's AdaSpec⁻: verifies all drafts.
+    /// The settings of the paper's AdaSpec⁻, which verifies all draft tokens.
     pub fn without_verifier() -> Adaspec {
         Adaspec { verifier: false, ..Adaspec::default() }
     }
@@ -125,12 +129,12 @@ impl Definition for Adaspec {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `adaspec` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: Adaspec,
     belief: Belief,
     cap: u32,
-    /// The expected confidence of the next token; constant during a step.
+    /// The confidence that is expected of a draft token before it is drafted; constant during a step.
     expected: RunningMean,
     step: Step,
     depths: Depths,
@@ -139,25 +143,28 @@ struct Running {
     weighed: Weighed,
 }
 
-/// The state of the step in progress. Its vectors are reused between steps.
+/// What the policy `adaspec` computes for the step in progress. Its vectors are reused between steps.
 #[derive(Default)]
 struct Step {
-    /// Estimated time of the step with the drafts so far; set by `propose`.
+    /// Estimated time of the step if all draft tokens so far are verified; `None` before `propose` sets it.
     estimate: Option<Estimate>,
-    /// Expected tokens of the batch: one bonus token per request, plus the cumulative confidence of every draft token
-    /// to verify.
+    /// Expected tokens of the batch in this step: one bonus token per request, plus the cumulative confidence (product
+    /// of the request's confidences up to it) of every draft token to verify.
     tokens: f64,
-    /// Expected tokens of each request, its bonus token included; the bound of `slo = expected` needs them.
+    /// Expected tokens of each request in this step, its bonus token included; the SLO check `slo = expected` needs
+    /// them.
     tokens_of: Vec<f64>,
-    /// Cumulative confidence of the j-th token (from 0) of request i at `i * cap + j`.
+    /// At `i * cap + j`: the product of the confidences of the first j + 1 draft tokens of request i, that is, the
+    /// cumulative confidence of its draft token j (from 0).
     cumulative: Vec<f64>,
-    /// Cumulative confidence of each request's last token, 1 before the first.
+    /// For each request: the product of the confidences of its draft tokens so far in this step; 1 before the first.
     last: Vec<f64>,
-    /// Sum of `last` over the requests that may draft one more token.
+    /// Sum, over the requests that may draft one more token, of the product of the request's confidences so far in this
+    /// step.
     going_on: f64,
-    /// Number of draft passes of this step whose confidences were read.
+    /// Number of draft passes of this step whose confidences the policy has read.
     passes: u32,
-    /// The tightest TPOT limit of the batch, seconds; infinite where the SLO does not bind.
+    /// The tightest TPOT limit of the batch's requests, seconds; infinite where the SLO does not bind.
     slo_s: f64,
 }
 
@@ -200,8 +207,8 @@ impl Running {
         s.tokens_of.resize(n, 1.0);
     }
 
-    /// Alg. 3: expected tokens per second, or −1 if a step with drafts would miss the SLO. `longest_s` is the longest
-    /// time, in seconds, that the step may take in `expected` mode.
+    /// The predicted throughput of Alg. 3 of AdaSpec: expected tokens per second, or −1 if a step with draft tokens
+    /// would miss the SLO. `longest_s` is the longest time, in seconds, that the step may take in the mode `expected`.
     fn throughput(&self, tokens: f64, estimate: &Estimate, longest_s: f64) -> f64 {
         let time = estimate.step_s();
         let bound = match self.params.slo {
@@ -212,8 +219,8 @@ impl Running {
         if estimate.passes() > 0 && time > bound { -1.0 } else { tokens / time }
     }
 
-    /// `expected` mode: the longest step, in seconds, in which every request's expected TPOT is within its limit.
-    /// Request i expects `tokens_of[i] + gain(i)` tokens.
+    /// For the mode `expected`: the longest step, in seconds, in which every request's expected TPOT is within its
+    /// limit. Request i expects `tokens_of[i] + gain(i)` tokens in the step.
     fn longest_step_s(&self, batch: &BatchView, gain: impl Fn(usize) -> f64) -> f64 {
         if self.params.slo != SloMode::Expected || self.step.slo_s == f64::INFINITY {
             return f64::INFINITY;
@@ -222,14 +229,15 @@ impl Running {
         bounds.map(|(i, (&slo, &tokens))| slo * (tokens + gain(i))).fold(f64::INFINITY, f64::min)
     }
 
-    /// Expected throughput of the step with the drafts so far, in tokens per second; −1 if the step with drafts would
-    /// miss the SLO.
+    /// Expected throughput of the step with the draft tokens so far, in tokens per second; −1 if this step would miss
+    /// the SLO.
     fn actual(&self, batch: &BatchView) -> f64 {
         self.throughput(self.step.tokens, self.estimate(), self.longest_step_s(batch, |_| 0.0))
     }
 
-    /// Alg. 1 line 5: true if the throughput with one more draft pass would be above `best`. Each token of that pass is
-    /// assumed to have the expected confidence. False if no request may draft one more token.
+    /// Decides whether to draft on (Alg. 1, line 5, of AdaSpec): true if the throughput with one more draft pass would
+    /// be above `best`. Each token of that pass is assumed to have the expected confidence. False if no request may
+    /// draft one more token.
     fn worth_a_pass(&mut self, batch: &BatchView, best: f64) -> bool {
         let depth = self.step.passes + 1;
         let at = self.depths.at(depth);
@@ -250,8 +258,8 @@ impl Running {
         self.step.estimate.as_ref().expect("the engine proposes before it drafts")
     }
 
-    /// Reads the confidences of the passes that ran since the last call, and adds their tokens to the step's expected
-    /// tokens and estimated time.
+    /// Reads the confidences of the draft passes that ran since the last call, and adds their draft tokens to the
+    /// step's expected tokens and estimated time.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
         let stride = self.cap as usize;
         let s = &mut self.step;
@@ -275,8 +283,9 @@ impl Running {
         }
     }
 
-    /// Alg. 2: drops the token with the least cumulative confidence while that strictly improves the throughput. The
-    /// last throughput becomes the policy's own estimate.
+    /// The verifier (Alg. 2 of AdaSpec): drops the draft token with the least cumulative confidence (product of the
+    /// request's confidences up to it) while that strictly improves the throughput. The last throughput becomes the
+    /// policy's own estimate.
     fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         let stride = self.cap as usize;
         let mut best = self.actual(batch);
@@ -342,7 +351,8 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // If the policy reads no confidences, the expected tokens of the drafts are unknown, so it has no estimate.
+        // If the policy reads no confidences, the expected number of accepted draft tokens is unknown, so it has no
+        // estimate.
         self.own_estimate = None;
         if self.wants().confidence {
             self.take_in(batch, drafts);
@@ -366,7 +376,8 @@ impl SpecPolicy for Running {
         self.expected.add_step(sum, count);
     }
 
-    /// The estimate is Alg. 3's throughput: −1 if the step misses the SLO.
+    /// The policy's own estimate is its predicted throughput, in tokens per second: −1 if the step would miss the SLO
+    /// (Alg. 3 of AdaSpec).
     fn explain(&mut self) -> Explanation {
         self.weighed.explain(self.own_estimate)
     }

@@ -8,7 +8,7 @@
 //! - the request with the least promising last token loses all its tokens before the next request loses one, because
 //!   the list of confidences is never shortened;
 //! - a size that is a capture size already is still lowered to the capture size below;
-//! - after a predicted stop, elimination uses the draft time of one pass more than ran.
+//! - after a predicted stop, the choice of tokens to drop assumes the time of one draft pass more than ran.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::weighed::Weighed;
@@ -16,26 +16,27 @@ use crate::slo::adaspec_code_cost::CodeCosts;
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Which drafts are dropped before verification.
+/// Which draft tokens are dropped before verification, if any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Eliminate {
-    /// As many as bring the pass to the next lower captured CUDA-graph size, unless that lowers goodput (`--rsd`).
+    /// Draft tokens are dropped until the verify pass has the next lower captured CUDA-graph size. None is dropped if
+    /// that lowers goodput (`--rsd`).
     #[default]
     CodeBucket,
-    /// None (`--ssd`).
+    /// All draft tokens are verified (`--ssd`).
     Off,
 }
 
-/// Parameters of `adaspec-code`.
+/// Settings of the policy `adaspec-code`, which is AdaSpec as its published code runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaspecCode {
-    /// Which drafts are dropped before verification.
+    /// Which draft tokens are dropped before verification, if any.
     pub eliminate: Eliminate,
-    /// Confidence, [0, 1], that is expected of a token until the first confidence was seen.
+    /// Confidence, [0, 1], that is expected of a draft token until the first confidence was seen.
     pub prev_confidence: f64,
-    /// Longest draft in tokens (`num_speculative_tokens`), 1 to 32.
+    /// Most draft tokens of a request in a step (`num_speculative_tokens`), 1 to 32.
     pub cap: u32,
 }
 
@@ -80,8 +81,8 @@ impl Definition for AdaspecCode {
     }
 }
 
-/// Number of tokens to drop from `rows` scored tokens to reach the next strictly lower capture size: a power of two up
-/// to 32, a multiple of 32 above.
+/// Number of tokens to drop from a verify pass of `rows` tokens to reach the next strictly lower CUDA-graph size: a
+/// power of two up to 32, a multiple of 32 above.
 fn bucket_delta(rows: u32) -> u32 {
     match rows {
         0 | 1 => 0,
@@ -90,7 +91,7 @@ fn bucket_delta(rows: u32) -> u32 {
     }
 }
 
-/// Mean of all confidences so far, with a value to start from.
+/// Mean confidence of all draft tokens in the run so far; a given value before the first one.
 #[derive(Clone, Debug)]
 struct LifetimeMean {
     value: f64,
@@ -98,24 +99,27 @@ struct LifetimeMean {
     count: u64,
 }
 
-/// The running policy. As in the code, it learns the expected confidence while it drafts, so late outcomes do not
-/// matter.
+/// The policy `adaspec-code` while the engine runs. As in AdaSpec's code, it learns the expected confidence while it
+/// drafts, so it does not matter if it sees the outcome of a step late.
 struct Running {
     params: AdaspecCode,
     costs: CodeCosts,
     cap: u32,
     expected: LifetimeMean,
-    /// True if `foretoken decide` gave the expected confidence, so that it is not learned.
+    /// True if the command `foretoken decide` (one decision on a given batch) gave the expected confidence, so that the
+    /// policy does not learn it.
     told: bool,
-    /// Goodput of the drafts so far in this step, in tokens per second.
+    /// Expected tokens per second of this step with the draft tokens so far.
     goodput: f64,
-    /// Draft time, in seconds, that the last computed goodput has used.
+    /// Seconds of drafting in this step that the last computed goodput assumed.
     draft_s: f64,
-    /// Expected tokens: one per request, plus the cumulative confidences so far.
+    /// Expected tokens of the batch in this step: one per request, plus the cumulative confidence (product of the
+    /// request's confidences up to it) of each draft token so far.
     tokens: f64,
-    /// Cumulative confidence of each request's last token, 1 before the first.
+    /// For each request: the product of the confidences of its draft tokens so far in this step; 1 before the first.
     last: Vec<f64>,
-    /// Cumulative confidence of the j-th token (from 0) of request i at `i * cap + j`.
+    /// At `i * cap + j`: the product of the confidences of the first j + 1 draft tokens of request i, that is, the
+    /// cumulative confidence of its draft token j (from 0).
     cumulative: Vec<f64>,
     lens: Vec<u32>,
     order: Vec<usize>,
@@ -142,8 +146,8 @@ impl Running {
         }
     }
 
-    /// Tokens per second if the lengths `self.lens` are verified and `tokens` are expected. The step's draft time is
-    /// the stored `draft_s`.
+    /// Expected tokens per second if `self.lens[i]` draft tokens of request i are verified and the batch expects
+    /// `tokens` tokens. The step's time of drafting is the stored `draft_s`.
     fn ragged_goodput(&self, batch: &BatchView, tokens: f64) -> f64 {
         let (mut rows, mut context) = (0, 0);
         for (&k, &c) in self.lens.iter().zip(batch.context) {
@@ -154,8 +158,8 @@ impl Running {
         tokens / (self.draft_s + self.costs.verify_s(rows, context))
     }
 
-    /// Tokens per second if every request drafts and verifies `k` tokens or up to its limit, and `tokens` are expected.
-    /// Sets `lens` and `draft_s` to these lengths and their draft time.
+    /// Expected tokens per second if every request drafts and verifies `k` tokens, or up to its limit, and the batch
+    /// expects `tokens` tokens. Sets `lens` to these lengths and `draft_s` to the seconds of drafting them.
     fn goodput(&mut self, batch: &BatchView, k: u32, tokens: f64) -> f64 {
         self.lens.clear();
         self.lens.extend(batch.limit.iter().map(|&limit| limit.min(k)));
@@ -168,8 +172,8 @@ impl Running {
         self.ragged_goodput(batch, tokens)
     }
 
-    /// Goodput of a draft length of `k` for every request whose limit allows it. The new token of each request is
-    /// assumed to have the expected confidence. `None` if no request may draft `k` tokens.
+    /// Expected tokens per second if every request whose limit allows it drafts `k` tokens. The k-th draft token of
+    /// each request is assumed to have the expected confidence. `None` if no request may draft `k` tokens.
     fn predicted(&mut self, batch: &BatchView, k: u32) -> Option<f64> {
         let may = || batch.limit.iter().zip(&self.last).filter(|&(&limit, _)| limit >= k && k <= self.cap);
         may().next()?;
@@ -179,8 +183,8 @@ impl Running {
         Some(predicted)
     }
 
-    /// Reads the confidences of pass `k` and adds its tokens to the expected tokens. Returns the confidences' sum and
-    /// number.
+    /// Reads the confidences of draft pass `k` and adds its draft tokens to the batch's expected tokens. Returns the
+    /// sum and the number of these confidences.
     fn take_in(&mut self, drafts: &Drafts, k: u32) -> (f64, u64) {
         let (mut sum, mut count) = (0.0, 0);
         for i in (0..self.last.len()).filter(|&i| drafts.draft_len[i] >= k) {
@@ -204,9 +208,9 @@ impl Running {
         mean.value = mean.sum / mean.count as f64;
     }
 
-    /// Drops tokens until the pass has the next lower capture size, or none if goodput would fall. The request whose
-    /// last token has the least cumulative confidence loses its tokens first, from the last one on. Then the next
-    /// request follows.
+    /// Drops draft tokens until the verify pass has the next lower CUDA-graph size, or none if goodput would fall. The
+    /// request whose last draft token has the least cumulative confidence (product of its confidences) loses its tokens
+    /// first, from the last one on. Then the next request follows.
     fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         let rows: u32 = drafts.draft_len.iter().map(|&k| k + 1).sum();
         let mut delta = bucket_delta(rows);

@@ -1,4 +1,5 @@
-//! The cost tables of AdaSpec's published code: times of captured graphs by sequence bucket and graph size.
+//! The cost tables of AdaSpec's published code: pass times by size of the captured CUDA graph and by sequence bucket,
+//! that is, a sequence length at which the graphs are timed.
 //!
 //! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/` (docs/model.md 2.2). The code replays each captured
 //! decode graph at a few sequence lengths. A verify pass has one row for each scored token, as in vLLM v0's batch
@@ -8,21 +9,23 @@
 use crate::shared::profile::{PassTimes, padded, uniform_pass};
 use foretoken_sim::{ContextReads, PassShape};
 
-/// Sequence lengths at which graphs are timed. A pass uses the largest of them that is not above its average sequence
-/// length, or else the first.
+/// Sequence lengths, in tokens, at which CUDA graphs are timed. A pass uses the times of the largest of them that is
+/// not above its average sequence length, or else of the first.
 const SEQ_BUCKETS: [u64; 5] = [1, 256, 512, 1024, 2048];
 
-/// Graph sizes: 1, 2, 4, 8, 16, then multiples of 32 up to 1152.
+/// Sizes of the captured CUDA graphs, in rows (tokens of the batch): 1, 2, 4, 8, 16, then multiples of 32 up to 1152.
 fn graph_sizes() -> Vec<u32> {
     [1, 2, 4, 8, 16].into_iter().chain((32..=1152).step_by(32)).collect()
 }
 
-/// Seconds of one model's passes.
+/// Seconds of the passes of one model (draft or target), by sequence bucket (a length at which graphs are timed) and
+/// CUDA-graph size.
 #[derive(Clone, Debug)]
 struct GraphTimes {
-    /// Seconds by sequence bucket, then by graph size.
+    /// For each sequence bucket (a length at which graphs are timed) and each CUDA-graph size: seconds of the pass.
     times: Vec<Vec<f64>>,
-    /// By sequence bucket: (intercept, slope) of a line over the number of rows.
+    /// For each sequence bucket (a length at which graphs are timed): (intercept, slope) of the line that is fitted to
+    /// the bucket's pass times, in seconds, over the number of rows.
     lines: Vec<(f64, f64)>,
 }
 
@@ -35,7 +38,7 @@ impl GraphTimes {
         GraphTimes { lines: times.iter().map(|row| line(sizes, row)).collect(), times }
     }
 
-    /// Seconds of a pass over `rows` rows that attend to `context` tokens in total.
+    /// Seconds of a pass over `rows` rows (tokens of the batch) that attend to `context` KV tokens in total.
     fn s(&self, sizes: &[u32], rows: u32, context: u64) -> f64 {
         let graph = padded(sizes, rows);
         let average = context / u64::from(graph.max(1));
@@ -47,7 +50,7 @@ impl GraphTimes {
     }
 }
 
-/// Least squares fit of `y` over `x`. Returns (intercept, slope).
+/// Fits a line to the points (x, y) by least squares. Returns (intercept, slope).
 fn line(x: &[u32], y: &[f64]) -> (f64, f64) {
     let n = x.len() as f64;
     let mean_x = x.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
@@ -59,7 +62,7 @@ fn line(x: &[u32], y: &[f64]) -> (f64, f64) {
     (mean_y - slope * mean_x, slope)
 }
 
-/// The cost tables of the draft model and of the target model.
+/// The tables of pass times of the draft model and of the target model, as AdaSpec's code has them.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeCosts {
     sizes: Vec<u32>,
@@ -68,7 +71,8 @@ pub(crate) struct CodeCosts {
 }
 
 impl CodeCosts {
-    /// Times all graphs of both models.
+    /// Times the captured CUDA graphs of all sizes at all sequence buckets (a few sequence lengths), for the draft
+    /// model and the target model.
     pub(crate) fn measure(profile: &dyn PassTimes) -> CodeCosts {
         let sizes = graph_sizes();
         let draft = GraphTimes::measure(&sizes, |shape| profile.draft_s(shape));
@@ -77,7 +81,7 @@ impl CodeCosts {
     }
 
     /// Seconds of `passes` draft passes over `requests` requests. Each pass costs as much as the last one, in which the
-    /// requests have `context` tokens in total.
+    /// requests have `context` KV tokens in total.
     pub(crate) fn draft_s(&self, passes: u32, requests: u32, context: u64) -> f64 {
         match passes {
             0 => 0.0,
@@ -85,7 +89,8 @@ impl CodeCosts {
         }
     }
 
-    /// Seconds of a target pass over `rows` scored tokens that attend to `context` tokens in total.
+    /// Seconds of a target pass over `rows` scored tokens (draft tokens and one more per request) that attend to
+    /// `context` KV tokens in total.
     pub(crate) fn verify_s(&self, rows: u32, context: u64) -> f64 {
         self.target.s(&self.sizes, rows, context)
     }
@@ -100,8 +105,8 @@ mod tests {
     fn lookups_floor_the_sequence_and_pad_the_rows() {
         let costs = CodeCosts::measure(&BELIEF);
         let target = |rows: f64, seq: f64| 8e-3 + 40e-6 * rows + 1e-7 * rows * seq;
-        // 40 rows are padded to 64. 40 · 900 tokens of context over 64 rows are 562 on average, which uses the bucket
-        // 512.
+        // A verify pass of 40 rows is padded to a CUDA graph of 64 rows. 40 · 900 tokens of context over 64 rows are
+        // 562 on average, so the pass takes the time that was measured at the sequence length 512.
         assert!(close(costs.verify_s(40, 36_000), target(64.0, 512.0)));
         assert!(close(costs.verify_s(16, 16 * 255), target(16.0, 1.0)));
         assert!(close(costs.verify_s(16, 16 * 256), target(16.0, 256.0)));
@@ -115,7 +120,8 @@ mod tests {
     #[test]
     fn beyond_the_graphs_a_fitted_line_goes_on() {
         let costs = CodeCosts::measure(&BELIEF);
-        // The belief is linear in the rows at a fixed sequence, so the line is exact.
+        // In this cost model the pass time is linear in the rows at a fixed sequence length, so the line that is fitted
+        // to the measured times is exact.
         assert!((costs.verify_s(2000, 2000 * 600) - (8e-3 + 40e-6 * 2000.0 + 1e-7 * 2000.0 * 512.0)).abs() < 1e-9);
         assert_eq!(line(&[1, 2, 3], &[2.0, 2.0, 5.0]), (0.0, 1.5));
     }

@@ -1,12 +1,13 @@
-//! Tests of [`super`]: the drafting loop and the elimination against a direct implementation, and the mistakes of the
-//! code on examples computed by hand.
+//! Tests of [`super`]: the drafting loop and the elimination against a direct implementation, and the mistakes of
+//! AdaSpec's published code on examples computed by hand.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// The vectors of docs/model.md 10.
+/// Reference pairs of docs/model.md 10: the number of scored tokens (rows of a verify pass), and the number of tokens
+/// to drop to reach the next lower CUDA-graph size.
 #[test]
 fn bucket_vectors() {
     for (rows, delta) in [(40, 8), (24, 8), (32, 16), (64, 32), (66, 2), (33, 1), (2, 1), (3, 1), (1, 0)] {
@@ -19,7 +20,7 @@ fn bucket_vectors() {
     }
 }
 
-/// One step of the code, implemented directly: lengths drafted and verified, and the final goodput.
+/// One step of AdaSpec's published code, implemented directly: lengths drafted and verified, and the final goodput.
 struct Plain<'a> {
     costs: CodeCosts,
     batch: &'a Batch,
@@ -27,7 +28,8 @@ struct Plain<'a> {
 }
 
 impl Plain<'_> {
-    /// Expected tokens of `lens`. Tokens from position `unknown` on have the confidence `expected`.
+    /// Expected tokens of a batch whose requests have the draft lengths `lens`. Draft tokens from position `unknown` on
+    /// have the confidence `expected`.
     fn tokens(&self, lens: &[u32], unknown: usize, expected: f64) -> f64 {
         let cumulative = |i: usize, n: u32| -> f64 {
             (0..n as usize).map(|j| if j >= unknown { expected } else { (self.confidence)(i, j) }).product()
@@ -46,7 +48,7 @@ impl Plain<'_> {
 
     fn verify_s(&self, lens: &[u32]) -> f64 {
         let rows = lens.iter().sum::<u32>() + lens.len() as u32;
-        // One row per scored token, each as long as the text before it.
+        // A verify pass has one row per scored token, which attends to the text before the token.
         let context_of = |(&k, &c): (&u32, &u32)| (0..=k).map(|j| u64::from(c + j)).sum::<u64>();
         self.costs.verify_s(rows, lens.iter().zip_eq(&self.batch.context).map(context_of).sum())
     }
@@ -103,7 +105,8 @@ impl Plain<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// In three steps in a row the policy decides as the direct implementation does, which learns confidences too.
+    /// In three steps in a row the policy decides as the direct implementation does, which learns the expected
+    /// confidence too.
     #[test]
     fn equals_the_plain_reading(
         batch in any_batch(12, 8),
@@ -162,7 +165,8 @@ fn decide(
 
 #[test]
 fn drafting_is_compared_with_a_step_without_drafts() {
-    // `adaspec` would draft one token here.
+    // The policy `adaspec`, which follows the paper, would draft one token in this step; the published code drafts
+    // none.
     let mut belief = crate::testing::BELIEF;
     belief.draft.delta_s = 1.0;
     let context = PolicyContext { belief, profile: &belief, ..CONTEXT };
@@ -176,19 +180,21 @@ fn drafting_is_compared_with_a_step_without_drafts() {
 #[test]
 fn a_pass_that_lowers_the_goodput_is_kept_and_ends_drafting() {
     let batch = Batch::new(&[100; 4], &[8; 4]);
-    // Confidences are high, then low, then high. The code stops at the second token and keeps it.
+    // The confidences of each request's draft tokens are high, then low, then high. The code stops at the second token
+    // and keeps it.
     let confidence = |_: usize, j: usize| if j == 1 { 0.01 } else { 0.95 };
     let params = AdaspecCode { eliminate: Eliminate::Off, ..AdaspecCode::default() };
     let (drafts, policy) = decide(&CONTEXT, params, &batch, &confidence);
     assert_eq!(drafts.verify_len, [2; 4]);
-    // The mean has only the first token: the code does not learn from a pass that lowered the goodput.
+    // The mean confidence has only the first token: the code does not learn from a draft pass that lowered the goodput.
     assert!((policy.expected.value - 0.95f64).abs() < 1e-12);
 }
 
 #[test]
 fn the_least_promising_request_is_drained_first() {
     let batch = Batch::new(&[100; 8], &[8; 8]);
-    // Request 5 has the lowest last confidence, although its first two tokens are the surest.
+    // The last draft token of request 5 has the lowest cumulative confidence (product of a request's confidences) of
+    // all last draft tokens, although the request's first two draft tokens have the highest confidences.
     let confidence = |i: usize, j: usize| {
         if i != 5 {
             0.9
@@ -202,17 +208,17 @@ fn the_least_promising_request_is_drained_first() {
     let (mut drafts, mut policy) = decide(&CONTEXT, off, &batch, &confidence);
     assert_eq!(drafts.draft_len, [4; 8]);
     let promising = policy.goodput;
-    // A pass of 40 rows: eight tokens must be dropped to reach 32 rows. The goodput before is set to 0, so that any
-    // result is better.
+    // A verify pass of 40 rows: eight tokens must be dropped to reach the graph of 32 rows. The goodput before dropping
+    // is set to 0, so that any result is better.
     policy.goodput = 0.0;
     policy.eliminate(&batch.view(), &mut drafts);
-    // Request 5 loses all its tokens, then the first of the other requests, which are equal.
+    // Request 5 loses all its draft tokens. The other requests are equal, so the first of them loses its tokens next.
     assert_eq!(drafts.verify_len, [0, 4, 4, 4, 4, 0, 4, 4]);
     let kept = 8.0 + 6.0 * (1..=4).map(|n| 0.9f64.powi(n)).sum::<f64>();
     let context = 6 * (5 * 100 + 10) + 2 * 100;
     assert!(close(policy.goodput, kept / (policy.costs.draft_s(4, 8, 8 * 104) + policy.costs.verify_s(32, context))));
-    // The goodput before is now set to the predicted goodput. Dropping eight tokens would give less goodput, so no
-    // token is dropped.
+    // The goodput before dropping is now set to the predicted goodput. Dropping eight tokens would give less goodput,
+    // so no token is dropped.
     policy.goodput = promising;
     drafts.verify_len = vec![4; 8];
     policy.eliminate(&batch.view(), &mut drafts);

@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the drafter and the verifier against direct implementations of Alg. 1 and 2, and the SLO.
+//! Tests of [`super`]: the drafting loop and the choice of verified tokens against direct implementations of AdaSpec's
+//! Alg. 1 and 2, and the SLO.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
@@ -9,7 +10,8 @@ fn adaspec(drafter: Drafter, verifier: bool, slo: SloMode) -> Adaspec {
     Adaspec { drafter, verifier, slo, ..Adaspec::default() }
 }
 
-/// The estimate of docs/model.md 12, implemented directly, in tokens per second; −1 if the SLO is missed.
+/// The estimated throughput of a step (docs/model.md 12), implemented directly, in tokens per second; −1 if the SLO is
+/// missed.
 fn plain_estimate(
     belief: &Belief,
     batch: &Batch,
@@ -36,12 +38,19 @@ fn plain_estimate(
     expected.iter().sum::<f64>() / time
 }
 
-/// Alg. 1, implemented directly. Returns the number of passes.
-fn plain_drafter(belief: &Belief, batch: &Batch, confidence: &dyn Fn(usize, usize) -> f64, slo: SloMode) -> u32 {
+/// AdaSpec's drafting loop (Alg. 1), implemented directly. `expected` is the confidence expected of a draft token.
+/// Returns the number of draft passes.
+fn plain_drafter(
+    belief: &Belief,
+    batch: &Batch,
+    confidence: &dyn Fn(usize, usize) -> f64,
+    slo: SloMode,
+    expected: f64,
+) -> u32 {
     let lens = |k: u32| batch.limit.iter().map(|&l| l.min(k)).collect::<Vec<u32>>();
     let (mut best, mut k) = (-1.0, 0);
     while k < 8 && lens(k + 1) != lens(k) {
-        let guess = |i: usize, j: usize| if j == k as usize { 0.6 } else { confidence(i, j) };
+        let guess = |i: usize, j: usize| if j == k as usize { expected } else { confidence(i, j) };
         if plain_estimate(belief, batch, &lens(k + 1), &lens(k + 1), &guess, slo) <= best {
             break;
         }
@@ -51,7 +60,8 @@ fn plain_drafter(belief: &Belief, batch: &Batch, confidence: &dyn Fn(usize, usiz
     k
 }
 
-/// Alg. 2, implemented directly. Returns the lengths to verify.
+/// AdaSpec's choice of the draft tokens to verify (Alg. 2), implemented directly. Returns the number of draft tokens to
+/// verify of each request.
 fn plain_verifier(
     belief: &Belief,
     batch: &Batch,
@@ -69,7 +79,8 @@ fn plain_verifier(
         let Some((_, _, i)) = tails.min_by(|a, b| a.partial_cmp(b).expect("no NaN")) else { return kept };
         kept[i.0] -= 1;
         let shorter = plain_estimate(belief, batch, drafted, &kept, confidence, slo);
-        // The policy sums in another order, so a difference within rounding does not count as an improvement.
+        // The policy sums in another order, so a difference of throughputs within rounding does not count as an
+        // improvement.
         if shorter <= best || close(shorter, best) {
             kept[i.0] += 1;
             return kept;
@@ -82,7 +93,7 @@ fn any_slo() -> impl Strategy<Value = SloMode> {
     prop_oneof![Just(SloMode::Off), Just(SloMode::Step), Just(SloMode::Expected)]
 }
 
-/// Confidences of 12 requests × 8 depths.
+/// Random confidences of the draft tokens of 12 requests at 8 depths.
 fn any_confidences() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec(0.01f64..=1.0, 96)
 }
@@ -90,7 +101,39 @@ fn any_confidences() -> impl Strategy<Value = Vec<f64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// The incremental drafter and verifier equal the direct implementations.
+    /// Runs of 10 steps: the expected confidence is the mean of all confidences so far, and every decision equals the
+    /// direct implementations.
+    #[test]
+    fn histories_equal_the_plain_readings(
+        steps in prop::collection::vec((any_batch(6, 8), any_confidences()), 10),
+        belief in any_belief(),
+        slo_s in prop_oneof![Just(f64::INFINITY), 0.001f64..0.1],
+    ) {
+        let params = adaspec(Drafter::Paper, true, SloMode::Step);
+        let mut run = Run::of(&params, &PolicyContext { belief, ..CONTEXT });
+        let (mut expected, mut sum, mut count) = (0.6, 0.0, 0.0);
+        for (batch, confidences) in steps {
+            let mut batch = batch;
+            batch.slo_tpot_s = vec![slo_s; batch.ids.len()];
+            let exact = |i: usize, j: usize| confidences[8 * i + j];
+            let step = run.step(&batch, exact, &[8; 12]);
+            let passes = plain_drafter(&belief, &batch, &exact, SloMode::Step, expected);
+            let drafted: Vec<u32> = batch.limit.iter().map(|&l| l.min(passes)).collect();
+            prop_assert_eq!(&step.draft_len, &drafted);
+            let kept = plain_verifier(&belief, &batch, &drafted, &exact, SloMode::Step);
+            let ours = plain_estimate(&belief, &batch, &drafted, &step.verify_len, &exact, SloMode::Step);
+            let theirs = plain_estimate(&belief, &batch, &drafted, &kept, &exact, SloMode::Step);
+            prop_assert!(step.verify_len == kept || close(ours, theirs), "{:?} for {kept:?}", step.verify_len);
+            for (i, &drafted) in drafted.iter().enumerate() {
+                sum += (0..drafted as usize).map(|j| exact(i, j)).sum::<f64>();
+                count += f64::from(drafted);
+            }
+            expected = if count > 0.0 { sum / count } else { 0.6 };
+        }
+    }
+
+    /// The policy extends its estimates by one draft pass at a time. It drafts and verifies what the direct
+    /// implementations of AdaSpec's Alg. 1 and 2 do.
     #[test]
     fn equals_the_plain_readings(
         batch in any_batch(12, 8),
@@ -106,7 +149,7 @@ proptest! {
         let params = adaspec(Drafter::Paper, true, slo);
         let context = PolicyContext { belief, ..CONTEXT };
         let step = Run::of(&params, &context).step(&batch, look, &[8; 12]);
-        let passes = plain_drafter(&belief, &batch, &exact, slo);
+        let passes = plain_drafter(&belief, &batch, &exact, slo, 0.6);
         let drafted: Vec<u32> = batch.limit.iter().map(|&l| l.min(passes)).collect();
         prop_assert_eq!(&step.draft_len, &drafted);
         let kept = plain_verifier(&belief, &batch, &drafted, &exact, slo);
@@ -115,7 +158,8 @@ proptest! {
         prop_assert!(step.verify_len == kept || close(ours, theirs), "{:?} for {kept:?}", step.verify_len);
     }
 
-    /// If context is read once, every token costs the same, and greedy elimination finds the best of all subsets.
+    /// If a verify pass reads each request's context only once, every token costs the same, and dropping the least
+    /// confident draft tokens one by one finds the best of all subsets.
     #[test]
     fn greedy_elimination_is_exhaustive_when_context_is_read_once(
         batch in any_batch(4, 3),
@@ -130,7 +174,7 @@ proptest! {
         let rate = |kept: &[u32]| plain_estimate(&belief, &batch, &step.draft_len, kept, &exact, SloMode::Off);
         let ours = rate(&step.verify_len);
         let mut kept = vec![0; batch.limit.len()];
-        // Enumerates all vectors up to the drafted lengths.
+        // Tries all choices of how many draft tokens of each request are verified.
         while let Some(i) = (0..kept.len()).find(|&i| kept[i] < step.draft_len[i]) {
             kept[i] += 1;
             kept[..i].fill(0);
@@ -140,7 +184,8 @@ proptest! {
     }
 }
 
-/// Runs one step of `policy` with the given confidences, without an engine.
+/// Lets `policy` draft one step and choose the draft tokens to verify, without an engine. `confidence(i, j)` is the
+/// confidence of draft token j (from 0) of request i.
 fn by_hand(policy: &mut Running, batch: &Batch, confidence: impl Fn(usize, usize) -> f64) -> Drafts {
     let n = batch.ids.len();
     let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
@@ -178,14 +223,15 @@ fn its_own_estimate_is_that_of_what_it_decided() {
         let made = by_hand(&mut policy, &batch, confidence);
         let plain = plain_estimate(&context.belief, &batch, &made.draft_len, &made.verify_len, &exact, SloMode::Step);
         assert!(close(policy.explain().estimate.expect("it has one"), plain), "{plain}");
-        // All candidates are noted: a prediction and an outcome for each pass, then each token dropped or kept.
+        // `explain` returns the throughputs that the policy compared: a prediction and an outcome for each draft pass,
+        // then one for each draft token that was dropped or kept.
         let weighed = policy.explain().candidates;
         assert_eq!(weighed[0].what, "1 tokens a request, predicted");
         assert_eq!(weighed.iter().any(|c| c.what.starts_with("without")), verifier && made.passes > 0);
         assert_eq!(slo_s == 1e-3, made.passes == 0);
     }
     // With `Drafter::Off` the policy drafts although the step exceeds the TPOT limit. Without a verifier it reads no
-    // confidences and has no estimate. With a verifier the estimate is −1.
+    // confidences and has no estimated throughput. With a verifier this estimate is −1.
     batch.slo_tpot_s = vec![1e-3; 3];
     let mut policy = Running::new(adaspec(Drafter::Off, false, SloMode::Step), &context);
     by_hand(&mut policy, &batch, confidence);
@@ -201,8 +247,8 @@ fn even(confidence: f64) -> impl Fn(usize, usize) -> f64 {
 
 #[test]
 fn without_an_slo_one_token_is_always_drafted() {
-    // Confidences are low and the draft is expensive. Alg. 1 starts from the throughput −1 and never compares with not
-    // drafting, so it drafts one token.
+    // Confidences are low and the draft model is expensive. Alg. 1 of AdaSpec starts from the throughput −1 and never
+    // compares with not drafting, so it drafts one token.
     let mut context = CONTEXT;
     context.belief.draft.delta_s = 1.0;
     let batch = Batch::new(&[100; 3], &[8; 3]);
@@ -217,12 +263,13 @@ fn the_slo_switches_speculation_off_and_is_not_asked_of_plain_steps() {
     let drafted = |batch: &Batch| Run::of(&params, &CONTEXT).step(batch, even(0.9), &[8; 4]).draft_len[0];
     let free = drafted(&batch);
     assert!(free > 2);
-    // The limit is the time of a step with two draft passes.
+    // The TPOT limit of one request is the time of a step with two draft passes.
     let view = batch.view();
     let two = CONTEXT.belief.step_s(&view, &[2; 4], &[2; 4]);
     batch.slo_tpot_s[2] = two * (1.0 + 1e-12);
     assert_eq!(drafted(&batch), 2);
-    // Not even a step without drafts is within the limit: there is no speculation, but the step runs.
+    // With this TPOT limit not even a step without draft tokens is within the limit: nothing is drafted, but the step
+    // runs.
     batch.slo_tpot_s[2] = 1e-3;
     assert_eq!(drafted(&batch), 0);
 }
@@ -255,7 +302,8 @@ fn the_expected_confidence_is_the_mean_of_all_drafted_so_far() {
     drafts.passes = 2;
     running.take_in(&batch.view(), &drafts);
     assert_eq!(running.expected.value(), 0.6, "constant during the step");
-    // Tokens that `select` drops still enter the mean of `expected`, because they were drafted.
+    // Draft tokens that `select` drops before verification still enter the mean confidence `expected`, because they
+    // were drafted.
     running.select(&batch.view(), &mut drafts);
     let seen = |drafts, drafted| StepOutcome { drafted, ..crate::testing::outcome(drafts, &[1, 1], &[1, 0]) };
     running.observe(&seen(&drafts, &[2, 2]));

@@ -1,4 +1,5 @@
-//! AdaSpec's confidence-prior verifier (Alg. 2): drops the least promising draft tokens before verification.
+//! AdaSpec's confidence-prior verifier (Alg. 2): drops the draft tokens with the least cumulative confidence (product
+//! of the confidences up to the token) before verification.
 //!
 //! The rule (docs/model.md 12): remove, one at a time, the token with the smallest cumulative confidence in the batch,
 //! while the estimated throughput strictly improves. On a tie remove the deeper token, then the token of the larger
@@ -9,38 +10,41 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The last token of a request's draft. In the order of this type, the greatest tail is removed first.
+/// The last draft token of one request. The greatest `Tail` by `Ord` is the draft token that AdaSpec's verifier drops
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tail {
-    /// Bit pattern of the cumulative confidence. The patterns of numbers ≥ 0, read as integers, have the order of the
-    /// numbers.
+    /// Bit pattern of the token's cumulative confidence (product of the request's confidences up to it). The patterns
+    /// of numbers ≥ 0, read as integers, have the order of the numbers.
     promise: Reverse<u64>,
-    /// Depth of the token, from 1.
+    /// The draft token's place among the draft tokens of its request, from 1.
     pub depth: u32,
-    /// Batch index of the request.
+    /// Batch index of the request to which the draft token belongs.
     pub request: u32,
 }
 
 impl Tail {
-    /// The `depth`-th token of `request`, with the cumulative confidence `cumulative` in [0, 1].
+    /// The draft token at `depth` (from 1) of the request with batch index `request`. `cumulative`, in [0, 1], is the
+    /// product of the request's confidences up to this token.
     pub(crate) fn new(cumulative: f64, depth: u32, request: usize) -> Tail {
         Tail { promise: Reverse(cumulative.to_bits()), depth, request: request as u32 }
     }
 
-    /// The token's cumulative confidence.
+    /// The draft token's cumulative confidence: the product of the request's confidences up to it.
     pub(crate) fn cumulative(&self) -> f64 {
         f64::from_bits(self.promise.0)
     }
 }
 
-/// The last tokens of all requests of a batch. Keeps its buffer between steps.
+/// The last draft token of each request of a batch. Keeps its buffer between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tails {
     heap: BinaryHeap<Tail>,
 }
 
 impl Tails {
-    /// Replaces all tails by `tails`. Takes time proportional to their number.
+    /// Replaces all stored last draft tokens by `tails`, one for each request with draft tokens. Takes time
+    /// proportional to their number.
     pub(crate) fn fill(&mut self, tails: impl Iterator<Item = Tail>) {
         let mut buffer = std::mem::take(&mut self.heap).into_vec();
         buffer.clear();
@@ -48,13 +52,14 @@ impl Tails {
         self.heap = buffer.into();
     }
 
-    /// Returns the next token to remove; `None` if no token is left.
+    /// Returns the draft token to drop next: of all requests' last draft tokens, the one with the least cumulative
+    /// confidence (product of confidences up to it). `None` if no token is left.
     pub(crate) fn peek(&self) -> Option<Tail> {
         self.heap.peek().copied()
     }
 
-    /// Removes the token that `peek` returns. `next` is the token before it in the same request, if there is one; it
-    /// becomes the request's last token.
+    /// Removes the draft token that `peek` returns. `next` is the token before it in the same request, if there is one;
+    /// it becomes the request's last draft token.
     pub(crate) fn remove(&mut self, next: Option<Tail>) {
         self.heap.pop();
         self.heap.extend(next);

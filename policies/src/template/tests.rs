@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 const TABLE: &str = include_str!("../lib.rs");
 
-/// A source tree with the given table and some folders of families.
+/// A source tree for a test: the given text of the table of policies, and empty folders of some policy families.
 fn tree(table: &str) -> TempDir {
     let tree = TempDir::new().unwrap();
     for family in ["plain", "confidence", "trees"] {
@@ -19,7 +19,7 @@ fn read(tree: &TempDir, path: &str) -> String {
     fs::read_to_string(tree.path().join(path)).unwrap()
 }
 
-/// All files below `folder`, sorted.
+/// The paths of all files below `folder`, sorted.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<PathBuf> = entries.flat_map(|p| if p.is_dir() { files(&p) } else { vec![p] }).collect();
@@ -52,11 +52,11 @@ fn a_policy_is_a_file_a_module_and_a_row() {
     );
 }
 
-/// A new row goes below a last row of several lines, and may have several lines itself.
+/// A new row of the table of policies goes below a last row of several lines, and may have several lines itself.
 #[test]
 fn rows_of_several_lines_stay_whole() {
     let (table, rest) = TABLE.split_once("    confidence::svip").unwrap();
-    let last = rest.find("\n    // Trees").unwrap();
+    let last = rest.find("\n    // Presets that draft token trees").unwrap();
     let tree = tree(&format!("{table}{}", &rest[last..]));
     let name = "a-policy-with-the-longest-name-there-is";
     new_policy(tree.path(), name, Some("confidence")).unwrap();
@@ -117,14 +117,14 @@ fn trees_of_another_kind_are_refused_by_path() {
     }
 }
 
-/// The file cannot be written because the family's folder does not exist.
+/// The new policy's file cannot be written because the folder of its policy family does not exist.
 #[test]
 fn what_cannot_be_written_changes_nothing() {
     let tree = tree(TABLE);
     let error = new_policy(tree.path(), "fresh", Some("bandits")).unwrap_err().to_string();
     assert!(error.starts_with("cannot write ") && error.contains("fresh.rs"), "{error}");
     assert_eq!(read(&tree, "policies/src/lib.rs"), TABLE);
-    // The table cannot be replaced because a folder has the name of the temporary file.
+    // The file with the table of policies cannot be replaced, because a folder has the name of its temporary file.
     fs::create_dir(tree.path().join("policies/src/lib.rs.tmp")).unwrap();
     let error = new_policy(tree.path(), "fresh", None).unwrap_err().to_string();
     assert!(error.starts_with("cannot write ") && error.contains("lib.rs"), "{error}");

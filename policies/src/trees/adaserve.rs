@@ -12,29 +12,32 @@ use crate::shared::belief::{Belief, pass_s};
 use crate::shared::estimator::Depths;
 use foretoken_sim::{
     BatchView, ContextReads, DraftLimits, DraftPlan, DraftShape, DraftTree, Drafting, Drafts, Explanation, Growth,
-    MAX_TREE_TOKENS, SpecPolicy, Speculation, Time, shape,
+    MAX_TREE_TOKENS, RequestId, SpecPolicy, Speculation, Time, shape,
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `adaserve-like`.
+/// Settings of the policy `adaserve-like`, which drafts a tree of tokens for each request and chooses the nodes (draft
+/// tokens) to verify by latency targets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaserve {
-    /// Smallest depth of a beam (number of draft passes), 1 to 32.
+    /// Smallest depth of a request's draft tree (its beam), that is, the number of draft passes, 1 to 32.
     pub min_depth: u32,
-    /// Greatest depth of a beam, from `min_depth` to 32.
+    /// Greatest depth of a request's draft tree (its beam), from `min_depth` to 32.
     pub max_depth: u32,
-    /// Greatest width of a beam: nodes of a request in one draft pass, at least 1.
+    /// Greatest width of a request's draft tree (its beam), that is, its nodes in one draft pass; at least 1.
     pub max_width: u32,
-    /// B₁: most tokens that a step verifies, the root of each request included; at least 2.
+    /// B₁: most tokens that a step verifies over all requests, the root of each request's tree included; at least 2.
     pub verify_budget: u32,
-    /// B₂: most tokens that the batch drafts in a pass, at least 1.
+    /// B₂: most tokens that the whole batch drafts in one pass, at least 1.
     pub draft_budget: u32,
-    /// c₁ of the depth `floor(B₁ / (n + c₁)) − 1` for n requests. The paper has no value.
+    /// The batch of n requests drafts trees of the depth `floor(verify_budget / (n + depth_offset)) − 1`. The paper
+    /// calls this setting c₁ and has no value.
     pub depth_offset: u32,
-    /// c₂ of the width `floor(B₂ / n) + c₂`. The paper has no value.
+    /// The batch of n requests drafts trees of the width `floor(draft_budget / n) + width_offset`. The paper calls this
+    /// setting c₂ and has no value.
     pub width_offset: u32,
-    /// n_max: most nodes that a request gets for the sake of its TPOT target, at least 1.
+    /// n_max: most nodes (draft tokens) that a request gets in a step for the sake of its TPOT target, at least 1.
     pub max_slo_nodes: u32,
 }
 
@@ -54,7 +57,7 @@ impl Default for Adaserve {
 }
 
 impl Adaserve {
-    /// (depth, width) of the beams of `n` requests.
+    /// The depth and width, in this order, of the draft trees (beams) of a batch of `n` requests.
     fn beam(&self, n: u32) -> (u32, u32) {
         let depth = (self.verify_budget / n.saturating_add(self.depth_offset).max(1)).saturating_sub(1);
         let width = (self.draft_budget / n.max(1)).saturating_add(self.width_offset);
@@ -122,54 +125,61 @@ impl Definition for Adaserve {
     }
 }
 
-/// A node that may be verified.
+/// A node (draft token) of a request's draft tree that may be verified, with its score.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     score: f64,
-    /// Batch index of the node's request.
+    /// Batch index of the request to whose tree the node belongs.
     request: u32,
-    /// Index in the request's tree.
+    /// Index of the node (draft token) in the request's draft tree.
     node: u32,
 }
 
-/// Orders by falling score, then by request, then by node, so that parents come before their children.
+/// Orders nodes of draft trees by falling score, then by request, then by index in the tree, so that parents come
+/// before their children.
 fn better_first(a: &Choice, b: &Choice) -> std::cmp::Ordering {
     b.score.total_cmp(&a.score).then(a.request.cmp(&b.request)).then(a.node.cmp(&b.node))
 }
 
-/// The time when a request was first seen decoding, and the number of tokens that it had emitted then. The request's
-/// TPOT is measured from this time on.
+/// The time at which a request was first seen decoding, and the number of tokens that it had emitted then. The
+/// request's TPOT is measured from this time on.
 #[derive(Clone, Copy, Debug)]
 struct FirstSeen {
     at: Time,
     emitted: u32,
 }
 
-/// The running policy. The fields after `seen` belong to the step in progress.
+/// The policy `adaserve-like` while the engine runs. The fields after `seen` belong to the step in progress.
 struct TwoPhases {
     params: Adaserve,
     belief: Belief,
     longest: u32,
-    /// When each request was first seen decoding, by request id.
+    /// For each request, by request id: when it was first seen decoding; `None` before.
     seen: Vec<Option<FirstSeen>>,
-    /// Width of this step's beams.
+    /// Width of this step's draft trees: the number of nodes of a request in one draft pass.
     width: u32,
-    /// Candidates, request after request; the i-th request has `bounds[i]..bounds[i + 1]`.
+    /// Nodes of the draft trees (draft tokens) that may be verified, request after request; the i-th request has
+    /// `pool[bounds[i]..bounds[i + 1]]`.
     pool: Vec<Choice>,
     bounds: Vec<usize>,
-    /// KV tokens that all candidates together attend to.
+    /// Sum, over all nodes of `pool` (draft tokens that may be verified), of the KV tokens to which the node attends.
     positions: u64,
-    /// (need, batch index) of the requests that need more than the one token that every step brings.
+    /// Requests that need more tokens in this step than the one token that every step brings, to keep their TPOT: (need
+    /// in tokens, batch index).
     needy: Vec<(f64, u32)>,
-    /// By request: number of candidates that the first phase took. They come first in the request's part of the pool.
+    /// For each request: the number of its nodes that the first phase took. That phase gives requests the draft tokens
+    /// that they need for their TPOT. These nodes come first in the request's part of the pool.
     taken: Vec<usize>,
-    /// Candidates that the first phase did not take.
+    /// Nodes (draft tokens) that the first phase, which serves TPOT limits, did not take; the second phase, for
+    /// throughput, chooses among them.
     rest: Vec<Choice>,
-    /// For each node, tree after tree: true if it is verified. `first_node` is where each tree begins.
+    /// For each node, tree after tree: true if it was chosen for verification. `first_node[i]` is the index at which
+    /// the tree of request i begins.
     kept: Vec<bool>,
     first_node: Vec<usize>,
     depths: Depths,
-    /// Expected tokens of the step: the roots, and the path probabilities of the verified nodes.
+    /// Expected tokens of the batch in this step: one for the root of each request's tree, and the path probabilities
+    /// of the verified nodes.
     expected: f64,
 }
 
@@ -205,8 +215,8 @@ impl TwoPhases {
         }
     }
 
-    /// Fills `pool` with the candidates. These are the beam of each request: the `width` most probable nodes of each
-    /// level of its tree. If they are more than the request's limit, only the most probable ones stay.
+    /// Fills `pool` with the nodes (draft tokens) that may be verified: the `width` most probable nodes of each level
+    /// of each request's tree. If they are more than the request's limit, only the most probable ones stay.
     fn gather(&mut self, batch: &BatchView, trees: &[DraftTree]) {
         self.pool.clear();
         self.bounds.clear();
@@ -235,7 +245,8 @@ impl TwoPhases {
         }
     }
 
-    /// Believed time of the step in seconds, if `nodes` of the candidates are verified.
+    /// Time of the step in seconds, by the policy's belief (a linear cost formula), if `nodes` of the nodes in `pool`
+    /// are verified.
     fn step_s(&mut self, batch: &BatchView, draft_len: &[u32], passes: u32, nodes: usize) -> f64 {
         let Belief { draft, target, context_reads, drafting } = self.belief;
         let draft_s = match drafting {
@@ -245,7 +256,8 @@ impl TwoPhases {
                 let first = pass_s(&draft, shape::draft_pass(batch, draft_len, 1));
                 let deeper = (2..=passes).map(|pass| {
                     let at = self.depths.at(pass);
-                    // Nodes in the draft's KV: the root and the levels before the one that the pass runs over.
+                    // Nodes of a request's tree that are in the draft model's KV: the root and the levels before the
+                    // one that the pass runs over.
                     let ran = 1 + u64::from((pass - 2) * self.width);
                     draft.pass_s((at.context + at.requests * ran) as f64, (at.requests * u64::from(self.width)) as f64)
                 });
@@ -277,9 +289,9 @@ impl TwoPhases {
         self.needy.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     }
 
-    /// Phase 1: takes the most probable nodes of each needy request until the request's expected tokens meet its need.
-    /// Stops earlier for a request with `max_slo_nodes` nodes, or at the end of the budget `left`. Returns the budget
-    /// that is still left.
+    /// Phase 1: takes the most probable nodes (draft tokens) of each needy request until the request's expected tokens
+    /// meet the need for its TPOT. Stops earlier for a request with `max_slo_nodes` nodes, or when `left`, the number
+    /// of tokens that may still be verified, is used up. Returns the number that is still left.
     fn toward_slo(&mut self, draft_len: &[u32], mut left: usize) -> usize {
         self.taken.clear();
         self.taken.resize(draft_len.len(), 0);
@@ -302,7 +314,8 @@ impl TwoPhases {
         left
     }
 
-    /// Phase 2: takes the `left` most probable nodes of the whole batch that phase 1 did not take.
+    /// Phase 2, for throughput: takes the `left` most probable nodes (draft tokens) of the whole batch that phase 1 did
+    /// not take.
     fn toward_throughput(&mut self, left: usize) {
         self.rest.clear();
         for (bounds, &taken) in self.bounds.windows(2).zip(&self.taken) {
@@ -311,7 +324,7 @@ impl TwoPhases {
         keep_first(&mut self.rest, 0, left);
     }
 
-    /// Marks the nodes that both phases took in the trees, and sums the step's expected tokens.
+    /// Marks the nodes that either phase took in the trees, and sums the step's expected tokens.
     fn keep(&mut self, trees: &mut [DraftTree]) {
         let first = self.bounds.iter().zip(&self.taken);
         let first = first.flat_map(|(&start, &taken)| &self.pool[start..start + taken]);
@@ -326,7 +339,8 @@ impl TwoPhases {
     }
 }
 
-/// Keeps the `most` best of the choices from `start` on, in any order.
+/// Keeps the `most` best nodes (by `better_first`) of `choices` from index `start` on, in any order; drops the other
+/// nodes there.
 fn keep_first(choices: &mut Vec<Choice>, start: usize, most: usize) {
     if choices.len() - start > most {
         choices[start..].select_nth_unstable_by(most, better_first);
@@ -359,8 +373,14 @@ impl SpecPolicy for TwoPhases {
         self.keep(&mut drafts.trees[..n]);
     }
 
-    /// The estimate is the expected tokens of the step, with the draft's path probabilities taken as true (the
-    /// objective of Eq. 1).
+    fn request_finished(&mut self, id: RequestId) {
+        if let Some(seen) = self.seen.get_mut(id as usize) {
+            *seen = None;
+        }
+    }
+
+    /// The policy's estimate is the expected tokens of the step, with the draft model's path probabilities taken as
+    /// true (the objective of Eq. 1 of AdaServe).
     fn explain(&mut self) -> Explanation {
         Explanation { estimate: Some(self.expected), candidates: Vec::new() }
     }

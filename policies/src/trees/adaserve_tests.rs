@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the rules by hand, and the selection against a second implementation from docs/model.md 7.2.
+//! Tests of [`super`]: the rules by hand, and the nodes chosen for verification against a second implementation from
+//! docs/model.md 7.2.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_batch, any_belief, close};
@@ -11,8 +12,8 @@ fn policy(params: Adaserve, belief: Belief) -> TwoPhases {
     TwoPhases::new(params, &PolicyContext { belief, ..CONTEXT })
 }
 
-/// Runs a step without an engine: proposes, grows the trees, selects. `first(request, depth)` is the probability of the
-/// draft's likeliest token at that depth.
+/// Runs a step without an engine: proposes, grows the trees, selects the nodes to verify. `first(request, depth)` is
+/// the draft model's probability of its likeliest token at that depth.
 fn step(policy: &mut TwoPhases, view: &BatchView, first: impl Fn(usize, u32) -> f64) -> Drafts {
     let mut plan = DraftPlan { draft_len: vec![0; view.len()], ..DraftPlan::default() };
     policy.propose(view, &mut plan);
@@ -34,12 +35,13 @@ fn step(policy: &mut TwoPhases, view: &BatchView, first: impl Fn(usize, u32) -> 
     drafts
 }
 
-/// The number of kept nodes of each tree.
+/// The number of verified nodes of each request's tree.
 fn kept(drafts: &Drafts) -> Vec<u32> {
     drafts.trees.iter().map(DraftTree::kept).collect()
 }
 
-/// Expected tokens of the request: its root and the path probabilities of the kept nodes.
+/// Expected tokens of the request: one for the root of its tree, plus the path probabilities of the nodes that are
+/// verified.
 fn promised(tree: &DraftTree) -> f64 {
     1.0 + tree.nodes().iter().filter(|n| n.kept).map(|n| n.score).sum::<f64>()
 }
@@ -47,15 +49,17 @@ fn promised(tree: &DraftTree) -> f64 {
 #[test]
 fn beams_shrink_with_load() {
     let beam = |n| Adaserve::default().beam(n);
-    // Depth: floor(512 / n) − 1 in [4, 8]. Width: floor(96 / n) in [1, 3].
+    // For n requests the depth of the draft trees is floor(512 / n) − 1, from 4 to 8, and the width is floor(96 / n),
+    // from 1 to 3.
     assert_eq!([1, 32, 48, 56, 64, 85, 96, 103].map(|n| beam(n).0), [8, 8, 8, 8, 7, 5, 4, 4]);
     assert_eq!([1, 32, 33, 48, 49, 96, 97, 500].map(|n| beam(n).1), [3, 3, 2, 2, 1, 1, 1, 1]);
     let offset = Adaserve { depth_offset: 40, width_offset: 1, ..Adaserve::default() };
     assert_eq!((offset.beam(45), offset.beam(60)), ((5, 3), (4, 2)));
 }
 
-/// A_i = (l_i + t_step) / TPOT_i − o_i, by hand. 0.1 s have passed since the first decode step, a step takes 0.05 s,
-/// and 3 tokens came since. At 0.02 s a token the need is 4.5.
+/// The tokens that request i must gain in this step for its TPOT limit, A_i = (l_i + t_step) / TPOT_i − o_i, by hand:
+/// 0.1 s have passed since the first decode step, a step takes 0.05 s, and 3 tokens came since. At 0.02 s a token the
+/// need is 4.5.
 #[test]
 fn need_is_time_over_tpot_less_what_was_gained() {
     let mut policy = policy(Adaserve::default(), BELIEF);
@@ -67,7 +71,8 @@ fn need_is_time_over_tpot_less_what_was_gained() {
     let view = BatchView { now: Time::from_s(0.1), ..batch.view() };
     policy.see(&view);
     policy.weigh_needs(&view, 0.05);
-    // The second request gained 8 tokens, and 7.5 were due. The third has no limit.
+    // The second request gained 8 tokens where 7.5 were due for its TPOT, so it is not among the requests that need
+    // more tokens. The third has no TPOT limit.
     assert_eq!(policy.needy.len(), 1);
     assert!((policy.needy[0].0 - 4.5).abs() < 1e-9 && policy.needy[0].1 == 0);
 }
@@ -112,7 +117,8 @@ fn bad_settings_are_named() {
     }
 }
 
-/// The nodes of a tree that are in a beam of `width`, best first: each level's best, found by sorting the whole level.
+/// The nodes of a draft tree that a beam of `width` holds, best first: the most probable `width` nodes of each level,
+/// found by sorting the whole level.
 fn beam_of(tree: &DraftTree, width: usize) -> Vec<usize> {
     let score = |at: usize| tree.nodes()[at].score;
     let best = |a: &usize, b: &usize| score(*b).total_cmp(&score(*a)).then(a.cmp(b));
@@ -129,9 +135,10 @@ fn beam_of(tree: &DraftTree, width: usize) -> Vec<usize> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// The selection equals both phases done one node at a time, as the paper's text says: requests by descending need,
-    /// then repeatedly the most probable node left. Also checks what the phases guarantee: no request gets a node in
-    /// the second phase while the budget could meet the need of another request.
+    /// The nodes chosen for verification equal both phases of AdaServe done one node at a time, as the paper's text
+    /// says: requests by descending need, then repeatedly the most probable node left. Also checks what the phases
+    /// guarantee: no request gets a node in the second phase while the token budget could meet the need of another
+    /// request.
     #[test]
     fn the_selection_is_the_rule(
         batch in any_batch(12, 24), belief in any_belief(), budget in 2u32..150, cap in 1u32..30,
@@ -159,7 +166,7 @@ proptest! {
         let pool: usize = candidates.iter().map(Vec::len).sum();
         let mut left = (budget as usize).saturating_sub(n);
 
-        // The step's believed time, from trees that are grown anew pass by pass.
+        // The step's time by the policy's belief (a linear cost formula), from trees that are grown anew pass by pass.
         let verified = left.min(pool);
         let mut grown = vec![DraftTree::default(); n];
         let mut step_s = 0.0;
@@ -183,7 +190,8 @@ proptest! {
         step_s += roots + (whole - roots) * verified as f64 / pool.max(1) as f64;
         prop_assert!(close(step_s, ours.step_s(&view, &drafts.draft_len, drafts.passes, verified)));
 
-        // The need A_i of each request, by the paper's formula.
+        // The need A_i of each request (the tokens that it must gain in this step for its TPOT), by the paper's
+        // formula.
         let need = |i: usize| (elapsed_s + step_s) / view.slo_tpot_s[i] - f64::from(emitted[i]);
         let mut by_need: Vec<usize> = (0..n).collect();
         by_need.sort_by(|&a, &b| need(b).total_cmp(&need(a)).then(a.cmp(&b)));
@@ -214,7 +222,8 @@ proptest! {
             prop_assert_eq!(&kept, &chosen[i], "request {}", i);
             prop_assert!(kept.len() <= view.limit[i] as usize);
             expected += promised(tree) - 1.0;
-            // A request gets more than the first phase gave it only if every need that nodes could meet was met.
+            // In the second phase (for throughput) a request gets more nodes only if every need for tokens that nodes
+            // could meet was met.
             let unmet = (0..n).any(|j| {
                 promised(&drafts.trees[j]) < need(j).min(f64::from(drafts.draft_len[j] + 1))
                     && slo_phase[j] < candidates[j].len() && slo_phase[j] < cap as usize

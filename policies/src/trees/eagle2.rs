@@ -11,15 +11,17 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `eagle2`, with SGLang's names (`--speculative-num-steps` and so on).
+/// Settings of the policy `eagle2`, which drafts the most probable nodes of a dynamic tree. The names of the settings
+/// are SGLang's (`--speculative-num-steps` and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Eagle2 {
-    /// Number of levels of the tree, 1 to 32; each is one draft pass.
+    /// Number of levels of a request's draft tree, 1 to 32; each is one draft pass.
     pub num_steps: u32,
-    /// Number of nodes that are expanded in each level, and also the number of children of each such node.
+    /// Number of nodes of each level that are expanded, and also the number of children of each such node.
     pub topk: u32,
-    /// Number of tokens that are verified, the root included, at least 2. With `topk = 1` it is always `num_steps + 1`.
+    /// Number of tokens of a request that are verified in a step, the root of its tree included, at least 2. With `topk
+    /// = 1` it is always `num_steps + 1`.
     pub num_draft_tokens: u32,
 }
 
@@ -30,13 +32,13 @@ impl Default for Eagle2 {
 }
 
 impl Eagle2 {
-    /// Number of nodes drafted in `steps` levels: topk in the first and topk² in each further one.
+    /// Number of nodes that a request drafts in `steps` levels: topk in the first level and topk² in each further one.
     fn pool(&self, steps: u32) -> u64 {
         let topk = u64::from(self.topk);
         if steps == 0 { 0 } else { topk + u64::from(steps - 1) * topk * topk }
     }
 
-    /// Number of nodes verified, without the root.
+    /// Number of drafted nodes of a request that are verified, without the root.
     fn verified(&self) -> u32 {
         if self.topk == 1 { self.num_steps } else { self.num_draft_tokens - 1 }
     }
@@ -97,13 +99,13 @@ impl Definition for Eagle2 {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `eagle2` while the engine runs: its settings, and what it keeps from step to step.
 struct DynamicTree {
     params: Eagle2,
     depth: u32,
-    /// Number of nodes verified, without the root.
+    /// Number of drafted nodes of a request that are verified, without the root.
     verified: u32,
-    /// Buffer in which `keep_best` ranks the nodes of a tree.
+    /// Buffer in which `keep_best` ranks the nodes of one request's tree by path probability.
     order: Vec<u32>,
 }
 
@@ -163,9 +165,9 @@ mod tests {
         assert_eq!([0, 1, 2].map(|i| drafts.trees[i].kept()), [7, 2, 0]);
     }
 
-    /// The four best nodes, by hand. Guesses after the first have .28, .122 and .078 of the probability that the first
-    /// guess leaves. If the first guess has .6, the four nodes are the chain .6, .36, .216, .1296, because the best
-    /// branch has .112. If it has .3, they are .3, .196, .3² = .09 and the third guess's .086.
+    /// The four most probable nodes of a tree, by hand. Guesses after the first have .28, .122 and .078 of the
+    /// probability that the first guess leaves. If the first guess has .6, the four nodes are the chain .6, .36, .216,
+    /// .1296, because the best branch has .112. If it has .3, they are .3, .196, .3² = .09 and the third guess's .086.
     #[test]
     fn it_is_deep_where_the_draft_is_sure_and_wide_where_it_is_not() {
         let four = Eagle2 { num_draft_tokens: 5, ..Eagle2::default() };
@@ -200,16 +202,96 @@ mod tests {
         assert_eq!(refused(2, 3, 14), Err("num_draft_tokens"));
     }
 
-    /// True if the parent of every kept node is kept.
+    /// Made-up draft probabilities for the test: the probability of the `rank`-th guess behind a path, and the key of
+    /// the path with this guess at its end. The sum over all ranks is below 1, and no rank is more probable than a rank
+    /// before it.
+    fn guess(path: u64, rank: u32) -> (f64, u64) {
+        let mix = |value: u64| foretoken_sim::luck::mix(value.wrapping_add(0x9E37_79B9_7F4A_7C15));
+        let first = (mix(path) % 1000 + 1) as f64 / 1002.0;
+        (first * (1.0 - first).powi(rank as i32 - 1), mix(path ^ u64::from(rank) << 48))
+    }
+
+    /// EAGLE-2 from its paper, on whole paths from the root: expands the best `topk` paths of each level (4.1), and
+    /// returns the best `verified` of all paths (4.2), each as the list of the ranks of its guesses. Among equals the
+    /// path that was drafted first is better.
+    fn second(seed: u64, depth: u32, topk: u32, verified: usize) -> Vec<Vec<u32>> {
+        let best = |paths: &[(f64, usize, u64, Vec<u32>)], most: usize| {
+            let mut paths = paths.to_vec();
+            paths.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            paths.truncate(most);
+            paths.sort_by_key(|path| path.1);
+            paths
+        };
+        let mut all = Vec::new();
+        let mut frontier = vec![(1.0, 0, seed, Vec::new())];
+        for _ in 0..depth {
+            let mut level = Vec::new();
+            for (reached, _, key, ranks) in &frontier {
+                for rank in 1..=topk {
+                    let (probability, longer) = guess(*key, rank);
+                    let ranks = [ranks.as_slice(), &[rank]].concat();
+                    level.push((reached * probability, all.len() + level.len(), longer, ranks));
+                }
+            }
+            frontier = best(&level, topk as usize);
+            all.extend(level);
+        }
+        best(&all, verified).into_iter().map(|path| path.3).collect()
+    }
+
+    /// The ranks of the draft model's guesses on the way from the root to node `at`.
+    fn ranks(tree: &DraftTree, mut at: usize) -> Vec<u32> {
+        let mut ranks = vec![tree.nodes()[at].rank];
+        while tree.nodes()[at].depth > 1 {
+            at = tree.nodes()[at].parent as usize;
+            ranks.insert(0, tree.nodes()[at].rank);
+        }
+        ranks
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+        /// The policy verifies the same nodes as the second implementation of EAGLE-2.
+        #[test]
+        fn trees_equal_a_second_implementation(
+            num_steps in 1u32..=6, topk in 1u32..=6, tokens in 2u32..=40, seed in any::<u64>(), limit in 0u32..=40,
+        ) {
+            let params = Eagle2 { num_steps, topk, num_draft_tokens: tokens };
+            let pool = params.pool(num_steps) as u32;
+            let params = Eagle2 { num_draft_tokens: tokens.min(pool + 1), ..params };
+            let mut policy = policy(params, 8);
+            let batch = Batch::new(&[50], &[limit]);
+            let mut plan = DraftPlan { draft_len: vec![0], ..DraftPlan::default() };
+            policy.propose(&batch.view(), &mut plan);
+            let DraftShape::Tree(growth) = &plan.shape else { panic!("it drafts trees") };
+            let depth = plan.draft_len[0];
+            let mut tree = DraftTree::default();
+            for _ in 0..depth {
+                tree.grow(growth, |above, rank| guess(above.map_or(seed, |node| node.path), rank));
+            }
+            let mut drafts = Drafts::default();
+            drafts.trees.push(tree);
+            policy.select(&batch.view(), &mut drafts);
+            let tree = &drafts.trees[0];
+            let kept = (0..tree.nodes().len()).filter(|&at| tree.nodes()[at].kept);
+            let ours: Vec<Vec<u32>> = kept.map(|at| ranks(tree, at)).collect();
+            let most = if topk == 1 { num_steps } else { params.num_draft_tokens - 1 };
+            prop_assert_eq!(ours, second(seed, num_steps, topk, most.min(limit) as usize));
+        }
+    }
+
+    /// True if the parent of every node that is chosen for verification is chosen too. `kept` has one bit for each node
+    /// of `tree`.
     fn closed(tree: &DraftTree, kept: u32) -> bool {
         let has = |at: u32| kept >> at & 1 == 1;
         tree.nodes().iter().enumerate().all(|(at, n)| !has(at as u32) || n.depth == 1 || has(n.parent))
     }
 
     proptest! {
-        /// Rerank keeps a set of nodes that has the parent of each of its nodes. Of all such sets with the same number
-        /// of nodes, it has the highest sum of path probabilities, which is the expected number of accepted tokens. The
-        /// test tries every subset of small trees.
+        /// The policy verifies a set of nodes that has the parent of each of its nodes. Of all such sets with the same
+        /// number of nodes, it has the highest sum of path probabilities, which is the expected number of accepted
+        /// tokens. The test tries every subset of small trees.
         #[test]
         fn the_kept_set_is_the_best_of_its_size(
             steps in 1u32..=3, topk in 1u32..=2, most in 1u32..=8,

@@ -13,11 +13,12 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `specinfer`.
+/// Settings of the policy `specinfer`, which drafts a tree of one static shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Specinfer {
-    /// Number of children of each node, by depth from the root on. The length of the list is the tree's depth.
+    /// Number of children of each node of a draft tree, by depth from the root on. The length of the list is the tree's
+    /// depth.
     pub expansion: Vec<u32>,
 }
 
@@ -28,12 +29,14 @@ impl Default for Specinfer {
 }
 
 impl Specinfer {
-    /// A chain of the default's depth, as in AdaSpec's comparison.
+    /// The settings of `specinfer-star`: a chain (a tree of width 1) as deep as the default tree, as in AdaSpec's
+    /// comparison.
     pub fn star() -> Specinfer {
         Specinfer { expansion: vec![1; 8] }
     }
 
-    /// Number of nodes in the first `depth` levels. A level has the product of the entries of `expansion` up to it.
+    /// Number of nodes in the first `depth` levels of a draft tree. A level has the product of the entries of
+    /// `expansion` up to it.
     fn nodes(&self, depth: usize) -> u64 {
         let mut width = 1u64;
         let levels = self.expansion.iter().take(depth);
@@ -99,13 +102,13 @@ impl Definition for Specinfer {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `specinfer` while the engine runs: its settings, and what it keeps from step to step.
 struct StaticTree {
     shape: DraftShape,
     depth: u32,
-    /// Number of nodes of a whole tree.
+    /// Number of nodes of a request's whole draft tree, before its limit on draft tokens cuts it.
     nodes: u32,
-    /// Buffer in which `keep_best` ranks the nodes of a tree.
+    /// Buffer in which `keep_best` ranks the nodes of one request's tree by path probability.
     order: Vec<u32>,
 }
 
@@ -125,7 +128,7 @@ impl SpecPolicy for StaticTree {
     }
 }
 
-/// Cuts each tree to its best nodes that fit the request's limit.
+/// Cuts each request's draft tree to its most probable nodes, as many as the request's limit on draft tokens allows.
 pub(crate) fn cut_to_limits(batch: &BatchView, drafts: &mut Drafts, order: &mut Vec<u32>) {
     for (tree, &limit) in drafts.trees.iter_mut().zip(batch.limit) {
         if tree.nodes().len() > limit as usize {
@@ -158,8 +161,8 @@ mod tests {
         assert_eq!((star.trees[0].nodes().len(), star.verify_len[0]), (8, 8));
     }
 
-    /// First guesses have probability .8 and further guesses less, so a tree that is cut loses its branches before its
-    /// main path.
+    /// First guesses of the draft model have probability .8 and further guesses less, so a tree that is cut loses its
+    /// branches before its main path.
     #[test]
     fn a_tree_is_cut_to_the_best_nodes_that_fit() {
         let drafts = step(&Specinfer::default(), &[20, 8, 3, 0]);
@@ -176,7 +179,8 @@ mod tests {
         assert_eq!((policy.limits().depth, policy.limits().tree_tokens), (3, 5));
     }
 
-    /// Simulates 40 requests with little KV memory, a small token budget and a TPOT limit of 12 ms.
+    /// Simulates 40 requests on an engine with little KV memory, a small token budget per step and a TPOT limit of 12
+    /// ms.
     fn whole_run(speculation: Speculation) -> foretoken_sim::Run {
         let at = |i: u32| Time::from_s(0.01 * f64::from(i));
         let workload: Workload = (0..40).map(|i| Request::new(at(i), 30 + i, 80)).collect();
@@ -220,8 +224,8 @@ mod tests {
         }
     }
 
-    /// With little KV memory every request gets its output, trees are cut to what fits, and a round has more than one
-    /// accepted token on average.
+    /// With little KV memory every request still gets its whole output, draft trees are cut to what fits, and a request
+    /// has more than one accepted draft token per step on average.
     #[test]
     fn trees_serve_all_requests_with_little_memory() {
         for tree in [

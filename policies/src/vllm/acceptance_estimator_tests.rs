@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the first predictions, one refit against a dense solve, and what the estimator learns.
+//! Tests of [`super`]: the first predictions, one refit against a direct solution of its system of equations, and what
+//! the estimator learns.
 
 use super::*;
 use crate::testing::outcome;
@@ -10,7 +11,7 @@ fn spread(n: u64) -> f64 {
     (n as f64 * 0.618_033_988_749_895).fract()
 }
 
-/// Observes one step of one request with the confidences `q`.
+/// Lets the estimator observe one step of one request whose draft tokens had the confidences `q`.
 fn step(estimator: &mut AcceptanceEstimator, q: &[f64], accepted: u32, verified: u32) {
     let mut drafts = Drafts::default();
     drafts.reset(1, q.len() as u32);
@@ -21,12 +22,13 @@ fn step(estimator: &mut AcceptanceEstimator, q: &[f64], accepted: u32, verified:
 #[test]
 fn it_starts_uniform_and_clamps_the_feature() {
     let estimator = AcceptanceEstimator::new(3, 100);
-    // σ(−0.2), and σ(ln 9 / 2 − 0.2) = 1 / (1 + e^0.2 / 3).
+    // At the start the acceptance probability is σ(0.5 · logit(q) − 0.2): σ(−0.2) for q = 0.5, and σ(ln 9 / 2 − 0.2) =
+    // 1 / (1 + e^0.2 / 3) for q = 0.9.
     for (q, expected) in [(0.5, 0.450_166), (0.9, 1.0 / (1.0 + 0.2f64.exp() / 3.0))] {
         assert!((estimator.predict(q, 2) - expected).abs() < 1e-6, "{}", estimator.predict(q, 2));
     }
     assert_eq!([feature(1.0), feature(0.0), feature(0.5)], [40.0, -40.0, 0.0]);
-    // 1 − 2⁻²⁵ is 1 in single precision.
+    // In single precision 1 − 2⁻²⁵ is rounded to 1, so the feature is the greatest one.
     assert_eq!(feature(1.0 - 0.5f64.powi(25)), 40.0);
     assert!((feature(0.999) - 999f32.ln()).abs() < 1e-3);
 }
@@ -34,8 +36,8 @@ fn it_starts_uniform_and_clamps_the_feature() {
 #[test]
 fn only_what_verification_reached_is_observed() {
     let mut e = AcceptanceEstimator::new(4, 100);
-    // 1 of 4 drafts is accepted: position 0 is right and position 1 is wrong. Then 2 of 2 are accepted: both are right.
-    // No later position is observed.
+    // 1 of 4 draft tokens is accepted: position 0 is right and position 1 is wrong. Then 2 of 2 are accepted: both are
+    // right. No later position is observed.
     step(&mut e, &[0.9, 0.8, 0.7, 0.6], 1, 4);
     step(&mut e, &[0.9, 0.8, 0.7, 0.6], 2, 2);
     let seen: Vec<f32> = e.at.iter().map(|s| s.n).collect();
@@ -44,7 +46,7 @@ fn only_what_verification_reached_is_observed() {
     assert!((e.at[0].score - 2.0 * (1.0 - c0)).abs() < 1e-6 && (e.at[1].score - (1.0 - 2.0 * c1)).abs() < 1e-6);
 }
 
-/// Gaussian elimination without pivoting, for the dense form of the Newton step.
+/// Solves a system of equations by Gaussian elimination without pivoting, to check the estimator's Newton step.
 fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     let n = b.len();
     for k in 0..n {
@@ -64,7 +66,7 @@ fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
 #[test]
 fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
     let mut e = AcceptanceEstimator::new(3, 40);
-    // Coefficients other than the start's, so that the weights differ too.
+    // Slope and intercepts differ from those at the start, so that the weights of the observed draft tokens differ too.
     e.slope = 0.4;
     e.intercepts = vec![0.5, -0.2, 0.1];
     let before = e.clone();
@@ -77,7 +79,8 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
         }
         step(&mut e, &q, accepted, 3);
     }
-    // The dense system: information matrix with ridge, and score. Parameters are in the order slope, intercepts.
+    // The estimator's Newton step as one system of equations: information matrix with ridge, and score. The unknowns
+    // are the slope, then the intercepts.
     let mut information = vec![vec![0.0; 4]; 4];
     let mut score = vec![0.0; 4];
     let mut n = [0.0; 3];
@@ -108,7 +111,7 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
 #[test]
 fn a_slope_never_turns_negative() {
     let mut e = AcceptanceEstimator::new(1, 100);
-    // Drafts with confidence 0.99 are always rejected, those with 0.1 always accepted.
+    // Draft tokens with confidence 0.99 are always rejected, draft tokens with confidence 0.1 are always accepted.
     for n in 0..100 {
         let sure = n % 2 == 0;
         step(&mut e, &[if sure { 0.99 } else { 0.1 }], u32::from(!sure), 1);
@@ -146,8 +149,8 @@ fn it_recovers_the_law_that_made_the_labels() {
     }
 }
 
-/// Two tokens are accepted with confidences near 1, then one is rejected. The weight of these tokens is almost 0, so
-/// vLLM's refit moves the intercept far, and the chance of every token is near 0.
+/// Two draft tokens are accepted with confidences near 1, then one is rejected. The weight of these tokens is almost 0,
+/// so vLLM's refit moves the intercept far, and then every token has a predicted acceptance probability near 0.
 #[test]
 fn a_limit_keeps_a_refit_of_few_sure_tokens_small() {
     let refitted = |mut e: AcceptanceEstimator| {

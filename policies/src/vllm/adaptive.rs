@@ -1,16 +1,16 @@
-//! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window. A cost table measured at
-//! start-up then gives the batch a budget of draft tokens to verify. The tokens most likely to survive are verified.
-//! Survival is the probability that a token and all before it are accepted.
+//! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts the same number of tokens, its window. A cost
+//! table measured at start-up then gives the batch a budget of draft tokens to verify. The tokens most likely to
+//! survive are verified. Survival is the probability that a token and all before it are accepted.
 //!
 //! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/adaptive_verification.py` and `acceptance_estimator.py` (PR #47808,
 //! generalised to every drafter by PR #52228), which were executed for the fixture that the tests compare with
 //! (`tests/policies`).
 //!
 //! Let s₁ ≥ s₂ ≥ … be the survivals of the batch's draft tokens, N_s the number of requests that sample, and T the
-//! tokens that are no drafts. The budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the
+//! tokens that are no draft tokens. The budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the
 //! smallest b on a tie. It is capped so that the logits to verify fit one chunk of the sampler. The budget is computed
-//! from confidences that are one step older than the present drafts. The confidences of the present drafts decide which
-//! tokens are verified. By default no warm-up precedes the trimming.
+//! from confidences that are one step older than the present draft tokens. The confidences of the present draft tokens
+//! decide which of them are verified. By default no warm-up precedes the trimming.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, best_budget, survivals};
@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 /// Bytes of single-precision logits in a chunk of vLLM's rejection sampler (`MAX_CHUNK_BYTES`).
 const CHUNK_BYTES: u32 = 1 << 30;
 
-/// Parameters of `vllm-adaptive`, with vLLM's defaults.
+/// Settings of the policy `vllm-adaptive`, which is vLLM's adaptive verification: a cost table decides how many draft
+/// tokens are verified. The defaults are vLLM's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmAdaptive {
@@ -34,16 +35,18 @@ pub struct VllmAdaptive {
     /// `max_draft_len`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k: Option<u32>,
-    /// KV tokens of each request while passes are timed at start-up (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
+    /// KV tokens of each request in the passes that are timed at start-up
+    /// (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
     pub profile_context_len: u32,
-    /// How the cost of a pass size that was not timed is found.
+    /// How the time of a pass is found if its size (requests or tokens) was not timed at start-up.
     pub cost_lookup: CostLookup,
-    /// Number of steps between refits of the acceptance estimator, at least 1.
+    /// Number of steps between two refits of the acceptance estimator, at least 1.
     pub refit_interval: u32,
-    /// Number of refits before drafts are trimmed. No release waits (0); an earlier revision waited for 3 refits.
+    /// Number of refits of the acceptance estimator before the policy leaves draft tokens unverified. No release waits
+    /// (0); an earlier revision waited for 3 refits.
     pub warmup_refits: u32,
-    /// Number of tokens in the model's vocabulary. It limits how many positions are verified at once: 2,093 with Llama
-    /// 3's vocabulary.
+    /// Number of tokens in the model's vocabulary. It limits how many positions are verified in one step: 2,093 with
+    /// Llama 3's vocabulary.
     pub vocab_size: u32,
 }
 
@@ -107,18 +110,19 @@ impl Definition for VllmAdaptive {
     }
 }
 
-/// The running policy: its parameters and its state between steps.
+/// The policy `vllm-adaptive` while the engine runs: its settings, and what it keeps from step to step.
 struct Adaptive {
     params: VllmAdaptive,
     k: u32,
     tables: CostTables,
     estimator: AcceptanceEstimator,
     history: History,
-    /// Most rows of logits in a step. Each request needs one row, and each draft to verify one more.
+    /// Most rows of logits that one step verifies. Each request needs one row, and each draft token to verify one more.
     max_total_logits: usize,
-    /// True if the policy was given confidences (`foretoken decide`): no estimator, no warm-up, no history.
+    /// True if the command `foretoken decide` (one decision on a given batch) gave the policy confidences: no
+    /// estimator, no warm-up, no history.
     told: bool,
-    /// Confidences of the batch: token j of request i is at `i * k + j`.
+    /// Acceptance probabilities of the batch's draft tokens: token j of request i is at `i * k + j`.
     confidence: Vec<f64>,
     ranked: RankedTokens,
     own_estimate: Option<f64>,
@@ -143,8 +147,8 @@ impl Adaptive {
         }
     }
 
-    /// Fills `confidence` with the acceptance probabilities that the estimator predicts from the draft's confidences.
-    /// Under `foretoken decide` it fills it with the confidences themselves.
+    /// Fills `confidence` with the acceptance probabilities that the estimator predicts from the draft model's
+    /// confidences. Under the command `foretoken decide` it fills it with the confidences themselves.
     fn predict(&mut self, drafts: &Drafts) {
         let k = self.k as usize;
         self.confidence.resize(drafts.draft_len.len() * k, 0.0);
@@ -156,8 +160,8 @@ impl Adaptive {
         }
     }
 
-    /// The number of draft tokens to verify, from the confidences of one round ago; under `foretoken decide`, from the
-    /// present confidences. Stores the rate of each number for `explain`.
+    /// The number of draft tokens of the batch to verify, from the confidences of the step before; under the command
+    /// `foretoken decide`, from the present confidences. Stores the tokens per second of each number for `explain`.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> usize {
         let Adaptive { ranked, confidence, history, tables, .. } = self;
         let k = self.k as usize;

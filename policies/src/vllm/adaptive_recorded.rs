@@ -1,5 +1,5 @@
-//! Recorded decisions of vLLM's manager and estimator against [`super`]: tables, coefficients, every budget and the
-//! verified tokens.
+//! Compares [`super`] with recorded decisions of vLLM's adaptive verification and its acceptance estimator: cost
+//! tables, the estimator's coefficients, the number of draft tokens to verify in each step, and the verified tokens.
 
 use super::*;
 use crate::recorded::{draw, lines, near, read};
@@ -8,7 +8,8 @@ use crate::vllm::cost_table::CostTable;
 
 #[derive(Deserialize)]
 struct Palette {
-    /// Σ exp(logit − greatest logit) by temperature and level.
+    /// For each sampling temperature and each of 64 levels of confidence: Σ exp(logit − greatest logit) over the
+    /// vocabulary, the inverse of the confidence.
     sums: Vec<Vec<f64>>,
 }
 
@@ -26,14 +27,17 @@ struct Recorded {
     temperatures: Vec<usize>,
     steps: String,
     fits: Vec<Vec<f64>>,
-    /// For the first request of the last step: the prediction of each position.
+    /// For the first request of the recorded history's last step: the acceptance probability that vLLM's estimator
+    /// predicted for each draft position.
     last: Vec<f64>,
 }
 
-/// A decoding request of a step: slot, number of drafts, number that vLLM verified, number accepted.
+/// A decoding request of a recorded step: slot (its place in vLLM's batch), number of its draft tokens, number that
+/// vLLM verified, number accepted.
 type Row = [u32; 4];
 
-/// Parses a step `AT:ROWS|CHUNK`.
+/// Parses the text `AT:ROWS|CHUNK` of a recorded step as (number of the step, a row for each decoding request, tokens
+/// of the step's prompt chunk).
 fn step(text: &str) -> (u64, Vec<Row>, u32) {
     let (at, text) = text.split_once(':').expect("a step has a number");
     let (rows, chunk) = text.split_once('|').unwrap_or((text, "0"));
@@ -46,7 +50,8 @@ struct Replay<'a> {
     h: &'a Recorded,
     sums: &'a [Vec<f64>],
     policy: Adaptive,
-    /// By slot: the request in it, and the step in which the request's present drafts were made.
+    /// For each of the recording's 8 slots (places in vLLM's batch): the id of the request in it (`id`), and the step
+    /// in which the request's present tokens were drafted (`drafted`).
     id: [u32; 8],
     drafted: [u64; 8],
     ties: u32,
@@ -69,7 +74,8 @@ impl Replay<'_> {
         drafts
     }
 
-    /// Lets the policy decide, compares with vLLM's decision, and lets the policy observe the outcome.
+    /// Lets the policy decide which draft tokens to verify in one recorded step, compares with vLLM's decision, and
+    /// lets the policy observe the outcome.
     fn verify(&mut self, at: u64, rows: &[Row], chunk: u32) {
         let column = |n: usize| rows.iter().map(|row| row[n]).collect::<Vec<u32>>();
         let mut batch = Batch::new(&vec![100; rows.len()], &column(1));
@@ -81,8 +87,8 @@ impl Replay<'_> {
         self.policy.select(&batch.view(), &mut drafts);
         let admitted = column(2);
         if drafts.verify_len != admitted {
-            // A difference is allowed if both choices have the same number of tokens and the same total survival: a tie
-            // in vLLM's top-k.
+            // A decision that differs from vLLM's is allowed if both verify the same number of draft tokens with the
+            // same sum of survivals (probabilities that a token and all before it are accepted): a tie in vLLM's top-k.
             let worth = |lens: &[u32]| -> f64 {
                 let row = |i: usize| &self.policy.confidence[i * self.h.k as usize..];
                 let one = |i: usize, n: u32| survivals(row(i).iter().copied()).take(n as usize).sum::<f64>();
@@ -98,8 +104,9 @@ impl Replay<'_> {
     }
 }
 
-/// Replays a history: compares the tables, every step's decision, the coefficients after each refit, and the last
-/// predictions. Returns the number of ties.
+/// Replays a recorded history. Compares the cost tables, the verified draft tokens of every step, the estimator's
+/// coefficients after each refit, and the last predictions. Returns the number of steps whose decision differs by a
+/// tie.
 fn replay(h: &Recorded, sums: &[Vec<f64>]) -> u32 {
     let params = VllmAdaptive { k: Some(h.k), refit_interval: h.interval, ..VllmAdaptive::default() };
     let mut policy = Adaptive::new(params, &CONTEXT);
@@ -123,7 +130,7 @@ fn replay(h: &Recorded, sums: &[Vec<f64>]) -> u32 {
                     requests += 1;
                     (replay.id[slot], replay.drafted[slot]) = (requests, at);
                 }
-                // A step with prompts only has nothing to decide, but the estimator counts it.
+                // The policy decides nothing in a step that has prompts only, but the estimator counts the step.
                 let drafts = Drafts::default();
                 replay.policy.select(&Batch::new(&[], &[]).view(), &mut Drafts::default());
                 replay.policy.observe(&outcome(&drafts, &[], &[]));

@@ -1,17 +1,19 @@
-//! Tests of [`super`]: budget and allocation against enumeration, staleness, and the warm-up.
+//! Tests of [`super`]: number and choice of the verified draft tokens against enumeration, the age of the confidences,
+//! and the warm-up.
 
 use super::*;
 use crate::definition::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use proptest::prelude::*;
 
-/// The values that `foretoken decide` gives. With them the draft's confidences count as acceptance probabilities, and
-/// the tables are timed over the batch itself.
+/// The values that the command `foretoken decide` gives to a policy. With them the draft model's confidences count as
+/// acceptance probabilities, and the cost tables are timed over the batch itself.
 fn told(batch: &Batch) -> Option<Told<'_>> {
     Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
 }
 
-/// Tokens per second if `lens[i]` drafts of request i are verified, computed directly from the tables.
+/// Expected tokens per second if `lens[i]` draft tokens of request i are verified, computed directly from the cost
+/// tables.
 fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn Fn(usize, usize) -> f64) -> f64 {
     let view = batch.view();
     let survive = |i: usize, n: u32| (0..n as usize).map(|j| confidence(i, j)).product::<f64>();
@@ -24,8 +26,8 @@ fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No vector of verified lengths has a better rate than the policy's choice. No vector with fewer tokens has an
-    /// equal rate.
+    /// No other numbers of verified draft tokens of the requests give more expected tokens per second than the policy's
+    /// choice. None with fewer tokens in total give as many.
     #[test]
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),
@@ -46,7 +48,8 @@ proptest! {
         loop {
             let theirs = plain_rate(&tables, &batch, &lens, &exact);
             prop_assert!(theirs <= ours * (1.0 + 1e-12), "{lens:?} beats {:?}", step.verify_len);
-            // If fewer tokens had an equal rate, the policy would have chosen them.
+            // Among choices with the same expected tokens per second, the policy takes one with the fewest verified
+            // draft tokens, so choices with fewer must give less.
             let fewer = lens.iter().sum::<u32>() < step.verify_len.iter().sum();
             prop_assert!(!fewer || theirs < ours * (1.0 + 1e-12));
             let Some(i) = (0..lens.len()).find(|&i| lens[i] < batch.limit[i]) else { break };
@@ -121,10 +124,11 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
     // In the first step the host has no confidences yet, so the survival of every token counts as 1.
     let first = round(&mut policy, 1.0, [0.1; 4]);
     let sure: u32 = first.iter().sum();
-    // The confidences of a round ago were low, so no draft is verified now, although the present confidences are high.
+    // The confidences of the step before were low, so no draft token is verified now, although the present confidences
+    // are high.
     assert_eq!(round(&mut policy, 1.0, [0.99; 4]), [0; 4]);
-    // The confidences of a round ago were high, so drafts are verified now. They belong to the requests whose present
-    // confidences are high.
+    // The confidences of the step before were high, so draft tokens are verified now. They belong to the requests whose
+    // present confidences are high.
     let third = round(&mut policy, 1.0, [0.2, 0.99, 0.3, 0.97]);
     assert!(sure == 12 && third[1] == 3 && third[3] == 3, "{first:?} {third:?}");
 }
@@ -133,16 +137,16 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
 fn trimming_starts_at_once() {
     let mut run = Run::of(&VllmAdaptive::default(), &dear());
     let batch = Batch::new(&[100; 8], &[3; 8]);
-    // In the first step the host has no confidences yet, so all drafts are verified. Then the acceptance probability is
-    // σ(0.5 · logit(0.1) − 0.2) = 0.21 for every token, which does not pay.
+    // In the first step the host has no confidences yet, so all draft tokens are verified. Then the acceptance
+    // probability is σ(0.5 · logit(0.1) − 0.2) = 0.21 for every token, which does not pay.
     assert_eq!(run.step(&batch, |_, _| 0.1, &[0; 8]).verify_len, [3; 8]);
     assert_eq!(run.step(&batch, |_, _| 0.1, &[0; 8]).verify_len, [0; 8]);
 }
 
 #[test]
 fn logits_to_verify_fit_one_chunk() {
-    // A chunk holds 2²⁸ logits of 4 bytes: 16 rows of a vocabulary of 2²⁴. Each request needs a row even without
-    // drafts.
+    // A chunk of vLLM's rejection sampler holds 2²⁸ logits of 4 bytes: 16 rows of a vocabulary of 2²⁴. Each request
+    // needs a row even without draft tokens.
     let params = VllmAdaptive { vocab_size: 1 << 24, ..VllmAdaptive::default() };
     for (requests, drafts) in [(4, 12), (5, 11), (16, 0), (20, 0)] {
         let mut run = Run::of(&params, &PolicyContext { max_draft_len: 3, ..CONTEXT });

@@ -1,38 +1,45 @@
-//! Confidences of earlier rounds for vLLM's adaptive verification. vLLM chooses a step's budget before the confidences
-//! of the newest drafts have reached the host, so it uses the host's copy, which is a step older (docs/model.md 6.2).
+//! Confidences of earlier steps for vLLM's adaptive verification. vLLM chooses how many draft tokens of a step to
+//! verify before the confidences of the newest draft tokens have reached the host. So it uses the host's copy, which is
+//! a step older (docs/model.md 6.2).
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// What the host's copy holds for a request when the budget is chosen.
+/// What the host's copy of the confidences holds for a request when vLLM chooses how many draft tokens of the batch to
+/// verify.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum HostCopy<'a> {
-    /// The request's first drafts were made after the copy, so its tokens count as certain.
+    /// The request's first draft tokens were made after the host's copy of the confidences, so they count as certain to
+    /// be accepted.
     Nothing,
-    /// The confidences of the drafts that were verified in the step before.
+    /// The host's copy holds the confidences of the request's draft tokens that were verified in the step before.
     Previous(&'a [f64]),
-    /// The request did not take part in the step before, so the copy holds the confidences of its present drafts.
+    /// The request did not take part in the step before, so the host's copy holds the confidences of its present draft
+    /// tokens.
     Present,
 }
 
-/// For every running request, the confidences of its last round.
+/// For every running request, the confidences of its draft tokens in the last step in which it drafted, as vLLM's host
+/// sees them one step late.
 pub(crate) struct History {
     width: usize,
     slots: Slots,
     step: u64,
-    /// By slot: the step in which the request's last round ran.
+    /// For each request, by its slot (its index in these vectors): the last step in which it had draft tokens.
     last: Vec<u64>,
-    /// By slot: the `width` confidences of the request's last round.
+    /// For each request, by its slot (its index in these vectors): the `width` confidences of its draft tokens in the
+    /// last step in which it had some.
     rows: Vec<f64>,
 }
 
 impl History {
-    /// An empty history, for rounds of up to `width` tokens per request.
+    /// A history without confidences yet, for up to `width` draft tokens per request and step.
     pub(crate) fn new(width: u32) -> History {
         History { width: width as usize, slots: Slots::default(), step: 0, last: Vec::new(), rows: Vec::new() }
     }
 
-    /// What the host's copy holds for a request when this step's budget is chosen.
+    /// What the host's copy of the confidences holds for the request `id` when the number of draft tokens to verify in
+    /// this step is chosen.
     pub(crate) fn host_copy(&self, id: RequestId) -> HostCopy<'_> {
         match self.slots.get(id) {
             None => HostCopy::Nothing,
@@ -43,17 +50,19 @@ impl History {
         }
     }
 
-    /// Ends a step. Call it after this step's budget is chosen and before its rounds are recorded.
+    /// Ends a step. Call it after the number of draft tokens to verify in this step is chosen and before this step's
+    /// confidences are recorded.
     pub(crate) fn next_step(&mut self) {
         self.step += 1;
     }
 
-    /// Forgets a request that has ended.
+    /// Removes the confidences of request `id`, which has ended.
     pub(crate) fn forget(&mut self, id: RequestId) {
         self.slots.free(id);
     }
 
-    /// Records a round. Tokens that were not drafted have confidence 1, because their confidences are unknown.
+    /// Records the confidences of a request's draft tokens in this step. Tokens that were not drafted get 1, because
+    /// their confidences are unknown.
     pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
         let (place, _) = self.slots.take(id);
         if self.last.len() <= place {

@@ -1,4 +1,5 @@
-//! `confidence-stop`: the whole batch drafts while at least one request's chain has been confident throughout.
+//! `confidence-stop`: the whole batch drafts on while at least one request has had only confident draft tokens in this
+//! step.
 //!
 //! Source: a branch of vLLM, `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88),
 //! restated in docs/model.md 4.6 (g). No release has it, 0.33.0 included.
@@ -9,13 +10,15 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `confidence-stop`. vLLM's default threshold is off; this default equals `threshold`'s.
+/// Settings of the policy `confidence-stop`, which drafts while at least one request's draft tokens are all confident.
+/// vLLM has no default threshold, because the rule is off by default. The default here is that of the policy
+/// `threshold`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfidenceStop {
-    /// The batch drafts on while some request has only drafts of at least this confidence, [0, 1].
+    /// The batch drafts on while some request has only draft tokens of at least this confidence, [0, 1].
     pub tau: f64,
-    /// Longest draft in tokens (`num_speculative_tokens`), 1 to 32.
+    /// Most draft tokens of a request in a step (`num_speculative_tokens`), 1 to 32.
     pub cap: u32,
 }
 
@@ -59,15 +62,15 @@ impl Definition for ConfidenceStop {
     }
 }
 
-/// The running policy. The fields after `cap` belong to the round in progress.
+/// The policy `confidence-stop` while the engine runs. The fields after `cap` belong to the step in progress.
 struct AnyAlive {
     tau: f64,
     cap: u32,
-    /// Number of draft passes of this round if no pass stops it (`num_steps`).
+    /// Number of draft passes of this step if low confidence does not stop it (`num_steps`).
     steps: u32,
-    /// Number of drafts to verify per request.
+    /// Number of draft tokens of each request that are verified in this step.
     verify_len: u32,
-    /// By request: true if all drafts of the chain so far were confident.
+    /// For each request: true if all its draft tokens in this step were confident so far.
     alive: Vec<bool>,
 }
 
@@ -96,9 +99,9 @@ impl SpecPolicy for AnyAlive {
             *alive &= drafts.draft_len[i] >= launched && drafts.confidence(i, last) >= self.tau;
             any |= *alive;
         }
-        // If no chain is confident, the drafts of the last pass are dropped: all of them were below the threshold. The
-        // first draft of each request is verified all the same. But if the pass was also the last of the round, vLLM
-        // drops its drafts even if they are the first.
+        // If no request has only confident draft tokens, the tokens of the last pass are dropped: each of them, or a
+        // token before it, was below the threshold. The first draft token of each request is verified all the same. But
+        // if the pass was also the last that the step may have, vLLM drops its tokens even if they are the first.
         self.verify_len = match any {
             true => launched,
             false if launched == self.steps => launched - 1,
@@ -129,15 +132,17 @@ mod tests {
 
     #[test]
     fn one_confident_chain_keeps_everybody_drafting() {
-        // The chains end after 1 and 3 confident tokens. The fourth pass, the last one, finds no confident chain.
+        // The two requests start with 1 and 3 confident draft tokens. The fourth pass, the last one, finds no request
+        // with only confident draft tokens.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4, 0.9], &[0.5, 0.6, 0.7, 0.49]]), (vec![4, 4], vec![3, 3]));
-        // No chain is confident after the third of four passes.
+        // After the third of four draft passes no request has only confident draft tokens, so the fourth pass does not
+        // run.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4, 0.9], &[0.5, 0.6, 0.2]]), (vec![3, 3], vec![2, 2]));
-        // The first chain is confident to its end, so the round goes on: both requests draft 4 tokens, and all of them
-        // are verified.
+        // The first request's draft tokens are all confident, so drafting goes on: both requests draft 4 tokens, and
+        // all of them are verified.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9], &[0.1, 0.9]]), (vec![4, 4], vec![4, 4]));
-        // A confident token after an unconfident one does not make a chain confident again: the round ends as if the
-        // second chain had only its first token.
+        // A confident draft token after an unconfident one does not make its request confident again: drafting ends as
+        // if the second request had only its first token.
         assert_eq!(
             decide(HALF, &[8, 8], &[&[0.9, 0.4], &[0.1, 0.9]]),
             decide(HALF, &[8, 8], &[&[0.9, 0.4], &[0.1, 0.1]])
@@ -147,7 +152,7 @@ mod tests {
     #[test]
     fn the_first_draft_is_kept_when_the_round_is_stopped_after_it() {
         assert_eq!(decide(HALF, &[8, 8], &[&[0.4], &[0.1]]), (vec![1, 1], vec![1, 1]));
-        // With one pass there is nothing to stop: vLLM keeps num_steps - 1.
+        // If a request may have only one draft token, there is no pass to stop: vLLM keeps num_steps - 1.
         let one = ConfidenceStop { cap: 1, ..HALF };
         assert_eq!(decide(one, &[8, 8], &[&[0.4], &[0.1]]), (vec![1, 1], vec![0, 0]));
         assert_eq!(decide(one, &[8, 8], &[&[0.4], &[0.5]]), (vec![1, 1], vec![1, 1]));
@@ -165,7 +170,8 @@ mod tests {
     }
 
     proptest! {
-        /// The decision depends only on how many tokens at the start of each chain are confident.
+        /// How many tokens are drafted and verified depends only on the number of confident draft tokens with which
+        /// each request starts.
         #[test]
         fn the_longest_confident_start_decides(
             batch in any_batch(6, 8),
@@ -181,7 +187,8 @@ mod tests {
                 seed[i][..own].iter().take_while(|&&c| c >= tau).count() as u32
             };
             let longest = (0..batch.limit.len()).map(start).max().unwrap();
-            // The pass after the longest confident start finds no confident chain.
+            // The draft pass after the longest run of confident tokens finds no request whose draft tokens are all
+            // confident, and drafting ends.
             let launched = (longest + 1).min(steps);
             let kept = if launched < steps { longest.max(1) } else { longest };
             for (i, &limit) in batch.limit.iter().enumerate() {

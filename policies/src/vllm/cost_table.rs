@@ -11,28 +11,29 @@ use crate::shared::profile::capture_sizes;
 use crate::shared::timed_batch::TimedBatch;
 use serde::{Deserialize, Serialize};
 
-/// How the cost of a pass size that was not measured is found.
+/// How the time of a pass is found if its size (requests or tokens) was not measured at start-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostLookup {
-    /// The cost of the next larger captured size; above the largest captured size, interpolated.
+    /// A pass takes the time of the next larger captured CUDA-graph size; above the largest captured size, times are
+    /// interpolated.
     #[default]
     Staircase,
-    /// Interpolated at all sizes, as in an earlier revision of vLLM; for ablations.
+    /// Pass times are interpolated at all sizes, as in an earlier revision of vLLM; for ablations.
     Linear,
 }
 
-/// Seconds of a pass by its size, as a table.
+/// The seconds of a pass by its size (number of requests or of tokens), as a table.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTable {
     at: Vec<f64>,
-    /// Seconds for each unit of size beyond the table.
+    /// For sizes beyond the table: the seconds that each further unit of size (request or token) adds to the pass.
     slope: f64,
 }
 
 impl CostTable {
-    /// Builds the table for sizes from 0 to `most`. `curve` has the measured (size, seconds) points in rising order;
-    /// sizes up to `captured` are captured graphs.
+    /// Builds the table of pass times for sizes from 0 to `most`. `curve` has the measured (size, seconds) points in
+    /// rising order; sizes up to `captured` are captured CUDA graphs.
     pub(crate) fn new(curve: &[(u32, f64)], most: u32, captured: u32, lookup: CostLookup) -> CostTable {
         let mut curve = curve.to_vec();
         let mut greatest = 0.0f64;
@@ -60,7 +61,7 @@ impl CostTable {
         CostTable { at: at.collect(), slope }
     }
 
-    /// Returns the seconds of a pass of this size.
+    /// Returns the seconds of a pass of this size (number of requests or of tokens).
     #[inline]
     pub(crate) fn s(&self, size: usize) -> f64 {
         match self.at.get(size) {
@@ -70,7 +71,8 @@ impl CostTable {
     }
 }
 
-/// Interpolates between the points of a curve; constant beyond its ends.
+/// The value at `size` of a curve of (size of a pass, seconds): interpolated between the curve's points, constant
+/// beyond its ends.
 fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
     let after = curve.partition_point(|&(x, _)| x < size);
     if after == 0 {
@@ -81,18 +83,19 @@ fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
     y0 + (y1 - y0) * f64::from(size - x0) / f64::from(x1 - x0)
 }
 
-/// The draft's cost table by number of requests, and the target's cost table by number of tokens.
+/// The draft model's cost table by number of requests, and the target model's cost table by number of tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTables {
-    /// Seconds of drafting, by number of requests.
+    /// Seconds in which the draft model drafts for the whole batch, by number of requests.
     pub draft: CostTable,
-    /// Seconds of the target pass, by number of tokens.
+    /// Seconds of the target pass that verifies the batch's draft tokens, by its number of tokens.
     pub verify: CostTable,
 }
 
 impl CostTables {
-    /// Measures both tables, for drafts of `len` tokens. The requests over which passes are timed have `kv` KV tokens
-    /// each; under `foretoken decide` they are the requests of its batch.
+    /// Measures both cost tables (drafting and target pass), for `len` draft tokens per request. The requests over
+    /// which passes are timed have `kv` KV tokens each; under the command `foretoken decide` they are the requests of
+    /// its batch.
     pub(crate) fn measure(context: &PolicyContext, len: u32, kv: u32, lookup: CostLookup) -> CostTables {
         let most_tokens = context.max_num_batched_tokens;
         let sizes = capture_sizes(context.max_num_seqs);
@@ -130,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_staircase_then_a_jump_then_lines() {
-        // Sizes up to 8 are captured. The dip at 4 is raised to the time of size 2.
+        // Pass sizes up to 8 are captured graphs. The measured time falls at size 4, so it is raised to the time of
+        // size 2.
         let curve = [(1, 10.0), (2, 12.0), (4, 11.0), (8, 16.0), (12, 40.0), (16, 44.0), (32, 52.0)];
         let table = CostTable::new(&curve, 40, 8, CostLookup::Staircase);
         let sizes = [0, 1, 2, 3, 4, 5, 8, 9, 12, 14, 16, 24, 32, 36, 40, 44];
@@ -138,7 +142,7 @@ mod tests {
         assert_eq!(sizes.map(|n| table.s(n)), seconds);
         let linear = CostTable::new(&curve, 40, 8, CostLookup::Linear);
         assert_eq!([0, 1, 3, 6, 10, 14, 36].map(|n| linear.s(n)), [10.0, 10.0, 12.0, 14.0, 28.0, 42.0, 54.0]);
-        // A table of one measured point gives its time for every size.
+        // If the time of only one pass size was measured, the table gives this time for every size.
         assert_eq!(CostTable::new(&[(2, 5.0)], 4, 2, CostLookup::Staircase).s(9), 5.0);
     }
 
@@ -146,7 +150,8 @@ mod tests {
     fn measuring_follows_the_linear_model() {
         let tables = CostTables::measure(&CONTEXT, 7, 8192, CostLookup::Staircase);
         let target = |tokens: f64, requests: f64| 8e-3 + 40e-6 * tokens + 1e-7 * 8192.0 * requests;
-        // Capture sizes of 64 sequences: 1, 2, 4, 8 … 128. Then 192, 256, 512, 1024, 2048.
+        // vLLM captures the sizes 1, 2, 4, 8 … 128 for 64 sequences. Beyond them passes of 192, 256, 512, 1024 and 2048
+        // tokens are timed.
         for (tokens, expected) in [
             (1, target(1.0, 1.0)),
             (3, target(4.0, 4.0)),
@@ -168,7 +173,8 @@ mod tests {
     fn a_given_batch_is_timed_instead() {
         let told = Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &[100, 20, 3] });
         let tables = CostTables::measure(&PolicyContext { told, ..CONTEXT }, 2, 8192, CostLookup::Staircase);
-        // Three requests are padded to 4 rows. The context of each request grows by one token per draft pass.
+        // Three requests are padded to 4 rows of the batch. The context of each request grows by one token per draft
+        // pass.
         let draft = 2.0 * (0.5e-3 + 2e-6 * 4.0 + 1e-9 * 123.0) + 1e-9 * 3.0;
         assert!((tables.draft.s(3) - draft).abs() < 1e-12);
         for (tokens, padded) in [(3, 4.0), (4, 4.0), (9, 16.0)] {

@@ -1,4 +1,4 @@
-//! `disable-by-batch-size`: a fixed draft length, but no drafts while many requests run.
+//! `disable-by-batch-size`: a fixed draft length, but no draft tokens while many requests run.
 //!
 //! Source: vllm-project/vllm PR #4592, `speculative_disable_by_batch_size` of the v0 engine (it is in 0.6.3), restated
 //! in docs/model.md 4.6 (a). V1 does not have it, 0.33.0 included.
@@ -8,8 +8,8 @@ use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `disable-by-batch-size`. vLLM leaves the threshold unset, which is `fixed`; the default here is an
-/// example.
+/// Settings of the policy `disable-by-batch-size`, which drafts a fixed length but nothing while many requests run. In
+/// vLLM the threshold is unset by default, and the engine then drafts as `fixed` does. The default here is an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DisableByBatchSize {

@@ -1,23 +1,23 @@
-//! `vllm-draft-confidence`: drafts all `cap` tokens. Verifies up to and including the first token at which the batch's
-//! mean confidence is below a threshold.
+//! `vllm-draft-confidence`: drafts `cap` tokens per request. Verifies up to and including the first draft position at
+//! which the batch's mean confidence is below a threshold.
 //!
 //! Source: vllm-project/vllm PR #35301, `v1/spec_decode/draft_length_policy.py` (`ConfidenceThresholdPolicy`,
 //! @1447128d), which is in no release; restated in docs/model.md 4.6 (f). It is not a setting of `threshold`, because
-//! it ignores the first draft's confidence.
+//! it ignores the first draft token's confidence.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `vllm-draft-confidence`. Off in vLLM by default; 10 tokens and 0.6 are the best setting that its pull
-/// request reports.
+/// Settings of the policy `vllm-draft-confidence`, which verifies draft tokens up to the first position with a low mean
+/// confidence. Off in vLLM by default; 10 tokens and 0.6 are the best setting that its pull request reports.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftConfidence {
-    /// If the mean confidence of the batch falls below this, in (0, 1], later drafts are not verified
-    /// (`draft_confidence_threshold`).
+    /// If the mean confidence of the batch at a draft position is below this threshold, in (0, 1], later draft tokens
+    /// are not verified (`draft_confidence_threshold`).
     pub tau: f64,
-    /// Longest draft in tokens (`num_speculative_tokens`), 1 to 32.
+    /// Most draft tokens of a request in a step (`num_speculative_tokens`), 1 to 32.
     pub cap: u32,
 }
 
@@ -61,7 +61,7 @@ impl Definition for DraftConfidence {
     }
 }
 
-/// The running policy; it keeps no state.
+/// The policy `vllm-draft-confidence` while the engine runs; it keeps no state.
 struct RunsAll {
     tau: f64,
     cap: u32,
@@ -81,7 +81,8 @@ impl SpecPolicy for RunsAll {
     }
 
     fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
-        // The loop starts at the second draft. The first one is verified whatever its confidence.
+        // The loop starts at the second draft position, because the first draft token of each request is verified
+        // whatever the batch's mean confidence.
         for depth in 1..drafts.passes as usize {
             let (mut sum, mut n) = (0.0, 0u32);
             for i in (0..drafts.draft_len.len()).filter(|&i| drafts.draft_len[i] as usize > depth) {
@@ -89,7 +90,7 @@ impl SpecPolicy for RunsAll {
                 n += 1;
             }
             if sum < self.tau * f64::from(n) {
-                // The token below the threshold is still verified.
+                // The draft tokens at which the batch's mean confidence fell below the threshold are still verified.
                 drafts.verify_len.iter_mut().for_each(|v| *v = (*v).min(depth as u32 + 1));
                 return;
             }
@@ -113,13 +114,14 @@ mod tests {
 
     #[test]
     fn the_first_draft_is_not_judged_and_the_token_below_the_threshold_is_verified() {
-        // The low confidence of the first draft does not matter. The means of the second to fourth draft are 0.75, 0.45
-        // and 0.9.
+        // The low confidence of the first draft tokens does not matter. The mean confidences of the two requests'
+        // second, third and fourth draft tokens are 0.75, 0.45 and 0.9.
         let confidence = [[0.1, 0.9, 0.5, 0.9], [0.1, 0.6, 0.4, 0.9]];
         assert_eq!(verified(0.5, &[4, 4], &confidence), [3, 3]);
         assert_eq!(verified(0.4, &[4, 4], &confidence), [4, 4]);
         assert_eq!(verified(0.8, &[4, 4], &confidence), [2, 2]);
-        // If one request drafts a single token, the mean at later depths is the other request's confidence.
+        // If one request drafts a single token, the mean confidence at later positions is the other request's
+        // confidence.
         assert_eq!(verified(0.7, &[1, 4], &confidence), [1, 2]);
         assert_eq!(verified(0.7, &[4, 1], &confidence), [3, 1]);
     }
@@ -133,8 +135,9 @@ mod tests {
     }
 
     proptest! {
-        /// The verified length equals vLLM's own implementation. There `k_valid` starts at K. The loop runs over the
-        /// drafts after the first, s from 0, and the first draft below the threshold fixes `k_valid` at s + 2.
+        /// The verified length equals vLLM's own implementation. There `k_valid` starts at K, the draft length. The
+        /// loop runs over the draft positions after the first, s from 0, and the first mean confidence below the
+        /// threshold fixes `k_valid` at s + 2.
         #[test]
         fn the_first_short_mean_freezes_the_length(
             batch in any_batch(5, 8),

@@ -10,15 +10,18 @@ use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
-/// (first batch size, last batch size, draft tokens per request) of a range; both ends are included.
+/// A range of batch sizes with its draft length: (first batch size, last batch size, draft tokens per request); both
+/// ends are included.
 pub type BatchRange = (u32, u32, u32);
 
-/// Parameters of `vllm-dynamic`. The default table is from vLLM's documentation.
+/// Settings of the policy `vllm-dynamic`, which looks up the draft length by batch size. The default table is from
+/// vLLM's documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmDynamic {
     /// `[first, last, K]`: at batch sizes from `first` to `last` each request drafts K tokens, 0 to 32. Ranges ascend,
-    /// and the first one starts at 1. A batch size between two ranges or above the last has the K of the range before.
+    /// and the first one starts at 1. A batch size between two ranges or above the last range has the K of the range
+    /// before it.
     pub num_speculative_tokens_per_batch_size: Vec<BatchRange>,
 }
 
@@ -29,7 +32,7 @@ impl Default for VllmDynamic {
 }
 
 impl VllmDynamic {
-    /// The largest K: vLLM's `num_speculative_tokens`.
+    /// The table's largest draft length K: vLLM's `num_speculative_tokens`.
     fn longest(&self) -> u32 {
         self.num_speculative_tokens_per_batch_size.iter().map(|r| r.2).max().unwrap_or(0)
     }
@@ -82,8 +85,8 @@ impl Definition for VllmDynamic {
     }
 }
 
-/// Writes vLLM's `--speculative-config` for a batch-size table, as one line of JSON. `num_speculative_tokens` is the
-/// table's largest K; `method` and `model` are written if given.
+/// Writes vLLM's `--speculative-config` for a table from batch size to draft length K, as one line of JSON.
+/// `num_speculative_tokens` is the table's largest K; `method` and `model` are written if given.
 ///
 /// # Errors
 /// A table that [`VllmDynamic`] refuses, with the reason.
@@ -120,7 +123,8 @@ mod tests {
         VllmDynamic { num_speculative_tokens_per_batch_size: ranges.to_vec() }
     }
 
-    /// vLLM's own implementation: a dense list of K by batch size; a size in no range has the K of the size before.
+    /// vLLM's own implementation of the table: a dense list of the draft length K by batch size; a size in no range has
+    /// the K of the size before.
     fn dense(ranges: &[BatchRange], max_batch_size: usize) -> Vec<u32> {
         let mut dense = vec![0; max_batch_size + 1];
         let mut last_k = 0;
@@ -172,7 +176,7 @@ mod tests {
                 "num_speculative_tokens_per_batch_size": [[1, 64, 3], [65, 128, 1], [129, 512, 0]],
             })
         );
-        // The table reads back as the policy from which it was written.
+        // vLLM's configuration was read back. Its table of draft lengths gives the policy from which it was written.
         let ranges = read["num_speculative_tokens_per_batch_size"].clone();
         let policy = json!({ "num_speculative_tokens_per_batch_size": ranges });
         assert_eq!(serde_json::from_value::<VllmDynamic>(policy).unwrap(), VllmDynamic::default());

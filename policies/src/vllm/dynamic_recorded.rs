@@ -1,4 +1,5 @@
-//! Recorded results of vLLM's lookup against [`super`]: the length at every batch size, and the tables it refuses.
+//! Compares [`super`] with recorded results of vLLM's lookup: the draft length at every batch size, and the tables that
+//! vLLM refuses.
 
 use super::*;
 use crate::recorded::histories;
@@ -7,10 +8,10 @@ use crate::shared::by_batch_size::tests::lengths;
 #[derive(Deserialize)]
 struct Recorded {
     table: Vec<BatchRange>,
-    /// Largest batch size that was looked up.
+    /// Largest batch size for which the recording looked up vLLM's draft length.
     most: usize,
-    /// The lengths from batch size 1 on, run-length encoded as (length, number of batch sizes); `None` if vLLM refused
-    /// the table.
+    /// vLLM's draft lengths from batch size 1 on, run-length encoded as (length, number of batch sizes); `None` if vLLM
+    /// refused the table.
     lookup: Option<Vec<(u32, usize)>>,
 }
 
@@ -19,7 +20,8 @@ fn lengths_and_refusals_are_vllms() {
     let all: Vec<Recorded> = histories("vllm-table.jsonl.zst");
     let (mut taken, mut refused) = (0, 0);
     for recorded in &all {
-        // vLLM sorts the given ranges, and accepts a table that never drafts.
+        // vLLM sorts the ranges of batch sizes that it is given, so they are sorted here. vLLM accepts a table that
+        // never drafts; our check refuses it.
         let mut ranges = recorded.table.clone();
         ranges.sort_by_key(|r| r.0);
         let policy = VllmDynamic { num_speculative_tokens_per_batch_size: ranges };

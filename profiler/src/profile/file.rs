@@ -12,16 +12,16 @@ pub const SCHEMA_VERSION: u32 = 2;
 /// Why a text cannot be read as a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
-    /// A later Foretoken wrote the file.
+    /// A later version of Foretoken wrote the profile.
     #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: update it, or profile again")]
     Newer {
-        /// The version that the file gives.
+        /// The `schema_version` that the file gives.
         found: i64,
     },
-    /// An earlier Foretoken wrote the file.
+    /// An earlier version of Foretoken wrote the profile.
     #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: profile again")]
     Older {
-        /// The version that the file gives.
+        /// The `schema_version` that the file gives.
         found: i64,
     },
     /// The file has no `schema_version`, or its value is not an integer.
@@ -30,7 +30,7 @@ pub enum ProfileError {
     /// The text is not TOML, or a key is missing, unknown or of a wrong type.
     #[error("{0}")]
     Toml(String),
-    /// A value is outside of its range.
+    /// A value of the profile is outside of its range.
     #[error("{key}: {why}")]
     Value {
         /// Path of the key, such as `target.noise_cv`.
@@ -83,8 +83,9 @@ impl Profile {
         Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
     }
 
-    /// A warning if the text has no seal, or if the seal shows that the text was changed after it was written;
-    /// otherwise `None`. A change is not an error, because users may edit a profile.
+    /// A warning if the text of a profile's file has no seal (a checksum on its last line), or if the seal shows that
+    /// the text was changed after it was written; otherwise `None`. A change is not an error, because users may edit a
+    /// profile.
     pub fn changed(text: &str) -> Option<String> {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,
@@ -97,12 +98,13 @@ impl Profile {
         }
     }
 
-    /// The text of the file, with a seal on its last line.
+    /// The text of the profile's file. Its last line is a seal, a checksum over the text before it.
     pub fn to_toml(&self) -> String {
         let text = toml::to_string(self).expect("plain data always serialises");
         let mut out = HEAD.to_owned();
         for line in text.lines() {
-            // An array of arrays is written with one row per line. These lines have no other brackets.
+            // The arrays of arrays under these keys are written with one row per line. The TOML lines that hold them
+            // have no other brackets.
             let table = ["measured = [[", "batched = [[", "pairs = [[", "context = [["]
                 .iter()
                 .any(|start| line.starts_with(start));

@@ -25,21 +25,22 @@ pub struct Profile {
     pub foretoken: String,
     /// When the measurement ended, RFC 3339, UTC.
     pub measured_at: String,
-    /// Whether the linear fits of both models are within their error bound, for decode passes and for verification
-    /// passes.
+    /// Whether the linear fits of both models are within their error bound on held-out shapes, for decode passes and
+    /// for verification passes.
     pub trusted: bool,
     /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
     /// How the target's α counts the context of a verification pass: once per request, or once per new token. It is the
-    /// count whose linear fit has the smaller error. The draft's α and both tables count context once per request.
+    /// count whose linear fit has the smaller error. The draft model's α and the fitted tables of both models count
+    /// context once per request.
     pub context_reads: ContextReads,
     /// The machine that was measured.
     pub device: DeviceInfo,
     /// How the passes were measured, and how steady the machine was.
     pub measuring: Measuring,
-    /// Costs of the target's passes.
+    /// The target model: its measured pass times and the costs fitted to them.
     pub target: ModelProfile,
-    /// Costs of the draft's passes.
+    /// The draft model: its measured pass times and the costs fitted to them.
     pub draft: ModelProfile,
 }
 
@@ -69,7 +70,8 @@ pub struct DeviceInfo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measuring {
-    /// Seed that decides the order in which shapes are measured, and the fold of each shape.
+    /// Seed that decides the order in which shapes are measured, and the fold (part of the cross-validation) of each
+    /// shape.
     pub seed: u64,
     /// Number of timed passes of both models together.
     pub passes: u64,
@@ -89,7 +91,7 @@ pub struct Measuring {
 }
 
 impl Profile {
-    /// The costs of the passes of the model `role`.
+    /// The measured pass times and fitted costs of the model `role`.
     pub fn of(&self, role: Role) -> &ModelProfile {
         match role {
             Role::Target => &self.target,

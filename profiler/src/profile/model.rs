@@ -1,4 +1,4 @@
-//! One model's part of a profile.
+//! The part of a profile that belongs to one model (the target or the draft): its measured times and fitted costs.
 
 use super::truth::Truth;
 use crate::shapes::{Kind, Region, Shape};
@@ -6,7 +6,7 @@ use foretoken_hardware::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use foretoken_sim::Coefficients;
 use serde::{Deserialize, Serialize};
 
-/// The costs of one model's passes.
+/// The part of a profile for one model: its measured pass times and the costs fitted to them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelProfile {
@@ -18,18 +18,18 @@ pub struct ModelProfile {
     pub repeatability: f64,
     /// Name, size and weights of the model.
     pub model: ModelInfo,
-    /// α, γ, δ by non-negative least squares on relative errors. Policies believe these costs.
+    /// The linear cost α, γ, δ, fitted by non-negative least squares on relative errors. Policies decide by this cost.
     pub linear: LinearFit,
-    /// α, γ, δ by ordinary least squares on seconds, for standard errors and p-values.
+    /// The linear cost α, γ, δ, fitted by ordinary least squares on seconds, for standard errors and p-values.
     pub ols: OlsFit,
-    /// Errors of the fits on shapes to which they were not fitted. Each of five fits leaves out a different fifth of
-    /// the shapes. The ends of the measured range are in every fit.
+    /// Errors of the fitted costs on shapes to which they were not fitted. Each of five fits leaves out a different
+    /// fifth of the shapes. The ends of the measured range are in every fit.
     pub held_out: Errors,
     /// The largest numbers of requests, new tokens, context tokens and query-key pairs over all measured passes.
     pub range: Range,
     /// The latency table that was fitted to the measured passes.
     pub table: MeasuredSpec,
-    /// Every measured shape with its times.
+    /// Every measured shape of a pass with its times.
     pub measured: Vec<Measurement>,
 }
 
@@ -51,8 +51,8 @@ pub struct ModelInfo {
     pub max_positions: u32,
 }
 
-/// α, γ, δ ≥ 0 with their standard errors. A coefficient of 0, which would be negative without the bound, has the
-/// standard error 0.
+/// The linear cost of a pass, α·context + γ·batched tokens + δ with coefficients ≥ 0, and their standard errors. A
+/// coefficient of 0, which would be negative without the bound, has the standard error 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearFit {
@@ -71,18 +71,19 @@ pub struct LinearFit {
     /// Condition number of the equations, with columns scaled to unit length. A large number means that the shapes
     /// hardly separate the effects of the terms.
     pub condition: f64,
-    /// Number of shapes in the fit.
+    /// Number of measured shapes to which the coefficients were fitted.
     pub shapes: u64,
 }
 
 impl LinearFit {
-    /// α, γ, δ without the statistics.
+    /// The coefficients α, γ, δ of the linear cost without the statistics.
     pub fn coefficients(&self) -> Coefficients {
         Coefficients { alpha_s: self.alpha_s, gamma_s: self.gamma_s, delta_s: self.delta_s }
     }
 }
 
-/// α, γ, δ by ordinary least squares; they may be negative.
+/// The linear cost of a pass, α·context + γ·batched tokens + δ, by ordinary least squares; coefficients may be
+/// negative.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OlsFit {
@@ -98,50 +99,54 @@ pub struct OlsFit {
     pub gamma_se_s: f64,
     /// Standard error of `delta_s`, seconds.
     pub delta_se_s: f64,
-    /// Two-sided p-value of `alpha_s` = 0.
+    /// Two-sided p-value of the hypothesis that `alpha_s` is 0.
     pub alpha_p: f64,
-    /// Two-sided p-value of `gamma_s` = 0.
+    /// Two-sided p-value of the hypothesis that `gamma_s` is 0.
     pub gamma_p: f64,
-    /// Two-sided p-value of `delta_s` = 0.
+    /// Two-sided p-value of the hypothesis that `delta_s` is 0.
     pub delta_p: f64,
-    /// R²: share of the variance of times that the fit explains.
+    /// R²: share of the variance of the measured pass times that the fit explains.
     pub r2: f64,
 }
 
-/// Mean absolute relative errors on held-out shapes (shapes to which the fit was not fitted).
+/// How far fitted pass times are from the measured ones: mean absolute relative errors on held-out shapes (shapes to
+/// which the fit was not fitted).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
-    /// Number of shapes that were held out.
+    /// Number of shapes of passes that were held out of a fit and then predicted by it.
     pub shapes: u64,
-    /// Errors of the linear fits α, γ, δ.
+    /// Errors of the linear cost (α, γ, δ).
     pub linear: ByRegion,
-    /// Errors of the fitted tables.
+    /// Errors of the fitted tables of pass times.
     pub table: ByRegion,
 }
 
-/// Mean absolute relative errors (0.05 is 5 %). The error of a region without shapes is `None`.
+/// Mean absolute relative errors of fitted pass times (0.05 is 5 %), by region (kind of passes). The error of a region
+/// without shapes is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByRegion {
-    /// The mean error over all shapes.
+    /// The mean relative error of pass times over all held-out shapes.
     pub overall: f64,
-    /// The mean error over passes with one new token per request, and up to 64 tokens in the pass.
+    /// The mean relative error of the times of passes with one new token per request, and up to 64 tokens in the pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decode: Option<f64>,
-    /// The mean error over passes with several new tokens per request, and up to 64 tokens in the pass.
+    /// The mean relative error of the times of passes with several new tokens per request, and up to 64 tokens in the
+    /// pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<f64>,
-    /// The mean error over decode and verification passes with more than 64 tokens.
+    /// The mean relative error of the times of decode and verification passes with more than 64 tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<f64>,
-    /// The mean error over passes with prompt chunks.
+    /// The mean relative error of the times of passes with prompt chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefill: Option<f64>,
 }
 
 impl ByRegion {
-    /// The mean error of one region; `None` if no shape of the region was held out.
+    /// The mean relative error of pass times in one region (kind of passes); `None` if no shape of the region was held
+    /// out.
     pub fn of(&self, region: Region) -> Option<f64> {
         match region {
             Region::Decode => self.decode,
@@ -152,7 +157,7 @@ impl ByRegion {
     }
 }
 
-/// The largest value of each size over a set of passes.
+/// For a set of passes: the largest numbers of requests, new tokens, context tokens and query-key pairs in one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
@@ -167,8 +172,8 @@ pub struct Range {
     pub pairs: u64,
 }
 
-/// One shape and its times. In the file it is an array: `[kind, requests, new tokens, context, seconds, spread,
-/// samples, fold]`.
+/// A measured shape of a pass, with statistics of its times. In the file it is an array: `[kind, requests, new tokens,
+/// context, seconds, spread, samples, fold]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct Measurement {
@@ -177,7 +182,7 @@ pub struct Measurement {
     /// Mean time without interrupted passes, seconds. A prefill pass's time includes the delay that the prompt causes
     /// to the next passes of the same model.
     pub seconds: f64,
-    /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median.
+    /// Robust coefficient of variation of the shape's timed passes: 1.4826 · median absolute deviation / median.
     pub spread: f64,
     /// Number of timed passes of the shape.
     pub samples: u64,
@@ -201,7 +206,7 @@ impl From<Measurement> for Row {
 }
 
 impl ModelProfile {
-    /// The latency model that `truth` chooses: the table, the linear fit or the staircase.
+    /// The latency model that `truth` chooses: the fitted table, the linear fit or the staircase.
     pub fn truth(&self, truth: Truth) -> LatencySpec {
         match truth {
             Truth::Table => LatencySpec::Measured(self.table.clone()),
@@ -210,16 +215,16 @@ impl ModelProfile {
         }
     }
 
-    /// A staircase whose steps are the table's numbers of tokens. A pass takes the time of the next larger number of
-    /// tokens. A token of context costs the α of the linear fit. Above the largest number, the last segment of the
-    /// table continues.
+    /// A staircase whose steps are the table's numbers of tokens. A pass is padded to the next larger of these
+    /// numbers and takes its time. A token of context costs the α of the linear fit. Above the largest number, the
+    /// last segment of the table continues.
     fn staircase(&self) -> StaircaseSpec {
         let steps = self.table.batched.clone();
         let (tail_gamma_s, tail_delta_s) = match steps.as_slice() {
             [.., (x0, t0), (x1, t1)] => {
                 let slope = (t1 - t0) / (x1 - x0) as f64;
-                // A last segment that would start below zero at 0 tokens starts at zero, because a staircase has no
-                // negative times.
+                // If the line through the table's last two points gives a negative time at 0 tokens, 0 replaces this
+                // time, because a staircase has no negative times.
                 (slope, (t1 - slope * *x1 as f64).max(0.0))
             }
             [(_, t)] => (0.0, *t),

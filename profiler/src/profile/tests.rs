@@ -15,7 +15,7 @@ fn a_written_profile_is_read_back() {
 }
 
 proptest! {
-    /// Numbers that are written and read again keep the same bits.
+    /// Numbers of a profile that are written and read again keep the same bits.
     #[test]
     fn numbers_come_back(alpha in 0f64..1.0, seconds in 1e-9f64..1e3, noise in 0f64..2.0, name in "[ -~]{0,20}") {
         let mut p = profile(line, 0.0);
@@ -52,8 +52,8 @@ fn a_text_that_is_no_profile_gives_a_reason() {
     assert!(Profile::parse(cut).is_err(), "a file that ends early");
 }
 
-/// Each of these changes must be reported: a flipped bit in any byte of the text, a cut before any byte, an edited
-/// number, a missing seal.
+/// Each of these changes of a profile's text must be reported: a flipped bit in any byte of the text, a cut before any
+/// byte, an edited number, a missing seal.
 #[test]
 fn an_edit_or_damage_is_reported() {
     let text = profile(line, 0.0).to_toml();
@@ -84,7 +84,7 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
             let model = spec.build();
             for m in &p.of(role).measured {
                 let pass = m.shape.pass(p.context_reads);
-                // A staircase pads to the next size of the table.
+                // A staircase pads a pass to the next of the table's numbers of tokens.
                 let batched = match &spec {
                     LatencySpec::Staircase(s) => s.steps.iter().map(|s| s.0).find(|&s| s >= pass.batched),
                     _ => None,

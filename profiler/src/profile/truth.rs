@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which part of a profile gives the true pass times of an experiment.
+/// Which latency model of a profile gives the true pass times of an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truth {
     /// The measured times, interpolated between the measured sizes.
     #[default]
     Table,
-    /// The linear fit to the measured times: α, γ and δ.
+    /// The linear fit to the measured times, with coefficients α, γ and δ.
     Linear,
-    /// A staircase: the measured sizes count as captured CUDA graphs, and a pass is padded to the next one.
+    /// A staircase: the measured sizes count as captured CUDA-graph sizes, and a pass is padded to the next larger one.
     Staircase,
 }

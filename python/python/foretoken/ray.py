@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ from typing import Any
 from foretoken import _native
 from foretoken._progress import shown
 from foretoken.errors import BadInput, Error
-from foretoken.experiment import _experiment, merge, state
+from foretoken.experiment import _experiment, _options, _said, merge, state
 from foretoken.policy import Registered
-from foretoken.results import Results
+from foretoken.results import Fleet, Results
 
-__all__ = ["sweep"]
+__all__ = ["fleet", "sweep"]
 
 #: Number of cells per task that the default aims at: starting a task takes a fraction of a second.
 CELLS_A_TASK = 500
@@ -85,11 +86,79 @@ def sweep(
         return merge(folder)
     _connect(ray, address)
     of = _shards(ray, folder, comparisons, cells, shards)
-    task = ray.remote(_shard).options(num_cpus=1, max_retries=retries)
+    failed = _spread(ray, _shard, folder, of, (ours, retries, retry_failed), cells, progress)
+    if failed:
+        _tell(folder, failed, cells)
+    return merge(folder, figures=figures, check_settings=check_settings, progress=progress)
+
+
+def fleet(
+    experiment: str | PathLike[str] | dict[str, Any],
+    *,
+    address: str | None = None,
+    output: str | PathLike[str] | None = None,
+    shards: int | None = None,
+    retries: int = 3,
+    figures: bool = True,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Fleet:
+    """Searches the fewest GPUs on a Ray cluster: shards of the search are tasks of one processor each.
+
+    Every fleet that was tried is in the shared folder, so that the same call continues an interrupted search; so does
+    ``foretoken fleet --shard I/N --resume`` for a shard.
+
+    Parameters
+    ----------
+    experiment, figures, progress, **overrides
+        See :func:`foretoken.fleet`.
+    address, output, retries
+        See :func:`sweep`.
+    shards : int, optional
+        Number of shards. The default is the number that an unfinished folder has, else one for each search (a policy at
+        one combination of swept values), but at most four per processor.
+
+    Returns
+    -------
+    foretoken.Fleet
+
+    Raises
+    ------
+    BadInput, Error, KeyboardInterrupt
+        See :func:`sweep`.
+    """
+    ray = _ray()
+    asked, ours = _experiment(experiment, overrides)
+    begun, searches, cells, complete = _native.begin_fleet(asked, None if output is None else Path(output))
+    folder = Path(begun).resolve()
+    options = _options(folder, "resume", None, figures, "auto")
+    if complete:
+        return Fleet(_said(_native.merge_fleet(folder, options, None)))
+    _connect(ray, address)
+    of = _shards(ray, folder, searches, searches * CELLS_A_TASK, shards)
+    failed = _spread(ray, _fleet_shard, folder, of, (ours, retries), cells, progress)
+    for which, first in failed.items():
+        words = getattr(first, "message", None) or str(first)
+        kind = type(first) if isinstance(first, Error) else Error
+        message = f"{len(failed)} of {of} tasks failed, first shard {which}: {words}"
+        raise kind(message, hint="the same call goes on with what is missing") from first
+    with shown(progress, "fleets") as tell:
+        return Fleet(_said(_native.merge_fleet(folder, options, tell)))
+
+
+def _spread(
+    ray: Any, run: Any, folder: Path, of: int, more: tuple[Any, ...], cells: int, progress: bool | None
+) -> dict[str, BaseException]:
+    """Runs all shards as tasks of one processor each; returns the failed ones, with their errors.
+
+    ``run`` gets the folder, the shard, and ``more``: first the policies in Python, second the number of retries.
+    """
+    ours, retries, *rest = more
+    task = ray.remote(run).options(num_cpus=1, max_retries=retries)
     # Sent to the cluster once, not with each task.
     policies = ray.put(ours)
     waiting = {
-        task.remote(str(folder), f"{i}/{of}", policies, retries, retry_failed): f"{i}/{of}" for i in range(1, of + 1)
+        task.remote(str(folder), f"{i}/{of}", policies, retries, *rest): f"{i}/{of}" for i in range(1, of + 1)
     }
     failed: dict[str, BaseException] = {}
     with shown(progress, "cells") as tell:
@@ -107,9 +176,7 @@ def sweep(
         except KeyboardInterrupt:
             _cancel(ray, waiting)
             raise KeyboardInterrupt(f"interrupted: what was finished is kept in {folder}; the same call goes on") from None
-    if failed:
-        _tell(folder, failed, cells)
-    return merge(folder, figures=figures, check_settings=check_settings, progress=progress)
+    return failed
 
 
 def _ray() -> Any:
@@ -156,7 +223,17 @@ def _shards(ray: Any, folder: Path, comparisons: int, cells: int, wanted: int | 
 
 
 def _shard(folder: str, which: str, policies: list[Registered], retries: int, retry_failed: bool) -> int:
-    """Runs one shard; this is the function of a Ray task with one processor. Returns the number of cells it ran.
+    """Runs one shard; this is the function of a Ray task with one processor. Returns the number of cells it ran."""
+    return _patient(lambda: _native.shard(Path(folder), which, retry_failed, 1, None), policies, retries)
+
+
+def _fleet_shard(folder: str, which: str, policies: list[Registered], retries: int) -> int:
+    """Runs one shard of a search for the fewest GPUs, as :func:`_shard`."""
+    return _patient(lambda: _native.shard_fleet(Path(folder), which, 1, None), policies, retries)
+
+
+def _patient(run: Callable[[], int], policies: list[Registered], retries: int) -> int:
+    """Registers the policies and runs a shard.
 
     While another process holds the shard, it waits five seconds and tries again, ``retries`` times at most.
     """
@@ -164,7 +241,7 @@ def _shard(folder: str, which: str, policies: list[Registered], retries: int, re
         policy.register()
     while True:
         try:
-            return _native.shard(Path(folder), which, retry_failed, 1, None)
+            return run()
         except Error as error:
             # A shared file system may keep the lock of a task that died with its node for a moment.
             if "running already" not in error.message or retries == 0:
@@ -175,7 +252,7 @@ def _shard(folder: str, which: str, policies: list[Registered], retries: int, re
 
 def _finished(folder: Path) -> int:
     """Number of finished cells in a folder."""
-    return sum(1 for _ in folder.glob("cells/*.cell"))
+    return sum(1 for _ in folder.glob("cells/*.cell")) + sum(1 for _ in folder.glob("probes/fleet-*.json"))
 
 
 def _cancel(ray: Any, waiting: dict[Any, str]) -> None:

@@ -74,6 +74,10 @@ class Results(_Folder):
         One row per step of a cell, if the experiment keeps steps (``output.steps``).
     positions, series, lengths, calibration : polars.DataFrame
         Acceptance by draft position; metrics over time; counts of drafted lengths; draft confidence against acceptance.
+    replicas, replica_series : polars.DataFrame
+        For a fleet: one row per replica of a cell with its counts; its running, waiting and sent requests over time.
+    lives, replica_counts, decisions : polars.DataFrame
+        For a fleet that a rule scales: the times of each replica; the number of replicas over time; what was decided.
     path : pathlib.Path
         The results folder.
     """
@@ -152,7 +156,8 @@ class Results(_Folder):
         return Path(_native.report(self.path, None if beside is None else Path(beside), to))
 
     def _repr_html_(self) -> str:
-        return _html.of_run(self.comparison, self.path / "figures")
+        replicas = self.replicas if "replicas" in self.tables else None
+        return _html.of_run(self.comparison, self.path / "figures", replicas)
 
 
 class Capacity(_Folder):
@@ -187,7 +192,14 @@ class Fleet(_Folder):
     ----------
     fleet : polars.DataFrame
         One row per number of replicas that was tried: whether it carried the load, its price, its latencies.
+    page : pathlib.Path
+        The page of the results, an HTML file; it exists unless figures were turned off.
     """
+
+    @property
+    def page(self) -> Path:
+        """Path of the page of the results."""
+        return self.path / "fleet.html"
 
     @cached_property
     def answer(self) -> dict[str, Any]:
@@ -200,4 +212,4 @@ class Fleet(_Folder):
         print(self._text("fleet.txt"), end="")
 
     def _repr_html_(self) -> str:
-        return self.fleet._repr_html_()
+        return _html.of_fleet(self.answer, self.path / "figures")

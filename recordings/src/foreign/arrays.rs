@@ -4,7 +4,7 @@ use crate::unread::Unread;
 use std::path::Path;
 
 /// Returns the common length of `arrays`, which have one value per request. An entry is (name, length); an array that
-/// is absent has the length `None` and is skipped. Returns an error if an array's length differs from the first one's.
+/// is absent has the length `None` and is skipped. Returns an error if two arrays have different lengths.
 pub(super) fn same_length(path: &Path, line: usize, arrays: &[(&str, Option<usize>)]) -> Result<usize, Unread> {
     let given: Vec<(&str, usize)> = arrays.iter().filter_map(|(name, length)| Some((*name, (*length)?))).collect();
     let (first, length) = given.first().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Recognises the format of a file by its content.
+//! Recognises by its content which other tool (vLLM, SGLang or a benchmark) wrote a file.
 
 use super::{file, json, python, sglang_forward};
 use crate::unread::Unread;
@@ -11,22 +11,23 @@ use std::path::Path;
 /// The formats of files that other tools write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// GPU times of given batches from `vllm bench forward`; read by [`vllm_forward`](super::vllm_forward).
+    /// The file has GPU times of given batches from `vllm bench forward`; read by
+    /// [`vllm_forward`](super::vllm_forward).
     VllmForward,
-    /// Client latencies from `vllm bench serve`; read by [`vllm_bench`](super::vllm_bench).
+    /// The file has client latencies from `vllm bench serve`; read by [`vllm_bench`](super::vllm_bench).
     VllmBench,
-    /// Client latencies from SGLang's `bench_serving`; read by [`sglang_bench`](super::sglang_bench).
+    /// The file has client latencies from SGLang's `bench_serving`; read by [`sglang_bench`](super::sglang_bench).
     SglangBench,
-    /// SGLang's metrics of each request; read by [`sglang_requests`](super::sglang_requests).
+    /// The file has SGLang's metrics of each request; read by [`sglang_requests`](super::sglang_requests).
     SglangRequests,
-    /// SGLang's metrics of each forward pass; read by [`sglang_forward`](super::sglang_forward).
+    /// The file has SGLang's metrics of each forward pass; read by [`sglang_forward`](super::sglang_forward).
     SglangForward,
-    /// SGLang's records of DSpark's verify steps; read by [`sglang_dspark`](super::sglang_dspark).
+    /// The file has SGLang's records of DSpark's verify steps; read by [`sglang_dspark`](super::sglang_dspark).
     SglangDspark,
 }
 
 impl Format {
-    /// All formats.
+    /// All formats of other tools' files, in the order in which they are tried.
     pub const ALL: [Format; 6] = [
         Format::VllmForward,
         Format::VllmBench,
@@ -36,7 +37,7 @@ impl Format {
         Format::SglangDspark,
     ];
 
-    /// The format's name in messages.
+    /// The name of the file format in messages.
     pub fn name(self) -> &'static str {
         match self {
             Format::VllmForward => "vllm bench forward results",
@@ -48,8 +49,8 @@ impl Format {
         }
     }
 
-    /// Keys that every object of this format has. No other format has all of them. If the file is a list, these are
-    /// keys of its first object.
+    /// Keys that every JSON object of a file in this format has. No other format has all of these keys. If the file is
+    /// a list, they are keys of its first object.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Format::VllmForward => &["case", "requests", "median_us", "ranks"],
@@ -68,18 +69,19 @@ impl fmt::Display for Format {
     }
 }
 
-/// Recognises the format of a file by its content. If the file holds several JSON values, the first value decides.
+/// Recognises the format of another tool's file by its content. If the file holds several JSON values, the first value
+/// decides.
 ///
 /// # Errors
-/// If the file has none of the formats; the error says what was found.
+/// The file cannot be read, or has none of the formats. The error says what was found.
 pub fn detect(path: &Path) -> Result<Format, Unread> {
     detect_bytes(path, &file::bytes(path)?)
 }
 
-/// [`detect`] of a file's bytes; errors call the file `path`.
+/// Recognises the format of a file with the content `bytes`. `path` is the file's name in errors.
 ///
 /// # Errors
-/// As [`detect`], apart from files that cannot be opened.
+/// The content has none of the formats. The error says what was found.
 pub fn detect_bytes(path: &Path, bytes: &[u8]) -> Result<Format, Unread> {
     if bytes.first().copied().is_some_and(sglang_forward::is_message) {
         return sglang_forward::messages(path, bytes)

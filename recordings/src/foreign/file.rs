@@ -1,10 +1,10 @@
-//! Reads a file's bytes or text.
+//! Reads another tool's file as bytes or text.
 
 use crate::unread::Unread;
 use std::io::Error;
 use std::path::Path;
 
-/// All bytes of a regular file that is not empty.
+/// All bytes of the file at `path`, which must be a regular file and not empty.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     let io = |e: Error| Unread::file(path, format!("cannot be read: {e}"), "check the path and its permissions");
     // Only regular files are read. A file is read twice, first to detect its format, and a pipe cannot be read twice. A

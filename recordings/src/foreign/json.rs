@@ -1,4 +1,4 @@
-//! Reads a file of one JSON value or of several in a row. Errors name line and field.
+//! Reads a file of another tool that has one JSON value or several in a row. Errors name line and field.
 
 use super::{file, python};
 use crate::unread::Unread;
@@ -6,8 +6,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Deserializer, Error};
 use std::path::Path;
 
-/// Every JSON value of a file with these bytes, with the line on which the value begins. `hint` says what the file
-/// should be; errors have it.
+/// Every JSON value of a file with the content `bytes`, with the line on which the value begins. `hint` is a text for
+/// errors that says what the file should be.
 ///
 /// A value may be on one line, as tools append it, or on several lines, as people print it.
 pub(super) fn values<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str) -> Result<Vec<(usize, T)>, Unread> {
@@ -31,7 +31,7 @@ pub(super) fn values<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str)
     }
 }
 
-/// The single value of a file with these bytes; an error if there is another.
+/// The only value of a file with the content `bytes`. It is an error if the file has a second value.
 pub(super) fn value<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str) -> Result<T, Unread> {
     let mut values = values(path, bytes, hint)?;
     match (values.pop(), values.is_empty()) {
@@ -43,7 +43,7 @@ pub(super) fn value<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str) 
     }
 }
 
-/// The error for text that is not JSON.
+/// The error for a file whose text is not JSON. `hint` says what the file should be.
 pub(super) fn malformed(path: &Path, error: &Error, hint: &str) -> Unread {
     match error.is_eof() {
         true => Unread::line(path, error.line(), "is cut off: the JSON does not end", hint),

@@ -11,6 +11,7 @@ mod json;
 mod number;
 mod python;
 mod rate;
+pub mod results;
 pub mod sglang_bench;
 pub mod sglang_dspark;
 pub mod sglang_forward;

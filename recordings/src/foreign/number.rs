@@ -1,8 +1,9 @@
-//! Numbers with a range. Reading a value outside the range is an error that names the field.
+//! Number types for reading other tools' files, each with a range. A value outside the range is an error that names the
+//! field.
 
 use serde::Deserialize;
 
-/// A finite number that is not negative: a time, a rate, a variance.
+/// A finite number that is not negative, read from a file: a time, a rate, a variance.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "f64")]
 pub(super) struct Amount(pub(super) f64);
@@ -19,7 +20,7 @@ impl TryFrom<f64> for Amount {
     }
 }
 
-/// A probability: a number from 0 to 1.
+/// A probability, read from a file: a number from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "f64")]
 pub(super) struct Probability(f64);
@@ -35,12 +36,12 @@ impl TryFrom<f64> for Probability {
     }
 }
 
-/// The numbers of `list` without the wrapper that checked their range.
+/// The numbers of `list` as plain `f64`; their type has checked their range.
 pub(super) fn amounts(list: Vec<Amount>) -> Vec<f64> {
     list.into_iter().map(|x| x.0).collect()
 }
 
-/// The numbers of `list` without the wrapper that checked their range.
+/// The probabilities of `list` as plain `f64`; their type has checked their range.
 pub(super) fn probabilities(list: Vec<Probability>) -> Vec<f64> {
     list.into_iter().map(|x| x.0).collect()
 }

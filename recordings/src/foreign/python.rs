@@ -12,11 +12,12 @@ pub(super) fn constants(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 64);
-    // `copied`: end of the text that was copied so far; `at`: position of the search; `quoted`: is it inside a string?
+    // In the search for Python's constants, `copied` is the end of the text that was copied so far, and `at` is the
+    // position of the search. `quoted` is true inside a string.
     let (mut copied, mut at, mut quoted) = (0, 0, false);
     while let Some(&byte) = text.as_bytes().get(at) {
         match byte {
-            // A character after a backslash does not end a string.
+            // In JSON, a character after a backslash does not end a string.
             b'\\' if quoted => at += 1,
             b'"' => quoted = !quoted,
             b'N' | b'I' | b'-' if !quoted => {

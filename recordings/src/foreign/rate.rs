@@ -1,4 +1,4 @@
-//! The request rate that a benchmark was asked for.
+//! The request rate that the user of a benchmark asked for.
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
@@ -6,11 +6,11 @@ use std::fmt;
 /// The rate at which a benchmark sent its requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Mean number of requests per second.
+    /// The benchmark sent this number of requests per second on average.
     PerSecond(f64),
-    /// All requests at once: the file's rate is infinite.
+    /// The benchmark sent all requests at once: the file's rate is infinite.
     AtOnce,
-    /// Requests are sent at the times of a trace.
+    /// The benchmark sent requests at the times of a trace.
     Trace,
 }
 
@@ -44,7 +44,8 @@ impl Visitor<'_> for Reading {
         self.visit_f64(x as f64)
     }
 
-    /// vLLM writes `inf` for no limit. SGLang writes Python's `Infinity`, or `trace` if requests follow a trace.
+    /// vLLM writes `inf` if the rate is not limited. SGLang writes Python's `Infinity`, or `trace` if requests follow
+    /// a trace.
     fn visit_str<E: Error>(self, word: &str) -> Result<Rate, E> {
         match word {
             "inf" | "Infinity" => Ok(Rate::AtOnce),

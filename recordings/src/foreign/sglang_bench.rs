@@ -1,8 +1,9 @@
 //! Reads results of `python -m sglang.benchmark.serving` (bench_serving): latencies of requests, measured by the
 //! benchmark's client. A file has one run per line.
 //!
-//! No SGLang was run: the format is from the released source of 0.5.23, `sglang/benchmark/serving.py` (`benchmark`).
-//! The file has no start times, so its latencies can be compared but the run cannot be replayed.
+//! SGLang was not run to make this reader: the format is from the released source of 0.5.23,
+//! `sglang/benchmark/serving.py` (`benchmark`). The file has no start times, so its latencies can be compared but the
+//! run cannot be replayed.
 
 use super::arrays::same_length;
 use super::number::{Amount, amounts};
@@ -14,65 +15,66 @@ use std::path::Path;
 
 const HINT: &str = "give what sglang.benchmark.serving wrote to its --output-file (SGLang 0.5.23)";
 
-/// A run of the benchmark.
+/// A run of SGLang's `bench_serving`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRun {
     /// The line of the file on which the run begins, from 1.
     pub line: usize,
     /// The kind of server that the requests were sent to: `sglang`, `sglang-oai`, `vllm` and others.
     pub backend: String,
-    /// The request rate asked for.
+    /// The request rate that the user asked the benchmark for.
     pub rate: Rate,
-    /// The client's limit on requests in flight; `None`: no limit.
+    /// The benchmark client's limit on requests in flight; `None`: no limit.
     pub max_concurrency: Option<u32>,
-    /// Seconds from the first request to the end of the last.
+    /// Seconds from the run's first request to the end of its last.
     pub duration_s: f64,
-    /// Requests that succeeded.
+    /// Number of requests of the run that succeeded.
     pub completed: usize,
-    /// Prompt tokens of the requests that succeeded.
+    /// Number of prompt tokens of the requests that succeeded.
     pub total_input_tokens: u64,
-    /// Output tokens of the requests that succeeded.
+    /// Number of output tokens of the requests that succeeded.
     pub total_output_tokens: u64,
     /// Mean tokens emitted per verify step, the target's own token included. The mean is over the server's whole time
     /// since its start, so it describes this run only if the server was new. `None` without speculation.
     pub accept_length: Option<f64>,
-    /// Time to the first token.
+    /// Time to the first token, over the requests that succeeded.
     pub ttft: Summary,
-    /// Time per token after the first.
+    /// Time per token after the first, over the requests that succeeded.
     pub tpot: Summary,
-    /// Time between two pieces of output that the client received.
+    /// Time between two pieces of output that the client received, over the requests that succeeded.
     pub itl: Summary,
-    /// Time from sending a request to its end.
+    /// Time from sending a request to its end, over the requests that succeeded.
     pub e2e_latency: Summary,
-    /// Every request; `None` without `--output-details`.
+    /// Every request of the run; `None` without `--output-details`.
     pub requests: Option<Vec<UntimedRequest>>,
 }
 
-/// Statistics of one quantity over the requests that succeeded, in seconds (the file has milliseconds).
+/// Statistics of one latency over the requests of a run that succeeded, in seconds (the file has milliseconds).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// Mean over the requests, seconds.
+    /// Mean of the latency over the requests, seconds.
     pub mean_s: f64,
-    /// Median over the requests, seconds.
+    /// Median of the latency over the requests, seconds.
     pub median_s: f64,
-    /// 99th percentile over the requests, seconds.
+    /// 99th percentile of the latency over the requests, seconds.
     pub p99_s: f64,
 }
 
-/// A request as the client saw it. The format has no start times. Requests are in the order in which they were created;
-/// turns of one conversation follow each other.
+/// A request of SGLang's `bench_serving` as the client saw it. The format has no start times. Requests are in the order
+/// in which they were created; turns of one conversation follow each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UntimedRequest {
-    /// Prompt tokens.
+    /// Number of the request's prompt tokens.
     pub input_len: u32,
-    /// Output tokens; 0 if the request failed.
+    /// Number of the request's output tokens; 0 if the request failed.
     pub output_len: u32,
-    /// Seconds to the first token; 0 if no token came.
+    /// Seconds from sending the request to its first token; 0 if no token came.
     pub ttft_s: f64,
     /// Seconds between each two pieces of output that follow each other. With speculation, a piece may hold several
     /// tokens.
     pub itl_s: Vec<f64>,
-    /// The error's text; `None` if the request succeeded. If a failed request has no text, its `output_len` is 0.
+    /// The text of the request's error; `None` if the request succeeded. If a failed request has no text, its
+    /// `output_len` is 0.
     pub error: Option<String>,
 }
 
@@ -105,18 +107,19 @@ struct Raw {
     errors: Option<Vec<String>>,
 }
 
-/// Reads the runs of a file.
+/// Reads the runs from a file of SGLang's `bench_serving`.
 ///
 /// # Errors
-/// If the file has another format, or its details are incomplete or contradict each other.
+/// The file cannot be read or has another format, or its details are incomplete or contradict each other.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// [`read`] of a file's bytes; errors call the file `path`.
+/// Reads the runs from a file of SGLang's `bench_serving` with the content `bytes`. `path` is the file's name in
+/// errors.
 ///
 /// # Errors
-/// As [`read`], apart from files that cannot be opened.
+/// The content has another format, or its details are incomplete or contradict each other.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<BenchRun>, Unread> {
     json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
 }
@@ -184,8 +187,8 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// Made up in the form of SGLang 0.5.23, `benchmark/serving.py`: `result | result_details` as `json.dumps` writes
-    /// it, with the `Infinity` of the default request rate.
+    /// A made-up file in the form that SGLang 0.5.23 writes (`benchmark/serving.py`: `result | result_details` as
+    /// `json.dumps` writes it). The request rate is SGLang's default, `Infinity`.
     pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/sglang-0.5.23-bench.jsonl");
 
     #[test]

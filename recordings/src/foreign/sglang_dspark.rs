@@ -1,11 +1,11 @@
-//! Reads DSpark's step records from SGLang: the times of each verify step's parts and, for each request, the drafts,
-//! their confidences and how many were accepted. A server with `SGLANG_DSPARK_DEBUG_DUMP=all` keeps the records and
-//! returns them from `GET /server_info`; the file is that answer.
+//! Reads DSpark's step records from SGLang: the times of each verify step's parts and, for each request, the draft
+//! tokens, their confidences and how many were accepted. A server with `SGLANG_DSPARK_DEBUG_DUMP=all` keeps the records
+//! and returns them from `GET /server_info`. The file is the answer to this request.
 //!
-//! No SGLang was run: the format is from the released source of 0.5.23,
+//! SGLang was not run to make this reader: the format is from the released source of 0.5.23,
 //! `speculative/dspark_components/dspark_observability.py` (the records),
-//! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (their place in the answer). The
-//! server keeps at most the last 200,000 steps.
+//! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (their place in the answer).
+//! The server keeps at most the last 200,000 steps.
 
 use super::number::{Amount, Probability, probabilities};
 use super::{file, json};
@@ -15,48 +15,49 @@ use std::path::Path;
 
 const HINT: &str = "save the /server_info of the server that decodes (SGLang 0.5.23), for example with curl";
 
-/// The records of one data-parallel rank.
+/// DSpark's records of verify steps from one data-parallel rank of an SGLang server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsparkRecords {
-    /// The data-parallel rank: the index in `internal_states`.
+    /// The data-parallel rank: the index of the rank's entry in the list `internal_states` of the file.
     pub rank: usize,
-    /// How verify lengths are used: `static`, `cap-accept` or `compact`.
+    /// How the verify lengths that DSpark's planner chooses are used: `static`, `cap-accept` or `compact`.
     pub mode: String,
-    /// Tokens drafted for a request in each step.
+    /// Number of tokens that DSpark drafts for a request in each step.
     pub gamma: u32,
-    /// Tokens that are verified for a request in a step if no draft is trimmed: all drafts and the token before them.
+    /// Tokens that are verified for a request in a step if no draft token is cut off: all draft tokens and the token
+    /// before them.
     pub verify_num_draft_tokens: u32,
     /// If not `None`, the server simulated acceptance with this number of tokens per step, and the records say nothing
     /// about real acceptance.
     pub simulated_accept_length: Option<f64>,
-    /// Names of the recorded parts. Fields of other parts are `None` in every step.
+    /// Names of the parts of a step that the server recorded. Fields of other parts are `None` in every step.
     pub components: Vec<String>,
-    /// The steps, oldest first.
+    /// The recorded verify steps of the data-parallel rank, oldest first.
     pub steps: Vec<DsparkStep>,
 }
 
-/// A verify step of one rank.
+/// A verify step of one rank, as DSpark recorded it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsparkStep {
-    /// The server's number of the pass.
+    /// The number that the server gave the step's forward pass.
     pub forward_ct: u64,
-    /// Requests in the step.
+    /// Number of requests in the verify step.
     pub batch_size: Option<u32>,
-    /// Drafts that the planner allowed for the whole batch; `None` if it did not plan.
+    /// Number of draft tokens that DSpark's planner allowed for the whole batch; `None` if the planner did not plan.
     pub budget: Option<u32>,
-    /// Age of the confidences that the planner used, in steps.
+    /// How many steps old the confidences were that DSpark's planner used.
     pub lag_steps: Option<u32>,
-    /// Tokens in the verify pass, with the padding of its CUDA graph.
+    /// Number of tokens in the verify pass, including the padding of its CUDA graph.
     pub verify_tokens: Option<u32>,
-    /// Seconds that the planner predicted for the step.
+    /// Seconds that DSpark's planner predicted for the step.
     pub predicted_s: Option<f64>,
     /// Seconds since the previous step by the host's clock. `None` after a prefill, and if more than one second passed.
     pub cpu_s: Option<f64>,
-    /// Seconds on the GPU for the whole step.
+    /// Seconds that the whole verify step took on the GPU.
     pub gpu_s: Option<f64>,
-    /// GPU seconds of drafting, part of `gpu_s`.
+    /// Seconds that drafting took on the GPU in the step; part of `gpu_s`.
     pub draft_gpu_s: Option<f64>,
-    /// GPU seconds of the target's verify pass, part of `gpu_s`.
+    /// Seconds that the target's verify pass took on the GPU; part of `gpu_s`.
     pub verify_gpu_s: Option<f64>,
     /// The step's requests; `None` if they were not recorded.
     pub requests: Option<Vec<DsparkRequest>>,
@@ -65,26 +66,27 @@ pub struct DsparkStep {
 /// What a step did for one of its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsparkRequest {
-    /// The request's id; `None` if it was not recorded.
+    /// The request's id on the server; `None` if it was not recorded.
     pub id: Option<String>,
     /// The request's tokens in the KV cache before the step.
     pub prefix_len: u32,
-    /// Number of verified tokens: the token before the drafts, and `verify_len` - 1 drafts.
+    /// Number of the request's tokens that the step verified: the token before the draft tokens, and `verify_len` - 1
+    /// draft tokens.
     pub verify_len: u32,
-    /// Tokens that the request gained: `correct_drafts` plus one token of the target.
+    /// Number of tokens that the request gained in the step: `correct_drafts` plus one token of the target.
     pub accept_len: u32,
-    /// Drafts accepted.
+    /// Number of the request's draft tokens that the target accepted in the step.
     pub correct_drafts: u32,
-    /// Number of correct drafts that mode `cap-accept` cut off, because they lie beyond the verify length. This mode
-    /// verifies all drafts.
+    /// Number of correct draft tokens that mode `cap-accept` cut off, because they lie beyond the verify length. This
+    /// mode verifies all draft tokens.
     pub cap_trim: u32,
-    /// Token ids of the drafts.
+    /// Token ids of the request's draft tokens.
     pub draft_tokens: Vec<u32>,
-    /// The drafter's probability that each draft is right if all drafts before it are right. `None` without a
-    /// confidence head.
+    /// The drafter's probability that each draft token of the request is right if all draft tokens before it are right.
+    /// `None` without a confidence head.
     pub confidence: Option<Vec<f64>>,
-    /// The drafter's probability that each draft and all drafts before it are right: the running product of
-    /// `confidence`.
+    /// The drafter's probability that each draft token of the request and all draft tokens before it are right: the
+    /// running product of `confidence`.
     pub survival: Option<Vec<f64>>,
 }
 
@@ -108,7 +110,8 @@ struct RawRecord {
     records: Vec<RawStep>,
 }
 
-/// SGLang omits fields that have their default value. An unknown value, whose default is -1, is therefore absent.
+/// A step as SGLang writes it. SGLang omits fields that have their default value. An unknown value, whose default is
+/// -1, is therefore absent.
 #[derive(Deserialize)]
 struct RawStep {
     forward_ct: u64,
@@ -137,18 +140,18 @@ struct RawRequest {
     survival: Option<Vec<Probability>>,
 }
 
-/// Reads the records of every rank that has records.
+/// Reads DSpark's records of every data-parallel rank that has records from a file.
 ///
 /// # Errors
-/// If the file has another format, the server recorded nothing, or numbers contradict each other.
+/// The file cannot be read or has another format, the server recorded nothing, or numbers contradict each other.
 pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// [`read`] of a file's bytes; errors call the file `path`.
+/// Reads DSpark's records of a file with the content `bytes`. `path` is the file's name in errors.
 ///
 /// # Errors
-/// As [`read`], apart from files that cannot be opened.
+/// The content has another format, the server recorded nothing, or numbers contradict each other.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<DsparkRecords>, Unread> {
     let info: RawInfo = json::value(path, bytes, HINT)?;
     let ranks = info.internal_states.into_iter().enumerate();
@@ -219,7 +222,7 @@ fn read_request(raw: RawRequest, gamma: u32, real: bool) -> Result<DsparkRequest
     if raw.correct_drafts.checked_add(1) != Some(raw.acc_len) {
         return Err(format!("acc_len is {}, not one more than correct_drafts {}", raw.acc_len, raw.correct_drafts));
     }
-    // A simulated accept length may exceed the verified length.
+    // If the server simulated acceptance, the accept length may exceed the verified length.
     if real && raw.acc_len > raw.verify_len {
         return Err(format!("acc_len is {}, but only {} tokens were verified", raw.acc_len, raw.verify_len));
     }
@@ -241,8 +244,8 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// SGLang 0.5.23's own `DecodeStepRecord` and `ReqDetail` wrote the records through msgspec 0.22.0 from made-up
-    /// values. The rest is made up in the form of `DsparkInfoDumper.dump` and `/server_info`.
+    /// A file for the tests. SGLang 0.5.23's own `DecodeStepRecord` and `ReqDetail` wrote the records through msgspec
+    /// 0.22.0 from made-up values. The rest is made up in the form of `DsparkInfoDumper.dump` and `/server_info`.
     pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/sglang-0.5.23-dspark.json");
 
     #[test]

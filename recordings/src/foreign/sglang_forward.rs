@@ -1,14 +1,15 @@
 //! Reads SGLang's forward-pass metrics: what each step of a scheduler held and its GPU time.
-//! `--enable-forward-pass-metrics` sends them over ZMQ PUB; SGLang does not store them. The file holds what a
-//! subscriber stored: either the msgpack payloads, one directly after the other, or JSON objects with the same fields,
-//! one per line.
+//! `--enable-forward-pass-metrics` makes SGLang send the metrics over ZMQ PUB; SGLang does not store them. The file
+//! holds what a subscriber stored: either the msgpack payloads, one directly after the other, or JSON objects with
+//! the same fields, one per line.
 //!
-//! No SGLang was run: the format is from the released source of 0.5.23, `observability/forward_pass_metrics.py` (schema
-//! version 1) and `managers/scheduler_components/metrics_reporter.py` (what is counted). SGLang's comments say that the
-//! msgpack has no field names, but its encoder writes maps with field names. This reader accepts both forms.
+//! SGLang was not run to make this reader: the format is from the released source of 0.5.23,
+//! `observability/forward_pass_metrics.py` (schema version 1) and `managers/scheduler_components/metrics_reporter.py`
+//! (what is counted). SGLang's comments say that the msgpack has no field names, but its encoder writes maps with
+//! field names. This reader accepts both forms.
 //!
-//! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not be
-//! in the file.
+//! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not
+//! be in the file.
 
 use super::number::Amount;
 use super::{file, json};
@@ -23,24 +24,25 @@ const HINT: &str = "give the payloads of SGLang's forward-pass metrics (schema 1
 /// The schema version of the messages that this reader knows.
 const SCHEMA: u32 = 1;
 
-/// Deepest nesting of unknown fields that is read. Known fields have two levels. Damaged bytes can claim any depth.
+/// Deepest nesting of unknown fields in a message that is read. Known fields have two levels. Damaged bytes can claim
+/// any depth.
 const DEPTH: usize = 32;
 
-/// A step of a scheduler.
+/// A step of an SGLang scheduler: its GPU time, and the requests that it ran and that waited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardStep {
     /// Name of the scheduler's worker: `--forward-pass-metrics-worker-id`.
     pub worker: String,
-    /// The data-parallel rank.
+    /// The data-parallel rank of the scheduler.
     pub dp_rank: u32,
-    /// Number of the message, counted per rank. A gap between two numbers means that messages were lost.
+    /// Number of the scheduler's message, counted per rank. A gap between two numbers means that messages were lost.
     pub counter: u64,
     /// Seconds on the GPU from the start of the step's first pass to the end of its last, gaps included. With
-    /// speculation the passes are draft and verify passes.
+    /// speculation these are passes of the draft model and verify passes.
     pub wall_s: f64,
-    /// Requests that the step ran.
+    /// The requests that the step ran.
     pub scheduled: Scheduled,
-    /// Requests that waited during the step.
+    /// The requests that waited during the step.
     pub queued: Queued,
 }
 
@@ -51,44 +53,45 @@ impl ForwardStep {
     }
 }
 
-/// Requests in a step. Variances are population variances.
+/// The requests that an SGLang scheduler ran in a step. Variances are population variances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scheduled {
-    /// Number of prompts, or chunks of prompts.
+    /// Number of prompts, or chunks of prompts, that the step ran.
     pub prefill_requests: u32,
-    /// Prompt tokens computed in this step.
+    /// Number of prompt tokens that the step computed.
     pub prefill_tokens: u64,
-    /// Variance of the lengths of the whole prompts.
+    /// Variance over the step's prompts of their whole lengths in tokens, not of their chunks.
     pub prefill_length_variance: f64,
-    /// Tokens of the step's prompts that were in the KV cache before the step.
+    /// Number of tokens of the step's prompts that were in the KV cache before the step.
     pub prefill_kv_tokens: u64,
-    /// Number of requests past their prompt. The format does not say how many tokens were drafted for each of them.
+    /// Number of requests in the step that are past their prompt. The format does not say how many tokens were drafted
+    /// for each of them.
     pub decode_requests: u32,
-    /// Tokens in the KV cache of the decoding requests.
+    /// Tokens in the KV cache of the step's decoding requests, summed.
     pub decode_kv_tokens: u64,
-    /// Variance of the decoding requests' tokens in the KV cache.
+    /// Variance over the step's decoding requests of their tokens in the KV cache.
     pub decode_kv_variance: f64,
 }
 
-/// Requests that waited during a step. Variances are population variances.
+/// The requests that waited during a step of an SGLang scheduler. Variances are population variances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queued {
     /// Number of requests that wait for their prompt to be computed.
     pub prefill_requests: u32,
-    /// Prompt tokens of these requests.
+    /// Number of prompt tokens of the requests that wait for their prompt to be computed.
     pub prefill_tokens: u64,
-    /// Variance of these requests' prompt lengths.
+    /// Variance of the prompt lengths of the requests that wait for their prompt to be computed.
     pub prefill_length_variance: f64,
     /// Number of requests that wait to continue decoding, for example after a preemption.
     pub decode_requests: u32,
-    /// Tokens in the KV cache of the requests that wait to continue decoding.
+    /// Tokens in the KV cache of the requests that wait to continue decoding, summed.
     pub decode_kv_tokens: u64,
-    /// Variance of `decode_kv_tokens` over the requests.
+    /// Variance, over the requests that wait to continue decoding, of their tokens in the KV cache.
     pub decode_kv_variance: f64,
 }
 
-/// The message as serde reads it. The fields have the schema's order, because messages without field names are read by
-/// position.
+/// A forward-pass message as serde reads it. The fields have the schema's order, because messages without field names
+/// are read by position.
 #[derive(Deserialize)]
 struct Raw {
     version: u32,
@@ -121,18 +124,19 @@ struct RawQueued {
     var_decode_kv_tokens: Amount,
 }
 
-/// Reads the steps of a file, in the file's order.
+/// Reads the steps from a file of SGLang's forward-pass metrics, in the file's order.
 ///
 /// # Errors
-/// If a message is cut off, has another schema, or is no forward-pass metric.
+/// The file cannot be read, or a message is cut off, has another schema, or is not a forward-pass metric.
 pub fn read(path: &Path) -> Result<Vec<ForwardStep>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// [`read`] of a file's bytes; errors call the file `path`.
+/// Reads the steps from a file of SGLang's forward-pass metrics with the content `bytes`, in the file's order. `path`
+/// is the file's name in errors.
 ///
 /// # Errors
-/// As [`read`], apart from files that cannot be opened.
+/// A message is cut off, has another schema, or is not a forward-pass metric.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardStep>, Unread> {
     match bytes.first() {
         Some(&first) if is_message(first) => messages(path, bytes).collect(),
@@ -144,13 +148,13 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardStep>, Unread> {
     }
 }
 
-/// True if a file that starts with the byte `first` holds msgpack. Such a byte starts a small map or array; no UTF-8
-/// text starts with it.
+/// True if a file that starts with the byte `first` holds msgpack. In msgpack such a byte starts a small map or
+/// array. No UTF-8 text starts with such a byte.
 pub(super) fn is_message(first: u8) -> bool {
     (0x80..=0x9f).contains(&first)
 }
 
-/// The steps of the messages in `bytes`, up to the first error, which is the last item.
+/// The steps of the forward-pass messages in `bytes`. If a message cannot be read, its error is the last item.
 pub(super) fn messages<'a>(path: &'a Path, bytes: &'a [u8]) -> impl Iterator<Item = Result<ForwardStep, Unread>> + 'a {
     let (mut at, mut index) = (0, 0);
     std::iter::from_fn(move || {
@@ -163,7 +167,7 @@ pub(super) fn messages<'a>(path: &'a Path, bytes: &'a [u8]) -> impl Iterator<Ite
             }
             Err(what) => {
                 let what = format!("message {index} (byte {at}): {what}");
-                // After an error, the start of the next message is unknown.
+                // After a message that cannot be read, the start of the next message is unknown, so reading ends.
                 at = bytes.len();
                 Err(Unread::file(path, what, HINT))
             }
@@ -173,7 +177,7 @@ pub(super) fn messages<'a>(path: &'a Path, bytes: &'a [u8]) -> impl Iterator<Ite
     })
 }
 
-/// The first message in `bytes`, and its length in bytes.
+/// The first forward-pass message in `bytes`, and its length in bytes.
 fn message(bytes: &[u8]) -> Result<(ForwardStep, usize), String> {
     let mut reader = rmp_serde::Deserializer::new(Cursor::new(bytes));
     reader.set_max_depth(DEPTH);
@@ -235,10 +239,10 @@ pub(super) mod tests {
     const STEP: &str = include_str!("../../fixtures/sglang-0.5.23-forward-step.hex");
     const HEARTBEAT: &str = include_str!("../../fixtures/sglang-0.5.23-forward-heartbeat.hex");
 
-    /// The step of [`STEP`], written by msgspec's JSON encoder.
+    /// The step of the message [`STEP`], written by msgspec's JSON encoder.
     pub(in crate::foreign) const JSON: &str = include_str!("../../fixtures/sglang-0.5.23-forward.json");
 
-    /// A file with both messages.
+    /// A file with the two messages of [`STEP`]: a step and a heartbeat.
     pub(in crate::foreign) fn two_messages() -> Vec<u8> {
         let hex = format!("{STEP}{HEARTBEAT}");
         (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
@@ -284,7 +288,8 @@ pub(super) mod tests {
         assert_eq!(steps, [first_step(), first_step()]);
     }
 
-    /// The step without field names, as the comments in SGLang's source describe it.
+    /// The first step of the test file as a message without field names, as the comments in SGLang's source describe
+    /// it.
     fn positional(version: u32, wall_s: f64) -> Vec<u8> {
         let scheduled = (1, 512, 0.0, 64, 3, 70_000, 2.5);
         let queued = (2, 900, 0.25, 0, 0, 0.0);
@@ -311,13 +316,13 @@ pub(super) mod tests {
             (rmp_serde::to_vec(&(1, "w0", 1)).unwrap(), "invalid length 3"),
             (rmp_serde::to_vec(&[0u8; 15]).unwrap(), "[1]: invalid type: integer `0`"),
             (vec![0x80], "missing field `version`"),
-            // A text that claims to be 4 GiB long.
+            // The message has a text that claims to be 4 GiB long.
             (vec![0x92, 0x01, 0xdb, 0xff, 0xff, 0xff, 0xff, b'w'], "[1]: is cut off"),
         ] {
             let found = of(&bytes, read).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
-        // Nested deeper than a stack allows.
+        // The message is nested deeper than a stack allows.
         assert!(of(&vec![0x91; 1_000_000], read).is_err());
         let mut deep = vec![0x81, 0xa1, b'x'];
         deep.extend(vec![0x91; 1_000_000]);

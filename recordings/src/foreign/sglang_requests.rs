@@ -2,10 +2,10 @@
 //! per line. The server needs `--export-metrics-to-file --export-metrics-to-file-dir DIR`, and `--enable-metrics` for
 //! most times.
 //!
-//! No SGLang was run: the format is from the released source of 0.5.23, `observability/request_metrics_exporter.py`
-//! (the line), `managers/tokenizer_manager.py` (`meta_info` and `_calculate_spec_decoding_metrics`),
-//! `observability/req_time_stats.py` (times) and `managers/scheduler_components/batch_result_processor.py` (the
-//! counts).
+//! SGLang was not run to make this reader: the format is from the released source of 0.5.23,
+//! `observability/request_metrics_exporter.py` (the line), `managers/tokenizer_manager.py` (`meta_info` and
+//! `_calculate_spec_decoding_metrics`), `observability/req_time_stats.py` (times) and
+//! `managers/scheduler_components/batch_result_processor.py` (the counts).
 
 use super::number::Amount;
 use super::{file, json};
@@ -16,20 +16,20 @@ use std::path::Path;
 const HINT: &str =
     "give a sglang-request-metrics-*.log of --export-metrics-to-file (SGLang 0.5.23); remove a line that was cut off";
 
-/// A request that ended.
+/// A request that ended, with the metrics that the SGLang server logged about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestRecord {
-    /// The line of the file, from 1.
+    /// The line of the log on which the request stands, from 1.
     pub line: usize,
-    /// The request's id.
+    /// The request's id on the server.
     pub id: String,
     /// Why the request ended: `stop`, `length` or `abort`.
     pub finish_reason: String,
-    /// Prompt tokens. `None` if the request was aborted while it waited.
+    /// Number of prompt tokens. `None` if the request was aborted while it waited.
     pub prompt_tokens: Option<u32>,
-    /// Output tokens.
+    /// Number of the request's output tokens.
     pub completion_tokens: u32,
-    /// Prompt tokens that were found in the prefix cache.
+    /// Number of the request's prompt tokens that were found in the prefix cache.
     pub cached_tokens: Option<u32>,
     /// How often the request was preempted and computed again (SGLang's word: retracted).
     pub num_retractions: Option<u32>,
@@ -37,38 +37,43 @@ pub struct RequestRecord {
     pub dp_rank: Option<u32>,
     /// Seconds from the request's arrival to its end.
     pub e2e_latency_s: f64,
-    /// Seconds from arrival to the first token. This and the following times are `None` without `--enable-metrics`.
+    /// Seconds from the request's arrival to its first token. `None` without `--enable-metrics`, like the times in the
+    /// following fields.
     pub first_token_latency_s: Option<f64>,
     /// Seconds that the request waited to be scheduled.
     pub queue_s: Option<f64>,
-    /// Arrival, seconds since 1970.
+    /// Time of the request's arrival, seconds since 1970.
     pub received_s: Option<f64>,
-    /// End of the request, seconds since 1970.
+    /// Time of the request's end, seconds since 1970.
     pub finished_s: Option<f64>,
-    /// Tokens per second after the first token.
+    /// Output tokens of the request per second after the first token.
     pub decode_throughput: Option<f64>,
-    /// Counts of the request's drafts; `None` if the request had no drafts.
+    /// Counts of the request's draft tokens; `None` if the request had none.
     pub speculation: Option<RequestSpeculation>,
 }
 
-/// Counts of a request's drafts and accepted drafts.
+/// Counts of a request's draft tokens, proposed and accepted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestSpeculation {
-    /// Verify steps (`spec_verify_ct`).
+    /// Number of verify steps of the request (`spec_verify_ct`).
     pub verify_steps: u64,
-    /// Accepted drafts, without the token that the target adds each step (`spec_num_correct_drafts`).
+    /// Number of the request's accepted draft tokens, without the token that the target adds in each step
+    /// (`spec_num_correct_drafts`).
     pub correct_drafts: u64,
-    /// `[j]`: number of verify steps in which j drafts were accepted. The sum over all j is `verify_steps`.
+    /// `[j]`: number of the request's verify steps in which j draft tokens were accepted. The sum over all j is
+    /// `verify_steps`.
     pub correct_drafts_histogram: Vec<u64>,
-    /// Number of proposed drafts (`spec_num_proposed_drafts`). SGLang computes it as steps × *configured* width, which
-    /// is wrong if the width adapts. `None` if the configured width is 0.
+    /// Number of draft tokens proposed for the request (`spec_num_proposed_drafts`). SGLang computes it as steps ×
+    /// *configured* width, which is wrong if the width adapts. `None` if the configured width is 0.
     pub proposed_drafts: Option<u64>,
-    /// DSpark: mean verify length (`spec_cap_length`), the token before the drafts included.
+    /// For DSpark: mean over the request's steps of the verify length in tokens (`spec_cap_length`). It includes the
+    /// token before the draft tokens.
     pub cap_length: Option<f64>,
-    /// For DSpark: `[v]` is the number of steps in which v tokens were verified (`spec_cap_lens_histogram`). Empty for
-    /// other drafters.
+    /// For DSpark: `[v]` is the number of the request's steps in which v tokens were verified
+    /// (`spec_cap_lens_histogram`). Empty for other drafters.
     pub cap_lens_histogram: Vec<u64>,
-    /// For DSpark: mean tokens per step if no draft had been trimmed (`spec_block_accept_length`).
+    /// For DSpark: mean tokens that the request would have gained per step if no draft token had been cut off
+    /// (`spec_block_accept_length`).
     pub block_accept_length: Option<f64>,
 }
 
@@ -102,18 +107,19 @@ struct RawReason {
     kind: String,
 }
 
-/// Reads the requests of a log, in the order in which the requests ended.
+/// Reads the requests from an SGLang server's log of request metrics, in the order in which the requests ended.
 ///
 /// # Errors
-/// If a line is no such record, or its counts contradict each other.
+/// The file cannot be read, a line is not such a record, or its counts contradict each other.
 pub fn read(path: &Path) -> Result<Vec<RequestRecord>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// [`read`] of a file's bytes; errors call the file `path`.
+/// Reads the requests from an SGLang server's log of request metrics with the content `bytes`, in the order in which
+/// the requests ended. `path` is the file's name in errors.
 ///
 /// # Errors
-/// As [`read`], apart from files that cannot be opened.
+/// A line is not such a record, or its counts contradict each other.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<RequestRecord>, Unread> {
     json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_record(path, line, raw)).collect()
 }
@@ -141,8 +147,9 @@ fn read_record(path: &Path, line: usize, mut raw: Raw) -> Result<RequestRecord, 
     })
 }
 
-/// Reads the counts of drafts; an error if they contradict each other. SGLang omits the histogram if no step verified a
-/// draft. The result is then `None`. SGLang updates step count, sum and histogram together.
+/// Reads the counts of draft tokens. It is an error if the counts contradict each other. The result is `None` if the
+/// histogram is missing, because SGLang omits it if no step verified a draft token. SGLang updates step count, sum and
+/// histogram together.
 fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String> {
     let Some(histogram) = raw.spec_correct_drafts_histogram.take() else {
         return match raw.spec_verify_ct {
@@ -172,7 +179,8 @@ fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String>
     }))
 }
 
-/// A saturating sum: damaged counts must not overflow.
+/// The sum of `counts`, which stays at the largest `u64` in place of overflowing, because damaged counts may be very
+/// large.
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
@@ -182,9 +190,9 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// Written by SGLang 0.5.23's own `FileRequestMetricsExporter` from made-up values. Its own
+    /// A file for the tests. SGLang 0.5.23's own `FileRequestMetricsExporter` wrote it from made-up values. SGLang's
     /// `_calculate_spec_decoding_metrics` made the fields that begin with `spec_`, for steps that verify 5 tokens (4
-    /// drafts and the bonus token). The second line has the fields that DSpark's mode `cap-accept` writes.
+    /// draft tokens and the bonus token). The second line has the fields that DSpark's mode `cap-accept` writes.
     pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/sglang-0.5.23-requests.jsonl");
 
     #[test]
@@ -233,7 +241,8 @@ pub(super) mod tests {
         assert_eq!(records, [first, second]);
     }
 
-    /// A line with the fields that `tokenizer_manager.py::_handle_abort_req` writes.
+    /// The test reads a line with the fields that SGLang's `tokenizer_manager.py::_handle_abort_req` writes for an
+    /// aborted request.
     #[test]
     fn aborted_and_plain_requests_are_read() {
         let abort = r#"{"request_parameters": "{}", "id": "a", "finish_reason": {"type": "abort", "message": "m"}, "weight_version": "default", "e2e_latency": 1.5, "completion_tokens": 0}"#;
@@ -246,7 +255,7 @@ pub(super) mod tests {
     #[test]
     fn damaged_files_are_refused() {
         let first = GOOD.find('\n').unwrap();
-        // A file cut at a line's end looks like a shorter log.
+        // A file that is cut at the end of a line looks like a shorter log, so these cuts need not be errors.
         damage(GOOD.as_bytes(), &[first, first + 1, GOOD.len() - 1], read);
         for (from, to, error) in [
             (

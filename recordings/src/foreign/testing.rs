@@ -1,4 +1,4 @@
-//! Helpers of the readers' tests.
+//! Helpers for the tests of the readers of other tools' files.
 
 use crate::unread::Unread;
 use std::io::Write;
@@ -22,14 +22,14 @@ pub(super) fn of<T>(bytes: &[u8], read: fn(&Path) -> Result<T, Unread>) -> Resul
     })
 }
 
-/// Asserts two things about `read`, a reader, with damaged copies of `good`: no cut and no changed byte makes it panic,
-/// and every cut is an error, except at the lengths in `whole`.
+/// Asserts two things about the reader `read`, with damaged copies of `good`. No cut and no changed byte makes it
+/// panic. Every cut is an error, except at the lengths in `whole`.
 pub(super) fn damage<T>(good: &[u8], whole: &[usize], read: fn(&Path) -> Result<T, Unread>) {
     for length in 0..good.len() {
         let cut = of(&good[..length], read);
         assert_eq!(cut.is_ok(), whole.contains(&length), "cut to {length} bytes: {:?}", cut.err());
     }
-    // Only one other value is tried for each byte, because this test is no fuzzer.
+    // Only one other value is tried for each byte of the file, because this test is no fuzzer.
     for (at, other) in (0..good.len()).zip([b'-', b'9', b'"', b'[', 0xff, 0x00, b'N'].into_iter().cycle()) {
         let mut changed = good.to_vec();
         changed[at] = other;
@@ -37,7 +37,7 @@ pub(super) fn damage<T>(good: &[u8], whole: &[usize], read: fn(&Path) -> Result<
     }
 }
 
-/// `text` with `from` replaced by `to`; panics if `from` is not in it.
+/// Returns `text` with `from` replaced by `to`. Panics if `text` does not contain `from`.
 pub(super) fn with(text: &str, from: &str, to: &str) -> Vec<u8> {
     assert!(text.contains(from), "{from}");
     text.replacen(from, to, 1).into_bytes()

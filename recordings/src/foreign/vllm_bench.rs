@@ -15,59 +15,61 @@ use std::path::Path;
 
 const HINT: &str = "give what `vllm bench serve --save-result --save-detailed` wrote (vLLM 0.32 or 0.33)";
 
-/// A run of the benchmark.
+/// A run of `vllm bench serve`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRun {
     /// The line of the file on which the run begins, from 1.
     pub line: usize,
-    /// The model's name.
+    /// The name of the model that the benchmark's requests asked for.
     pub model: String,
-    /// The request rate asked for.
+    /// The request rate that the user asked the benchmark for.
     pub rate: Rate,
-    /// The client's limit on requests in flight; `None`: no limit.
+    /// The benchmark client's limit on requests in flight; `None`: no limit.
     pub max_concurrency: Option<u32>,
-    /// Seconds from the first request to the end of the last.
+    /// Seconds from the run's first request to the end of its last.
     pub duration_s: f64,
-    /// Requests that succeeded.
+    /// Number of requests of the run that succeeded.
     pub completed: usize,
-    /// Prompt tokens of the requests that succeeded.
+    /// Number of prompt tokens of the requests that succeeded.
     pub total_input_tokens: u64,
-    /// Output tokens of the requests that succeeded.
+    /// Number of output tokens of the requests that succeeded.
     pub total_output_tokens: u64,
-    /// The growth of the server's speculation counters; `None` if the server did not speculate.
+    /// The growth of the server's speculation counters during the run; `None` if the server did not speculate.
     pub speculation: Option<SpeculationTotals>,
-    /// Every request, in the order in which the requests were created.
+    /// Every request of the run, in the order in which the requests were created.
     pub requests: Vec<BenchRequest>,
 }
 
-/// Growth of the server's speculation counters during the run.
+/// How much the server's counters of speculative decoding grew during a run of `vllm bench serve`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeculationTotals {
-    /// Rounds: steps of a request that had drafts.
+    /// Number of rounds during the run. A round is a request's draft tokens of one step.
     pub num_drafts: u64,
-    /// Tokens drafted.
+    /// Number of tokens drafted during the run.
     pub draft_tokens: u64,
-    /// Drafted tokens that were accepted.
+    /// Number of tokens drafted during the run that were accepted.
     pub accepted_tokens: u64,
-    /// Accepted drafts per drafted token, from 0 to 1 (the file has percent).
+    /// Accepted draft tokens / drafted tokens of the run, from 0 to 1 (the file has percent).
     pub acceptance_rate: f64,
-    /// Mean tokens per round, the target's own token included: 1 + accepted / drafts.
+    /// Mean tokens that a request gets in a step with draft tokens, the target's own token included: 1 + accepted draft
+    /// tokens / number of such steps.
     pub acceptance_length: f64,
-    /// `[i]`: share of all rounds in which the draft at position i was accepted. Rounds that ended before position i
-    /// count as not accepted.
+    /// `[i]`: share of all rounds (a request's draft tokens of one step) in which the draft token at position i was
+    /// accepted. Rounds without a draft token at position i count as not accepted.
     pub per_position: Vec<f64>,
 }
 
-/// A request as the client saw it.
+/// A request of `vllm bench serve` as the client saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRequest {
-    /// When the request was sent, in seconds. Zero of this clock is an arbitrary instant, the same for the whole run.
+    /// When the client sent the request, in seconds. Zero of this clock is an arbitrary instant, the same for the whole
+    /// run.
     pub start_s: f64,
-    /// Prompt tokens.
+    /// Number of the request's prompt tokens.
     pub input_len: u32,
-    /// Output tokens; 0 if the request failed.
+    /// Number of the request's output tokens; 0 if the request failed.
     pub output_len: u32,
-    /// Seconds to the first token; 0 if no token came.
+    /// Seconds from sending the request to its first token, by the client's clock; 0 if no token came.
     pub ttft_s: f64,
     /// Seconds between each two pieces of output that follow each other. With speculation, a piece holds all tokens
     /// that a step emitted.
@@ -78,9 +80,10 @@ pub struct BenchRequest {
     pub client_queue_s: Option<f64>,
     /// Seconds that the request waited in the server; `None` without `--enable-per-request-metrics`.
     pub server_queue_s: Option<f64>,
-    /// Seconds to the first token by the server's clock; `None` without `--enable-per-request-metrics`.
+    /// Seconds to the request's first token by the server's clock; `None` without `--enable-per-request-metrics`.
     pub server_ttft_s: Option<f64>,
-    /// The error's text; `None` if the request succeeded. If a failed request has no text, its `output_len` is 0.
+    /// The text of the request's error; `None` if the request succeeded. If a failed request has no text, its
+    /// `output_len` is 0.
     pub error: Option<String>,
 }
 
@@ -94,7 +97,7 @@ struct Raw {
     failed: Option<usize>,
     total_input_tokens: u64,
     total_output_tokens: Option<u64>,
-    /// A field that only runs of pooling models have. Such runs are refused.
+    /// A field that only runs of pooling models have. Files with it are refused.
     total_input_sequences: Option<u64>,
     input_lens: Option<Vec<u32>>,
     output_lens: Option<Vec<u32>>,
@@ -114,18 +117,19 @@ struct Raw {
     spec_decode_per_position_acceptance_rates: Option<Vec<Amount>>,
 }
 
-/// Reads the runs of a file.
+/// Reads the runs from a file of `vllm bench serve`.
 ///
 /// # Errors
-/// If the file has another format, a run was saved without `--save-detailed`, or arrays differ in length.
+/// The file cannot be read or has another format, a run was saved without `--save-detailed`, or arrays differ in
+/// length.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// [`read`] of a file's bytes; errors call the file `path`.
+/// Reads the runs from a file of `vllm bench serve` with the content `bytes`. `path` is the file's name in errors.
 ///
 /// # Errors
-/// As [`read`], apart from files that cannot be opened.
+/// The content has another format, a run was saved without `--save-detailed`, or arrays differ in length.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<BenchRun>, Unread> {
     json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
 }
@@ -206,7 +210,7 @@ fn read_requests(path: &Path, line: usize, raw: &mut Raw) -> Result<Vec<BenchReq
     Ok((0..n).map(request).collect())
 }
 
-/// Reads the fields of speculation. vLLM writes all of them or none.
+/// Reads a run's counts of speculative decoding. vLLM writes all of their fields or none.
 fn read_speculation(path: &Path, line: usize, raw: &mut Raw) -> Result<Option<SpeculationTotals>, Unread> {
     let Some(num_drafts) = raw.spec_decode_num_drafts else {
         return Ok(None);
@@ -231,7 +235,7 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// One line, made up in the form of vLLM 0.33.0, `benchmarks/serve.py`, as `json.dump` writes it.
+    /// One made-up line in the form that vLLM 0.33.0 writes (`benchmarks/serve.py`, through `json.dump`).
     pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/vllm-0.33-bench.jsonl");
 
     #[test]

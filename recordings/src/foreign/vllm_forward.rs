@@ -2,9 +2,10 @@
 //! file that lists the batches to time.
 //!
 //! The format is that of vLLM 0.33.0: `vllm/benchmarks/forward/main.py` (the list of cases), `capture.py` and
-//! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests, and what `--shapes` takes). The benchmark was not run.
-//! The benchmark replays one CUDA graph per case, without sampling or host time. Unless `--kv-len-jitter 0` is given,
-//! the benchmark draws lengths around the requested lengths. The results have the lengths that were run.
+//! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests, and what `--shapes` takes). The benchmark was not
+//! run to make this reader. The benchmark replays one CUDA graph per case, without sampling or host time. Unless
+//! `--kv-len-jitter 0` is given, the benchmark draws lengths around the requested lengths. The results have the
+//! lengths that were run.
 
 use super::number::Amount;
 use super::{file, json};
@@ -14,18 +15,19 @@ use std::path::Path;
 
 const HINT: &str = "give what `vllm bench forward --output-json` wrote (vLLM 0.33)";
 
-/// One or more equal requests of a batch.
+/// One or more equal requests of a batch that `vllm bench forward` times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardRequest {
-    /// Tokens of each request in the pass: the tokens of a prompt's chunk, or one token plus the drafts.
+    /// Tokens of each of these requests in the pass: the tokens of a prompt's chunk, or one token plus the draft
+    /// tokens.
     pub query_len: u32,
-    /// Tokens of each request in the KV cache after the pass, `query_len` included.
+    /// Tokens of each of these requests in the KV cache after the pass, `query_len` included.
     pub kv_len: u32,
-    /// Drafts that the pass verifies for each request: 0, or `query_len` − 1.
+    /// Draft tokens that the pass verifies for each of these requests: 0, or `query_len` − 1.
     #[serde(default)]
     pub num_draft_tokens: u32,
-    /// True if the tokens before the query are earlier chunks of the prompt. If false, the tokens before a prompt's
-    /// query are a prefix-cache hit.
+    /// True if the tokens before the request's query are earlier chunks of its prompt. If false, the tokens before a
+    /// prompt's query are a prefix-cache hit.
     #[serde(default)]
     pub chunked: bool,
     /// Number of equal requests. Results list each request separately, with a count of 1.
@@ -38,7 +40,7 @@ fn one() -> u32 {
 }
 
 impl ForwardRequest {
-    /// Checks the rules of vLLM's `BenchRequest`.
+    /// Checks these requests against the rules of vLLM's `BenchRequest`. Returns the broken rule as text.
     fn check(&self) -> Result<(), &'static str> {
         let prefix = self.kv_len.saturating_sub(self.query_len);
         let decode = prefix > 0 && self.num_draft_tokens.checked_add(1) == Some(self.query_len);
@@ -53,12 +55,12 @@ impl ForwardRequest {
     }
 }
 
-/// A batch whose time is measured.
+/// A batch whose time `vllm bench forward` measures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ForwardShape {
     /// The batch's name. vLLM seeds the jitter of lengths with the name.
     pub name: String,
-    /// The batch's requests, at least one entry.
+    /// The batch's requests, at least one entry; an entry may stand for several equal requests.
     pub requests: Vec<ForwardRequest>,
 }
 
@@ -72,24 +74,26 @@ impl ForwardShape {
     }
 }
 
-/// A batch and its measured time.
+/// A batch that `vllm bench forward` timed, with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardCase {
     /// The batch, with the lengths that ran.
     pub shape: ForwardShape,
-    /// Median seconds of a pass. A replay's time is that of its slowest rank.
+    /// Median seconds of a pass over the batch. If several ranks (GPUs) run the pass, its time is that of the slowest
+    /// rank.
     pub median_s: f64,
-    /// How far the medians of a rank's samples lie apart, relative to the rank's median. This is the largest value over
-    /// the ranks. vLLM warns above 0.005.
+    /// How far the medians of a rank's time samples lie apart, relative to the rank's median. This is the largest value
+    /// over the ranks. vLLM warns above 0.005.
     pub spread: f64,
-    /// Number of scheduled tokens: the queries, plus tokens of a prefix hit that models with bounded replay compute
-    /// again.
+    /// Number of tokens scheduled in the pass: the queries, plus tokens of a prefix hit that models with bounded replay
+    /// compute again.
     pub num_tokens: u64,
-    /// Number of GPUs that took part.
+    /// Number of GPUs that ran the pass.
     pub ranks: usize,
-    /// True if the time includes the drafter's proposal. `None` if the file's version does not say.
+    /// True if the measured time includes the time in which the drafter proposes draft tokens. `None` if the file's
+    /// version does not say.
     pub drafter: Option<bool>,
-    /// How tokens were routed to experts, in vLLM's words.
+    /// How tokens of the pass were routed to experts, in vLLM's words.
     pub routing: Option<String>,
 }
 
@@ -118,15 +122,16 @@ struct RawLatency {
 /// Reads the results of `vllm bench forward`.
 ///
 /// # Errors
-/// If the file is no list of cases, a batch has impossible lengths, or a case has no ranks or no time.
+/// The file cannot be read or is not a list of cases, a batch has impossible lengths, or a case has no ranks or no
+/// time.
 pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// [`read`] of a file's bytes; errors call the file `path`.
+/// Reads the results of a file with the content `bytes`. `path` is the file's name in errors.
 ///
 /// # Errors
-/// As [`read`], apart from files that cannot be opened.
+/// The content is not a list of cases, a batch has impossible lengths, or a case has no ranks or no time.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardCase>, Unread> {
     let raw: Vec<RawCase> = json::value(path, bytes, HINT)?;
     if raw.is_empty() {
@@ -145,7 +150,7 @@ fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unr
     if raw.median_us.0 == 0.0 {
         return Err(bad(&shape.name, "median_us is 0"));
     }
-    // vLLM copies the first rank's median into the case.
+    // vLLM copies the first rank's median time into the case.
     if first.latency_us.median != raw.median_us {
         return Err(bad(&shape.name, "median_us is not that of the first rank"));
     }
@@ -166,11 +171,11 @@ fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unr
     })
 }
 
-/// The error about a batch that vLLM would refuse.
+/// The error about a batch that vLLM would refuse to time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("case {name}: {what}")]
 pub struct BadShape {
-    /// The batch's name.
+    /// The name of the batch that vLLM would refuse.
     pub name: String,
     /// What is wrong with the batch.
     pub what: String,
@@ -179,7 +184,7 @@ pub struct BadShape {
 /// The text of a file for `vllm bench forward --shapes FILE.json`.
 ///
 /// # Errors
-/// The first batch that vLLM would refuse.
+/// A batch is one that vLLM would refuse. The error names the first such batch.
 pub fn shapes(cases: &[ForwardShape]) -> Result<String, BadShape> {
     #[derive(Serialize)]
     struct Shapes<'a> {
@@ -196,9 +201,9 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// Made up in the form of vLLM 0.33.0. The `requests` are what its `parse_case("verify=2*4@100:3")` and
-    /// `parse_case("chunk=8@20c")` give through `asdict`. The keys of a rank are the keys of `main.py::run_case` and
-    /// `capture.py`.
+    /// A made-up file in the form that vLLM 0.33.0 writes. The `requests` are what its
+    /// `parse_case("verify=2*4@100:3")` and `parse_case("chunk=8@20c")` give through `asdict`. The keys of a rank are
+    /// the keys of `main.py::run_case` and `capture.py`.
     pub(in crate::foreign) const GOOD: &str = r#"[
   {"case": "verify",
    "requests": [{"query_len": 4, "kv_len": 100, "num_draft_tokens": 3, "chunked": false},
@@ -276,7 +281,8 @@ pub(super) mod tests {
         ForwardShape { name: name.to_owned(), requests: requests.to_vec() }
     }
 
-    /// vLLM 0.33.0's own `shapes.py::load_cases` read this text and returned these batches, with counts expanded.
+    /// The test's text was read by vLLM 0.33.0's own `shapes.py::load_cases`, which returned these batches, with counts
+    /// expanded.
     #[test]
     fn shapes_are_written() {
         let verify = ForwardRequest { query_len: 4, kv_len: 4096, num_draft_tokens: 3, chunked: false, count: 16 };

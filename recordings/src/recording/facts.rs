@@ -3,10 +3,10 @@
 use foretoken_sim::{Arrivals, Time};
 use serde::{Deserialize, Serialize};
 
-/// What is known before the first request is sent.
+/// What a recording knows before the first request is sent: server, policy, settings and the planned requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// Version of Foretoken that recorded.
+    /// Version of Foretoken that made the recording.
     pub foretoken: String,
     /// The label of the policy that the server runs, according to the experiment.
     pub policy: String,
@@ -14,43 +14,43 @@ pub struct Head {
     pub seed: u64,
     /// The server's address without user name and password.
     pub url: String,
-    /// The model that requests name.
+    /// The name of the model that the requests ask for.
     pub model: String,
-    /// What the server reports about itself.
+    /// What the server reports about itself: version, models, limits.
     pub server: Server,
     /// Wall clock at the run's start (time zero), in microseconds since 1970. It converts the times in the server's log
     /// to the run's clock.
     pub started_unix_us: u64,
-    /// Number of clients of a closed loop; `None` if requests were sent at set times.
+    /// Number of clients that send the requests in a closed loop; `None` if requests were sent at set times.
     pub clients: Option<u32>,
     /// True if prompts were sent as token ids, false if they were sent as text.
     pub token_ids: bool,
     /// Sampling temperature of the requests; 0 is greedy.
     pub temperature: f64,
-    /// Names of the workload's categories.
+    /// Names of the categories of requests in the workload.
     pub categories: Vec<String>,
-    /// The planned requests, in the order of sending.
+    /// The requests that the run plans to send, in the order of sending.
     pub asked: Vec<Asked>,
 }
 
 impl Head {
-    /// The arrival process: a closed loop, or requests at set times.
+    /// How the run's requests arrive: in a closed loop, or at set times.
     pub fn arrivals(&self) -> Arrivals {
         self.clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients })
     }
 }
 
-/// A planned request.
+/// A request that the run plans to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// When the request was due, from the run's start. Zero in a closed loop, where a request is sent when a client is
-    /// free.
+    /// When the request should be sent, counted from the run's start. Zero in a closed loop, where a request is sent
+    /// when a client is free.
     pub due: Time,
     /// Planned prompt length, tokens.
     pub prompt_len: u32,
-    /// Output tokens that the request asks for.
+    /// Number of output tokens that the request asks for.
     pub output_len: u32,
-    /// Index into [`Head::categories`].
+    /// The request's category, as an index into [`Head::categories`].
     pub category: u16,
 }
 
@@ -59,7 +59,7 @@ pub struct Asked {
 pub struct Server {
     /// The server's version; `None` if it does not answer `/version`.
     pub version: Option<String>,
-    /// The models that the server offers.
+    /// The names of the models that the server offers.
     pub models: Vec<String>,
     /// The model's limit on prompt plus output tokens of a request; `None` if the server does not state one.
     pub max_model_len: Option<u32>,
@@ -79,40 +79,40 @@ pub enum Event {
         /// How often the request had been sent before: 0 for the first attempt.
         attempt: u32,
     },
-    /// A part of an answer came.
+    /// The client read a part of an answer.
     Chunk {
         /// Index of the request in [`Head::asked`].
         request: u32,
-        /// When the part was read.
+        /// When the client read the part of the answer.
         at: Time,
-        /// The part's tokens.
+        /// The tokens of the part of the answer, as ids or as a number.
         tokens: Tokens,
     },
     /// An answer ended, or failed.
     Ended {
         /// Index of the request in [`Head::asked`].
         request: u32,
-        /// When the answer ended.
+        /// When the answer ended or failed.
         at: Time,
-        /// How the answer ended.
+        /// Whether the server finished or refused the answer, or the connection failed.
         how: Ended,
     },
-    /// Values of the server's metrics were read.
+    /// The client read values of the server's metrics.
     Metrics {
-        /// When the values were read.
+        /// When the client read the values of the server's metrics.
         at: Time,
-        /// The serving and speculation metrics whose values changed since the last reading. The first reading has all
-        /// of them.
+        /// The server's serving and speculation metrics whose values changed since the last reading. The first reading
+        /// has all of them.
         samples: Vec<Sample>,
     },
-    /// New lines of the server's step log were read.
+    /// The client read new lines of the server's step log (one line per step).
     Log {
-        /// When the lines were read. The server wrote them up to a second before.
+        /// When the client read the log's lines. The server wrote them up to a second before.
         at: Time,
-        /// The lines' text.
+        /// The text of the log's lines.
         lines: Vec<String>,
     },
-    /// A note for the reader of the results.
+    /// A note of the recorder for the reader of the results.
     Note {
         /// When the note was made.
         at: Time,
@@ -128,27 +128,28 @@ pub enum Event {
     },
 }
 
-/// The tokens of a chunk, as far as the server reports them.
+/// The tokens of one chunk (a part of an answer), as far as the server reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tokens {
-    /// The token ids.
+    /// The ids of the chunk's tokens.
     Ids(Vec<u32>),
-    /// The answer's number of tokens so far, this chunk included.
+    /// The answer's number of tokens so far, this chunk included; the server reports this total, not the chunk's own
+    /// number.
     SoFar(u32),
     /// The chunk has text, and the server does not report its number of tokens.
     Unknown,
 }
 
-/// How an answer ended.
+/// How the answer to a request ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ended {
-    /// The server ended the answer.
+    /// The server ended the answer normally.
     Finished {
-        /// `length`, `stop`, or another reason that the server states.
+        /// Why the answer ended: `length`, `stop`, or another reason that the server states.
         reason: String,
-        /// Tokens of the prompt, as the server counts them.
+        /// Number of the request's prompt tokens, as the server counts them; `None` if it does not report them.
         prompt_tokens: Option<u32>,
-        /// Tokens of the answer, as the server counts them.
+        /// Number of the answer's tokens, as the server counts them; `None` if it does not report them.
         completion_tokens: Option<u32>,
         /// Prompt tokens found in the server's prefix cache; `None` if the server does not report them.
         cached_tokens: Option<u32>,
@@ -157,9 +158,9 @@ pub enum Ended {
     },
     /// The server refused the request.
     Refused {
-        /// The HTTP status.
+        /// The HTTP status of the refusal.
         status: u16,
-        /// The start of the server's message, at most a few hundred characters.
+        /// The start of the server's message about the refusal, at most a few hundred characters.
         said: String,
         /// The server's `retry-after`: seconds after which the client may try again. `None` if the server does not send
         /// it.
@@ -167,9 +168,9 @@ pub enum Ended {
     },
     /// The connection failed, or the answer broke off.
     Failed {
-        /// The kind of failure.
+        /// The kind of failure, such as a timeout.
         why: Failure,
-        /// The error's message.
+        /// The message of the connection's error.
         said: String,
     },
 }
@@ -177,7 +178,7 @@ pub enum Ended {
 /// The kinds of failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
-    /// No connection could be made.
+    /// No connection to the server could be made.
     Connect,
     /// The answer took longer than allowed.
     Timeout,
@@ -194,27 +195,28 @@ pub enum Failure {
 pub struct Sample {
     /// The metric's name. Prometheus labels follow if the metric has labels.
     pub name: String,
-    /// The metric's value.
+    /// The value of the metric when it was read.
     pub value: f64,
 }
 
-/// How a run ended.
+/// How an observed run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// Every request that was sent has ended.
     Done,
     /// The user interrupted the run.
     Interrupted,
-    /// The server stopped answering; the text is the last error.
+    /// The server stopped answering; the text is the last error of a request.
     Lost(String),
 }
 
 /// A whole recording in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// What was known before the run.
+    /// What was known before the run's first request: server, policy, settings and planned requests.
     pub head: Head,
-    /// What happened, in order.
+    /// What happened during the run (requests sent, parts of answers, metrics, log lines), in the order in which it was
+    /// observed.
     pub events: Vec<Event>,
     /// How the run ended; `None` if the process was killed or the file was cut.
     pub ending: Option<Ending>,

@@ -1,5 +1,6 @@
-//! Recordings as files: frames (`foretoken_intact::frames`) with postcard bodies, the head first. The recorder appends
-//! once a second, so a killed process loses at most its last second.
+//! Recordings as files. A file consists of frames with checksums (`foretoken_intact::frames`), whose contents are
+//! encoded with postcard. The first frame is the head. The recorder appends once a second, so a killed process loses
+//! at most its last second.
 
 use super::facts::{Event, Head, Recording};
 use crate::Unread;
@@ -20,9 +21,9 @@ pub const KIND: Kind = Kind { name: b"FTKOBSV", version: b'1' };
 pub struct RecordingWriter {
     path: PathBuf,
     file: File,
-    /// End of the last frame that is on disk.
+    /// The position in the file after the last frame (a part of the file with a checksum) that is on disk.
     at: At,
-    /// Bodies of frames that are not on disk yet.
+    /// Contents of frames (parts of the file with checksums) that are not on disk yet.
     waiting: VecDeque<Vec<u8>>,
 }
 
@@ -40,7 +41,8 @@ impl RecordingWriter {
         Ok(RecordingWriter { path: path.to_path_buf(), file, at, waiting: VecDeque::new() })
     }
 
-    /// Appends `events` as one frame, after any frames that earlier calls could not write.
+    /// Appends `events` as one frame (a part of the file with a checksum). Frames that earlier calls could not write
+    /// are written first.
     ///
     /// # Errors
     /// If the file cannot be written. The events are kept, and the next call tries again.
@@ -52,7 +54,8 @@ impl RecordingWriter {
             let mut writer = Writer::go_on(Vec::new(), self.at);
             writer.frame(body)?;
             let after = writer.at();
-            // A failed write may have left bytes behind the last whole frame. They are overwritten.
+            // A failed write may have left bytes behind the last whole frame (a part of the file with a checksum).
+            // These bytes are overwritten.
             self.file.seek(SeekFrom::Start(self.at.bytes))?;
             self.file.write_all(&writer.into_inner())?;
             self.at = after;
@@ -61,7 +64,7 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Returns when all frames that were appended are on the disk, where a power cut does not take them back.
+    /// Returns when all events that were appended are on the disk, so that a power cut cannot remove them.
     ///
     /// # Errors
     /// If the disk fails.
@@ -69,12 +72,12 @@ impl RecordingWriter {
         disk::settle(&self.file, &self.path)
     }
 
-    /// Number of frames that are not written yet.
+    /// Number of frames (groups of events) of the recording that are not written to the file yet.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The recording's path.
+    /// The path of the recording's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -83,20 +86,21 @@ impl RecordingWriter {
 const HINT: &str = "give a recording that `foretoken observe` wrote";
 const AGAIN: &str = "fetch the file again, or observe again";
 
-/// Reads a recording. If the file was cut, it is read up to the last whole frame.
+/// Reads a recording. If the file was cut, it is read up to the last whole frame (a part of the file with a
+/// checksum).
 ///
 /// # Errors
-/// If the file cannot be read, is no recording, has another version, ends within the first frame, is damaged, or has
+/// The file cannot be read, is not a recording, has another version, ends within the first frame, is damaged, or has
 /// events that no run records.
 pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
     let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
     parse_recording(path, BufReader::with_capacity(1 << 18, file))
 }
 
-/// [`read_recording`] of a file's bytes; errors call the file `path`.
+/// Reads a recording of an observed run from the bytes of `input`. `path` is the file's name in errors.
 ///
 /// # Errors
-/// As [`read_recording`].
+/// The errors of [`read_recording`].
 pub fn parse_recording(path: &Path, input: impl Read) -> Result<Recording, Unread> {
     let bad = |what: String, hint: &str| Unread::file(path, what, hint);
     let frame_error = |e: FrameError| match e {
@@ -131,7 +135,8 @@ pub fn parse_recording(path: &Path, input: impl Read) -> Result<Recording, Unrea
                         let what = format!("frame {frame} speaks of request {request} of {}", head.asked.len());
                         return Err(bad(what, AGAIN));
                     };
-                    // A request's events are recorded by one task, one after the other.
+                    // One task records the events of a request, one after the other. Their times therefore never
+                    // fall.
                     if std::mem::replace(before, at) > at {
                         return Err(bad(format!("frame {frame} goes back in time at request {request}"), AGAIN));
                     }

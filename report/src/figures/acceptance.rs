@@ -1,5 +1,6 @@
-//! Two figures of recorded acceptance: the share of right drafts by depth, one line per family of texts, and the
-//! calibration of the draft model's confidence. A draft is right if the target model chooses the same token.
+//! Two figures of recorded acceptance. The first shows the share of right draft tokens by depth (the token's position
+//! in the draft of its step), one line per family of texts. The second shows the calibration of the draft model's
+//! confidence. A draft token is right if the target model chooses the same token.
 
 use super::axis::Axis;
 use super::canvas::Anchor;
@@ -9,20 +10,23 @@ use super::style::{GREY, MARKER, RULE, Rgb, TEXT};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// The data of both figures.
+/// The data of two figures of recorded draft tokens: acceptance by depth (the token's position in the draft of its
+/// step), and calibration of the draft model's confidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accepted {
     /// Names of the target and the draft model.
     pub title: String,
     /// The line under the figures: where the numbers come from, and the number of samples.
     pub source: String,
-    /// For each family of texts its name, and for each depth from 1 on the share of right drafts among drafts whose
-    /// predecessors in the round are all right. `None` if no draft of the family reached this depth.
+    /// For each family of texts: its name, and its acceptance at each depth (position in the draft of a step), from
+    /// depth 1 on. The acceptance is the share of right draft tokens among those draft tokens whose predecessors in the
+    /// same step were all right. `None` if no draft token of the family reached the depth.
     pub families: Vec<(String, Vec<Option<f64>>)>,
-    /// Bins of the draft's confidence: (mean confidence, share of right drafts, number of positions), all shares from 0
-    /// to 1.
+    /// Bins of the draft model's confidence, as (mean confidence, share of right draft tokens, number of output
+    /// positions at which a token was drafted). Both the mean confidence and the share are 0 to 1.
     pub calibration: Vec<(f64, f64, u64)>,
-    /// Expected calibration error, as a share (0 to 1).
+    /// Expected calibration error of the draft model's confidence: the mean distance between confidence and share of
+    /// right draft tokens, as a share (0 to 1).
     pub calibration_error: f64,
 }
 
@@ -46,7 +50,8 @@ const MARKERS: [Marker; 7] = [
     Marker::Plus,
 ];
 
-/// Draws both figures: acceptance by depth, and the calibration of the draft's confidence.
+/// Draws both figures: acceptance by depth (position in the draft of a step), and the calibration of the draft model's
+/// confidence.
 pub fn acceptance_figures(of: &Accepted) -> Vec<Figure> {
     let figure = |kind, file: &str, svg: String| Figure { kind, file: file.to_owned(), svg };
     vec![

@@ -13,32 +13,33 @@ use crate::{Cell, Dash, Swept};
 /// A number by which figures compare policies, such as the speedup, and how figures write it. It is read from a cell
 /// (one run of one policy).
 pub struct Quantity {
-    /// The number's name in a figure's title.
+    /// The name, in a figure's title, of the number by which policies are compared.
     pub title: &'static str,
-    /// The number's name and unit on an axis.
+    /// The name and unit, on an axis, of the number by which policies are compared.
     pub axis: &'static str,
-    /// Reads the number from a cell, in the axis' unit; `None` if the cell does not have it.
+    /// Reads the number from a run, in the unit of the axis; `None` if the run does not have the number.
     pub of: fn(&Cell) -> Option<f64>,
-    /// Whether the values are amounts, ratios or changes.
+    /// Whether the compared number is an amount, a ratio or a change, which decides how its interval over seeds is
+    /// computed.
     pub scale: Scale,
-    /// Decimals of the written number.
+    /// Number of decimals with which figures write the quantity.
     pub decimals: usize,
     /// Is a smaller number better? Figures sort policies from the best to the worst.
     pub less_is_better: bool,
-    /// A value that the figure marks with a line; `None` for no line.
+    /// A value of the number, such as a speedup of 1, that the figure marks with a line; `None` for no line.
     pub reference: Option<f64>,
-    /// The least and the greatest possible value; `None` if the number has no such limits.
+    /// The least and the greatest possible value; `None` if every value is possible.
     pub ends: Option<(f64, f64)>,
-    /// Returns a note on the cells of a panel. The note follows the swept values in the panel's title; empty for no
-    /// note.
+    /// Returns a note on the runs of a panel. The panel's title shows the note after the swept values. An empty text
+    /// stands for no note.
     pub title_note: fn(&[&Cell]) -> String,
-    /// A sign beside the numbers of some cells, with its explanation; `None` for no sign.
+    /// A sign beside the numbers of some runs, with its explanation; `None` for no sign.
     pub mark: Option<Mark>,
 }
 
 /// A sign beside numbers that need an explanation, such as a speedup over an overloaded run.
 pub struct Mark {
-    /// Returns true for a cell whose number gets the sign.
+    /// Returns true for a run whose number gets the sign.
     pub on: fn(&Cell) -> bool,
     /// The sign, such as `!`.
     pub sign: &'static str,
@@ -47,19 +48,19 @@ pub struct Mark {
 }
 
 impl Quantity {
-    /// The sign after the mean over `cells` (one cell per seed). Empty if no cell is marked.
+    /// The sign to write after a mean over `cells` (one run per seed). Empty if no run needs the sign.
     pub fn sign(&self, cells: &[&Cell]) -> &'static str {
         self.mark.as_ref().filter(|m| cells.iter().any(|c| (m.on)(c))).map_or("", |m| m.sign)
     }
 
-    /// The figure's source line. It explains the sign if a cell of the figure is marked.
+    /// The figure's source line. It explains the sign if a run of the figure is marked.
     pub fn source(&self, view: &View) -> String {
         let marked = |m: &&Mark| view.all(|_| true).into_iter().any(|c| (m.on)(c));
         let says = self.mark.as_ref().filter(marked).map(|m| format!(" · {}: {}", m.sign, m.says));
         view.source_of_means() + &says.unwrap_or_default()
     }
 
-    /// A value as text with `decimals` decimals; from 100 on without decimals.
+    /// A value of the quantity as text with `decimals` decimals; from 100 on without decimals.
     pub fn say(&self, value: f64) -> String {
         fixed(value, if value.abs() < 100.0 { self.decimals } else { 0 })
     }
@@ -69,11 +70,14 @@ impl Quantity {
         self.ends.map_or(value, |(low, high)| value.clamp(low, high))
     }
 
-    /// An axis for the means, their intervals and `reference`; `None` if there are no means. With `ends`, the axis
-    /// covers all possible values. But if the means and `reference` span less than 40 % of these values, it covers only
-    /// the values near them. Without `ends`, the axis covers the means and their intervals. But it extends beyond the
-    /// means by at most half of their spread, or by 2 % of the greatest mean if that is more; longer whiskers are cut.
-    /// Otherwise a wide interval over two seeds would squeeze all means into one spot.
+    /// An axis for the means, their intervals and `reference`; `None` if there are no means.
+    ///
+    /// If the number has `ends`, the axis covers all possible values. If the means and `reference` span less than 40 %
+    /// of the possible values, the axis covers only values near the means.
+    ///
+    /// If the number has no `ends`, the axis covers the means and their intervals. It extends beyond the means by at
+    /// most half of their spread, or by 2 % of the greatest mean if that is more. Longer whiskers are cut, because a
+    /// wide interval over two seeds would squeeze all means into one spot.
     pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
@@ -95,16 +99,16 @@ impl Quantity {
         let highest = ends().map(|e| e.1).fold(high, f64::max).min(high + slack);
         // A small margin keeps the outermost markers off the frame.
         let air = (highest - lowest) * 0.03;
-        // No margin below 0, so that the axis starts at 0.
+        // The axis gets no margin below 0, so that it starts at 0.
         let below = if lowest == 0.0 { 0.0 } else { air };
         Some(Axis::linear(lowest - below, highest + air, ticks))
     }
 }
 
 impl Quantity {
-    /// The least and the greatest mean inside a figure's frame. `values` are all means, `low` and `high` their least
-    /// and greatest. A change far beyond most others lies outside: the figure has an arrowhead at the edge for it, so
-    /// that the other changes keep a readable scale.
+    /// The least and the greatest mean inside a figure's frame. `values` are all means; `low` and `high` are the least
+    /// and the greatest of them. A change far beyond most others lies outside the frame. The figure shows an arrowhead
+    /// for it at the edge, so that the scale of the other changes stays readable.
     fn frame(&self, values: &[Mean], low: f64, high: f64) -> (f64, f64) {
         if self.scale != Scale::Change {
             return (low, high);
@@ -116,10 +120,11 @@ impl Quantity {
     }
 }
 
-/// A change greater than this multiple of the third quartile lies outside the frame.
+/// A policy's change in mean latency against other results lies outside the figure's frame if it is more than this
+/// multiple of the third quartile of all changes.
 const FAR: f64 = 2.5;
 
-/// Draws one figure for each setting swept over at least two numbers. Draws none if no cell has the quantity. Returns
+/// Draws one figure for each setting swept over at least two numbers. Draws none if no run has the quantity. Returns
 /// (the setting's path, SVG) for each figure.
 pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
     let paths = view.combinations.first().map_or(0, |c| c.len());
@@ -127,7 +132,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
 }
 
 /// A policy's line: points of (swept value, number, sign). The sign is empty if all policies have the same sign at the
-/// value, because then the axis tick shows it.
+/// swept value, because then the axis tick shows the sign.
 type Line<'v> = (Ink<'v>, Vec<(f64, Mean, &'static str)>);
 
 fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
@@ -169,7 +174,8 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     }))
 }
 
-/// A panel's title: the values of the other settings, and the note on the panel's cells.
+/// A panel's title: the values of the swept settings that are not on the horizontal axis, and the note on the panel's
+/// runs.
 fn title(view: &View, quantity: &Quantity, at: usize, other: &[&Swept]) -> String {
     let cells = view.all(|s| without(s, at) == other);
     joined([words(other.iter().copied()), (quantity.title_note)(&cells)])
@@ -184,8 +190,8 @@ fn tick_sign(view: &View, quantity: &Quantity, at: usize, x: f64) -> String {
     }
 }
 
-/// The values of the swept setting with index `at`, with their labels, ascending. `None` if a value is not a number or
-/// all values are equal.
+/// The values of the swept setting with index `at`, each with its label, ascending. `None` if a value is not a number
+/// or all values are equal.
 fn numbers(view: &View, at: usize) -> Option<Vec<(f64, String)>> {
     let all: Option<Vec<_>> = view.combinations.iter().map(|c| Some((c[at].number?, c[at].shown()))).collect();
     let mut values = distinct(all?, |a, b| a.0 == b.0);
@@ -221,8 +227,8 @@ fn aside(turn: usize, n: usize) -> f64 {
     (turn as f64 - (n as f64 - 1.0) / 2.0) * (24.0 / n.max(1) as f64).min(4.0)
 }
 
-/// Writes the names of lines beside their last points. The names have the same vertical order as the points and do not
-/// overlap.
+/// Writes the policies' names beside the last points of their lines. The names have the same vertical order as the
+/// points and do not overlap.
 fn names_at_the_end<'v>(c: &Canvas, panel: &Panel, page: &Page, lines: &[&Line<'v>]) {
     let end = |(ink, points): &Line<'v>| Some((panel.at(0.0, page.y.clamp(points.last()?.1.mean)).1, *ink));
     let mut ends: Vec<_> = lines.iter().filter_map(|line| end(line)).collect();
@@ -236,7 +242,7 @@ fn names_at_the_end<'v>(c: &Canvas, panel: &Panel, page: &Page, lines: &[&Line<'
     }
 }
 
-/// Height of a line's name, px.
+/// Height of a policy's name beside its line, px.
 const LINE_HEIGHT: f64 = 15.0;
 
 fn draw_line(c: &Canvas, panel: &Panel, page: &Page, (ink, points): &Line, aside: f64) {

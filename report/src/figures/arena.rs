@@ -7,7 +7,7 @@ use super::style::{GREY, INK, LINE, MARGIN, PAPER, RULE, Rgb, TEXT, TITLE, WIDTH
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// Classes of loss: (the loss in % below which the class ends, label, colour). Colours are viridis; light is good.
+/// Classes of loss: (the loss in % at which the class ends, label, colour). Colours are viridis; light is a small loss.
 const CLASSES: [(f64, &str, Rgb); 7] = [
     (1.0, "under 1", (0xfd, 0xe7, 0x25)),
     (3.0, "1–3", (0x90, 0xd7, 0x43)),
@@ -17,19 +17,19 @@ const CLASSES: [(f64, &str, Rgb); 7] = [
     (30.0, "18–30", (0x44, 0x39, 0x83)),
     (f64::INFINITY, "30 and more", (0x44, 0x01, 0x54)),
 ];
-/// Height of a row, px.
+/// Height of a policy's row in the map of losses, px.
 const ROW: f64 = 13.0;
 /// Font size of the policies' and scenarios' names, px.
 const SMALL: f64 = 10.0;
-/// Width of the column of names, px.
+/// Width of the column of policies' names, px.
 const NAMES: f64 = 176.0;
-/// The look of the ring that marks the best policy of a scenario.
+/// Colour and shape of the ring that marks the best policy of a scenario.
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
 /// The loss of each policy in each scenario of the arena.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArenaMap {
-    /// The policies, the best first, as (name, true if the policy is a bound, which no server can run).
+    /// The policies, the best first, as (name, is the policy a bound?). No server can run a bound.
     pub policies: Vec<(String, bool)>,
     /// The scenarios as (name, name of the group, such as tuning or held-out). Scenarios of one group follow each
     /// other.
@@ -39,7 +39,7 @@ pub struct ArenaMap {
     pub losses: Vec<Vec<Option<f64>>>,
 }
 
-/// Draws `arena.svg`; `None` without policies or scenarios.
+/// Draws `arena.svg`, the map of policies' losses by scenario; `None` without policies or scenarios.
 pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
     if map.policies.is_empty() || map.scenarios.is_empty() {
         return None;
@@ -47,7 +47,10 @@ pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
     let widest = map.scenarios.iter().map(|(name, _)| text_width(name, SMALL)).fold(0.0, f64::max);
     let left = MARGIN + NAMES;
     let top = MARGIN + TITLE + 3.0 * LINE + widest + 12.0;
-    let wide = ((WIDTH - MARGIN - left) / map.scenarios.len() as f64).min(34.0);
+    // Columns are at most 34 px wide. They are wider if the name of a group of scenarios needs more space.
+    let groups = map.scenarios.chunk_by(|a, b| a.1 == b.1);
+    let named = groups.map(|group| (text_width(&group[0].1, TEXT) + 6.0) / group.len() as f64).fold(34.0, f64::max);
+    let wide = ((WIDTH - MARGIN - left) / map.scenarios.len() as f64).min(named);
     let height = top + ROW * map.policies.len() as f64 + LINE + MARGIN;
     let title = "Loss in mean end-to-end latency against the best oracle (%)";
     let figure = svg((WIDTH, height), title, source, |c| {
@@ -73,8 +76,8 @@ pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
         }
         for (j, (name, _)) in map.scenarios.iter().enumerate() {
             let x = left + wide * (j as f64 + 0.5);
-            // `upward` centres a name at its point, so the point lies half a name's width above the map. So all names
-            // end at the map.
+            // `upward` centres a name at its point. The point lies half a name's width above the map, so that every
+            // name ends at the map.
             c.upward(name, (x, top - 6.0 - text_width(name, SMALL) / 2.0), SMALL, INK);
         }
         for (i, (name, bound)) in map.policies.iter().enumerate() {

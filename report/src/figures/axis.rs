@@ -6,7 +6,7 @@ pub struct Axis {
     low: f64,
     high: f64,
     log: bool,
-    /// Values to mark, ascending, with their labels.
+    /// Values that the axis marks with a tick, ascending, with the ticks' labels.
     pub ticks: Vec<(f64, String)>,
 }
 
@@ -34,8 +34,8 @@ impl Axis {
     }
 
     /// A logarithmic axis over positive values. If `high` is less than twice `low`, the axis is widened to a factor of
-    /// two. Ticks: powers of ten over more than three decades; 1, 2 and 5 times powers of ten over more than 0.6
-    /// decades; else closer.
+    /// two. An axis over more than three decades has ticks at powers of ten. An axis over more than 0.6 decades has
+    /// ticks at 1, 2 and 5 times powers of ten. A shorter axis has ticks at up to eleven numbers in a decade.
     pub fn log(low: f64, high: f64) -> Axis {
         // The axis covers at least a factor of two, so that some ticks fall inside.
         let widen = (2.0 * low / high).max(1.0).sqrt();
@@ -102,6 +102,20 @@ impl Axis {
     pub fn rows(labels: &[&str]) -> Axis {
         let ticks = labels.iter().enumerate().map(|(i, label)| (i as f64, (*label).to_owned())).collect();
         Axis { low: labels.len() as f64 - 0.5, high: -0.5, log: false, ticks }
+    }
+
+    /// The axis with fewer ticks, so that their labels are at least a line of text apart. `px`: height of one unit, px.
+    pub fn thinned(mut self, px: f64) -> Axis {
+        let every = (14.0 / px).ceil().max(1.0) as usize;
+        self.ticks = self.ticks.into_iter().step_by(every).collect();
+        self
+    }
+
+    /// The axis with ticks at whole numbers only.
+    pub fn whole_only(mut self) -> Axis {
+        self.ticks.retain(|(value, _)| value.fract() == 0.0);
+        self.ticks.iter_mut().for_each(|(value, label)| *label = format!("{value:.0}"));
+        self
     }
 
     /// Is the axis logarithmic?

@@ -11,18 +11,18 @@ use super::view::{Mean, View, joined, words};
 use crate::{Dash, Look, Swept};
 
 const ROW: f64 = 24.0;
-/// With at most this number of seeds, each seed's value is a dot below the mean.
+/// A figure over at most this number of seeds shows each seed's value as a dot below the mean.
 const FEW_SEEDS: usize = 10;
 
-/// A policy's row in one panel.
+/// A policy's row in one panel of a figure that shows one number, such as the speedup, for every policy.
 struct Row<'s> {
     mean: Option<Mean>,
-    /// The value of each seed; empty if there are many seeds or one.
+    /// The number's value with each seed; empty for one seed or more than [`FEW_SEEDS`] seeds.
     seeds: Vec<f64>,
     sign: &'s str,
 }
 
-/// Draws the figure; `None` if no cell has the number.
+/// Draws the figure of `quantity`, such as the speedup, with one row per policy; `None` if no run has this number.
 pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     let policies = sorted(view, quantity);
     let rows: Vec<Vec<Row>> =
@@ -84,7 +84,7 @@ fn row<'s>(view: &View, quantity: &Quantity, policy: &str, combination: &[Swept]
     Row { mean: view.mean(policy, here, quantity.of, quantity.scale), seeds, sign: quantity.sign(&cells) }
 }
 
-/// A panel's title: its swept values, and the note on its cells.
+/// A panel's title: the swept values of the panel's runs, and the note on these runs.
 fn title(view: &View, quantity: &Quantity, combination: &[Swept]) -> String {
     joined([words(combination), (quantity.title_note)(&view.all(|s| s == combination))])
 }
@@ -103,7 +103,7 @@ fn draw_row(
         return c.text("none", text_at, Anchor::Start, TEXT, GREY);
     };
     let beyond = |x: f64| page.x.clamp(x) != x;
-    // Dots of seeds lie below the whisker, which would cover them.
+    // The dots of seeds lie below the whisker, because the whisker would cover them.
     let below = |(x, y): Point| (x, y + 6.0);
     let seeds: Vec<_> = row.seeds.iter().filter(|x| !beyond(**x)).map(|x| below(at(*x))).collect();
     c.specks(&seeds, look.colour);

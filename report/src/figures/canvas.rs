@@ -27,18 +27,19 @@ pub enum Anchor {
     End,
 }
 
-/// A policy's label and its look in a figure.
+/// A policy's label, and its colour, dash and marker in a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ink<'a> {
     /// The policy's label.
     pub label: &'a str,
-    /// The look in the figure; grey if the figure does not emphasize the policy.
+    /// The policy's colour, dash and marker in the figure. The colour is grey if the figure does not emphasize the
+    /// policy.
     pub look: Look,
-    /// The policy's own colour.
+    /// The policy's own colour, also where the figure shows the policy in grey.
     pub own: Rgb,
 }
 
-/// The surface that figures draw on.
+/// The drawing area of a figure, into which lines, markers and texts are drawn.
 pub struct Canvas(DrawingArea<LightSvg, Shift>);
 
 /// Draws an SVG document of `size` px (width, height). `title` and `description` are for readers who cannot see the
@@ -59,7 +60,7 @@ pub fn svg(size: Point, title: &str, description: &str, draw: impl FnOnce(&Canva
     )
 }
 
-/// An element that [`LightSvg`] can draw but plotters' own interface cannot, such as a dashed line.
+/// An element that [`LightSvg`] can draw but the interface of the crate plotters cannot, such as a dashed line.
 struct Own<'a, F> {
     points: &'a [BackendCoord],
     draw: F,
@@ -119,18 +120,18 @@ impl Canvas {
         }
     }
 
-    /// A filled rectangle between two corners.
+    /// Draws a filled rectangle between two corners.
     pub fn area(&self, from: Point, to: Point, colour: Rgb) {
         self.shape(&[from, (to.0, from.1), to, (from.0, to.1)], colour);
     }
 
-    /// A filled shape.
+    /// Draws a filled shape with the corners `points`.
     pub fn shape(&self, points: &[Point], colour: Rgb) {
         let points: Vec<BackendCoord> = points.iter().copied().map(tenths).collect();
         self.0.draw(&Polygon::new(points, rgb(colour).filled())).expect(IN_MEMORY);
     }
 
-    /// An empty rectangle between two corners.
+    /// Draws the edges of a rectangle between two corners.
     pub fn frame(&self, from: Point, to: Point, colour: Rgb) {
         let (a, b) = (from, to);
         self.line(&[a, (b.0, a.1), b, (a.0, b.1), a], colour, 1.0, Dash::Solid);
@@ -188,25 +189,27 @@ impl Canvas {
         points.iter().for_each(|at| self.0.draw(&disc(at)).expect(IN_MEMORY));
     }
 
-    /// Small discs without an edge, such as the values of single seeds.
+    /// Draws small discs without an edge at `points`, such as the values of single seeds.
     pub fn specks(&self, points: &[Point], colour: Rgb) {
         self.discs(points, 1.5, rgb(colour).mix(0.55));
     }
 
-    /// An arrowhead with its tip at `tip` that points in the direction `towards`. It shows that a value lies outside
-    /// the frame.
+    /// Draws an arrowhead with its tip at `tip` that points in the direction `towards`. An arrowhead shows that a value
+    /// lies outside the frame.
     pub fn arrowhead(&self, tip: Point, towards: Point, colour: Rgb) {
         let (back, side) = ((-5.0 * towards.0, -5.0 * towards.1), (4.0 * towards.1, 4.0 * towards.0));
         let wing = |by: f64| (tip.0 + back.0 + by * side.0, tip.1 + back.1 + by * side.1);
         self.line(&[wing(1.0), tip, wing(-1.0)], colour, 2.0, Dash::Solid);
     }
 
-    /// Writes a text on one line. `at` is half-way up the text; `anchor` says which part of the text lies at it.
+    /// Writes a text on one line. `at` lies at half the height of the text. `anchor` says whether `at` is the start,
+    /// the middle or the end of the text.
     pub fn text(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
         self.write(text, at, anchor, (size, colour), FontStyle::Normal, FontTransform::None);
     }
 
-    /// Writes a bold text on one line. `at` is half-way up the text; `anchor` says which part of the text lies at it.
+    /// Writes a bold text on one line. `at` lies at half the height of the text. `anchor` says whether `at` is the
+    /// start, the middle or the end of the text.
     pub fn bold(&self, text: &str, at: Point, anchor: Anchor, size: f64, colour: Rgb) {
         self.write(text, at, anchor, (size, colour), FontStyle::Bold, FontTransform::None);
     }

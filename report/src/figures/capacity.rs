@@ -10,18 +10,18 @@ use super::{Figure, Kind};
 use crate::{Dash, Look};
 use foretoken_sim::metrics::Interval;
 
-/// The capacity of one policy at one combination of swept values.
+/// The capacity (the highest request rate within the SLO bounds) of one policy at one combination of swept values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Carried {
     /// The policy's label in the figures.
     pub policy: String,
-    /// The swept values as text; empty if nothing is swept.
+    /// The swept values of the capacity search as text; empty if nothing is swept.
     pub at: String,
     /// The swept value; `None` unless exactly one setting is swept and its value is a number.
     pub value: Option<f64>,
     /// The policy's colour, dash and marker.
     pub look: Look,
-    /// The capacity, requests per second: mean and interval over seeds. `None` if there is no capacity; then `words`
+    /// The capacity, requests per second: mean and interval over seeds. `None` if there is no capacity. Then `words`
     /// says why.
     pub req_s: Option<Interval>,
     /// The capacity as text, or the reason why there is none.
@@ -30,22 +30,23 @@ pub struct Carried {
     pub tried: Vec<TriedRate>,
 }
 
-/// A request rate that was tried, and its run's results. The run was not stopped early.
+/// A request rate that the capacity search tried, with the results of the run at this rate. The search keeps no results
+/// of runs that it stopped early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TriedRate {
     /// The tried rate, requests a second.
     pub rate: f64,
-    /// Share (0 to 1) of the counted requests that kept their SLO bounds. The first and last requests of a run do not
-    /// count: they fill the server and keep it full.
+    /// Share (0 to 1) of the counted requests that kept their SLO bounds. Requests at the start of a run, which fill
+    /// the server, and at its end, which keep it full, are not counted.
     pub share: f64,
-    /// Did the server keep up with the arrivals?
+    /// Did the server keep up with the arrivals at this rate?
     pub steady: bool,
 }
 
-/// Texts and numbers of the figures that do not belong to one policy.
+/// Texts and numbers of the capacity figures that do not belong to one policy.
 #[derive(Clone, Copy, Debug)]
 pub struct CapacityWords<'a> {
-    /// Share of requests (0 to 1) that must keep their SLO bounds.
+    /// Share of requests (0 to 1) that must keep their SLO bounds for a server to carry a rate.
     pub share: f64,
     /// Where the numbers come from, and the SLO bounds of the search.
     pub source: &'a str,
@@ -53,7 +54,7 @@ pub struct CapacityWords<'a> {
     pub seeds: &'a str,
     /// A text on the seed whose runs the figure over the rate shows.
     pub first_seed: &'a str,
-    /// The name of the swept setting.
+    /// The name of the swept setting, with its unit.
     pub swept: &'a str,
 }
 
@@ -79,7 +80,8 @@ fn panels(all: &[Carried]) -> Vec<&str> {
     seen
 }
 
-/// The policies with their looks, in descending order of their capacities, which are summed over swept values.
+/// The policies with their colours, dashes and markers. The policy with the highest sum of capacities over swept values
+/// is first.
 fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     let mut seen: Vec<(&str, Look, f64)> = Vec::new();
     for c in all {
@@ -93,12 +95,12 @@ fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
     seen.into_iter().map(|(policy, look, _)| (policy, look)).collect()
 }
 
-/// A policy with its own look.
+/// A policy as the capacity figures draw it: its label, and its own colour, dash and marker.
 fn ink(label: &str, look: Look) -> Ink<'_> {
     Ink { label, look, own: look.colour }
 }
 
-/// The upper end of an interval.
+/// The upper end of a capacity's interval over seeds, requests per second.
 fn high(i: &Interval) -> f64 {
     i.mean + i.half_width.unwrap_or(0.0)
 }

@@ -1,5 +1,6 @@
 //! Draws curves of means over another number of the same run: draft length by batch size, acceptance by draft position,
-//! and share of right drafts by confidence. One line per policy, one panel per combination of swept values.
+//! and share of right draft tokens by the draft model's confidence. One line per policy, one panel per combination of
+//! swept values.
 
 use super::axis::Axis;
 use super::canvas::Ink;
@@ -10,37 +11,40 @@ use crate::{Cell, Dash};
 use foretoken_sim::metrics::Interval;
 use std::collections::BTreeMap;
 
-/// A cell's counts at one point of a curve. The point lies at (`x` / `of`, `y` / `of`).
+/// A run's counts at one point of a curve: sums over items, which are request-steps (one request in one step) or draft
+/// tokens. The point lies at the mean over items, (`x` / `of`, `y` / `of`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {
-    /// Identifies the point. Points with the same key in several seeds are drawn as one.
+    /// Number of the curve's point: a bucket of batch sizes, a draft position or a bin of confidence. Points with the
+    /// same number in several seeds are drawn as one.
     pub key: u32,
-    /// Sum over the items of the horizontal coordinate.
+    /// Sum over the point's items (request-steps or draft tokens) of the horizontal coordinate.
     pub x: f64,
-    /// Sum over the items of the vertical coordinate.
+    /// Sum over the point's items (request-steps or draft tokens) of the vertical coordinate.
     pub y: f64,
-    /// Number of items over which the point is a mean.
+    /// Number of items (request-steps or draft tokens) over which the point of the curve is a mean.
     pub of: f64,
 }
 
-/// A kind of curve: its names, how to count its points, and its axes.
+/// A kind of curve, such as draft length by batch size: its names, how to count its points, and its axes.
 pub struct Curves {
     /// The curve's name in a figure's title.
     pub title: &'static str,
-    /// Name and unit of the horizontal axis.
+    /// Name and unit of the curve's horizontal axis.
     pub x_name: &'static str,
-    /// Name and unit of the vertical axis.
+    /// Name and unit of the curve's vertical axis.
     pub y_name: &'static str,
-    /// Returns the counts of a cell, one per point.
+    /// Returns the sums of a run from which the points of the curve are computed, one entry per point.
     pub counts: fn(&Cell) -> Vec<Counts>,
-    /// Makes the horizontal and the vertical axis from (the least x, the greatest x) and the greatest y.
+    /// Makes the horizontal and the vertical axis. The arguments are (the least x, the greatest x) and the greatest y.
     pub axes: fn((f64, f64), f64) -> (Axis, Axis),
-    /// Is the diagonal drawn? On it lie the points of a perfectly calibrated draft.
+    /// Is the diagonal drawn? If the draft model's confidences are perfectly calibrated, all points lie on the
+    /// diagonal.
     pub diagonal: bool,
 }
 
-/// Mean draft length by decode batch size. Leaves out batch sizes with fewer than [`FEWEST`] steps. Empty for a policy
-/// that drafted nothing.
+/// Points of the mean draft length by decode batch size. Leaves out batch sizes with fewer than [`FEWEST`] steps. Empty
+/// for a policy that drafted nothing.
 pub fn lengths(cell: &Cell) -> Vec<Counts> {
     let mut by_size: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
     for row in &cell.lengths {
@@ -61,12 +65,13 @@ pub fn lengths(cell: &Cell) -> Vec<Counts> {
     filled.map(counts).collect()
 }
 
-/// Least number of samples (steps or drafts) that a point needs in one seed. Points with fewer samples are not drawn,
-/// because their means are noise.
+/// Least number of samples (steps or draft tokens) that a point needs in one seed. Points with fewer samples are not
+/// drawn, because their means are noise.
 pub const FEWEST: f64 = 30.0;
 
-/// For each draft position the share of accepted drafts, %, among drafts whose predecessors in the round were all
-/// accepted. Leaves out positions with fewer than [`FEWEST`] such drafts.
+/// Points of the share of accepted draft tokens, %, by the token's position in the draft of its step. Counts only draft
+/// tokens whose predecessors in the same step were all accepted. Leaves out positions with fewer than [`FEWEST`] such
+/// tokens.
 pub fn by_depth(cell: &Cell) -> Vec<Counts> {
     let counts = |(key, p): (u32, &foretoken_sim::metrics::PositionCounts)| {
         let of = p.reached as f64;
@@ -75,8 +80,8 @@ pub fn by_depth(cell: &Cell) -> Vec<Counts> {
     (1..).zip(&cell.summary.positions).filter(|(_, p)| p.reached as f64 >= FEWEST).map(counts).collect()
 }
 
-/// For each bin of the draft's confidence the share of right drafts, %. Leaves out bins with fewer than [`FEWEST`]
-/// drafts.
+/// Points of the share of right draft tokens, %, by the draft model's confidence. Leaves out bins of confidence with
+/// fewer than [`FEWEST`] draft tokens.
 pub fn calibration(cell: &Cell) -> Vec<Counts> {
     let filled = (0..).zip(&cell.calibration).filter(|(_, b)| b.drafts as f64 >= FEWEST);
     filled
@@ -87,7 +92,7 @@ pub fn calibration(cell: &Cell) -> Vec<Counts> {
 /// A policy's line: (x, mean y with its interval over seeds), sorted by x.
 type Line<'v> = (Ink<'v>, Vec<(f64, Interval)>);
 
-/// Draws the figure; `None` if no cell has any counts.
+/// Draws one kind of curve, such as draft length by batch size, one line per policy; `None` if no run has any counts.
 pub fn draw(view: &View, curves: &Curves) -> Option<String> {
     let panels: Vec<Vec<Line>> = view
         .combinations
@@ -138,7 +143,7 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
 }
 
 /// A policy's line from its `cells`, one per seed: points of (horizontal position, mean and interval over seeds).
-/// Leaves out a point that some seed does not have, because its mean would be over fewer seeds than the other points.
+/// Leaves out points that are missing in some seed, because all means of a line are over the same seeds.
 fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval)> {
     let mut points: BTreeMap<u32, (f64, f64, Vec<f64>)> = BTreeMap::new();
     for at in cells.iter().flat_map(|cell| counts(cell)) {
@@ -162,8 +167,8 @@ mod tests {
         let cell_of =
             |seed: u64| report.cells.iter().find(|c| c.key().policy == "fixed-3" && c.key().seed == seed).unwrap();
         let points = line(&[cell_of(1), cell_of(2)], by_depth);
-        // The fixture accepts v / 2 of v verified drafts, a hundred times for each v. So no draft at the third position
-        // is reached.
+        // In the made-up runs, of v verified draft tokens of a step v / 2 are accepted, a hundred times for each v. So
+        // no draft token at the third position is reached.
         assert_eq!(points.len(), 2);
         assert_eq!((points[0].0, points[0].1.mean, points[0].1.n), (1.0, 200.0 / 3.0, 2));
         assert_eq!(points[0].1.half_width, Some(0.0));

@@ -5,14 +5,15 @@ use super::view::View;
 use crate::rank::{CLOSE, Ranking, rank};
 use crate::{Report, Role};
 
-/// A report with at most this number of policies shows all in colour.
+/// A report with at most this number of policies shows all policies in colour.
 const ALL: usize = 6;
-/// The most policies in colour, without plain decoding and the bound.
+/// The most policies in colour, not counting plain decoding and the bound (an oracle that no server can run).
 const MOST: usize = 5;
 
-/// The policies that a page may advise. A policy's worst distance is its largest distance from the fastest policy of a
-/// setting. The first advised policy has the least worst distance over all settings. The second has the least over the
-/// first n settings, for the largest n at which this distance is at most [`CLOSE`]; there may be none.
+/// The one or two policies that a page may advise. The first one is never far behind: it has the least worst distance
+/// over all combinations of swept values, and a policy's distance is the share by which it is slower than the fastest
+/// policy there. The second has the least worst distance over the first n combinations, for the largest n at which this
+/// distance is at most [`CLOSE`]. If there is no such n, there is no second policy.
 fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
     let worst = |name: &str, n: usize| {
         let each: Option<Vec<f64>> = rankings[..n].iter().map(|r| r.behind(name)).collect();
@@ -26,7 +27,8 @@ fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
     least(rankings.len()).into_iter().chain(close).map(|(name, _)| name).collect()
 }
 
-/// Labels of the grey policies; empty if the report ranks no policies or has at most `ALL` policies.
+/// Labels of the policies that figures show in grey. Empty if the report ranks no policies or has at most `ALL`
+/// policies.
 pub fn quiet<'a>(report: &'a Report, view: &View<'a>) -> Vec<&'a str> {
     let rankings: Vec<Ranking> = view.combinations.iter().filter_map(|&c| rank(report, view, c)).collect();
     if view.policies.len() <= ALL || rankings.is_empty() {

@@ -7,12 +7,12 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look};
 
-/// The points of one policy: price and latency for each number of replicas.
+/// The points of one policy in the figure of price against latency, one for each number of replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrontierLine {
     /// The policy's label.
     pub policy: String,
-    /// The swept values as text; empty if nothing is swept.
+    /// The swept values of the search for the fewest replicas, as text; empty if nothing is swept.
     pub at: String,
     /// The policy's colour, dash and marker.
     pub look: Look,
@@ -31,7 +31,7 @@ pub struct FrontierPoint {
     pub carried: bool,
 }
 
-/// Texts and numbers that do not belong to one policy.
+/// Texts and numbers of the figure of price against latency that do not belong to one policy.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontierWords<'a> {
     /// Name of the latency that is drawn, such as TTFT.
@@ -43,14 +43,15 @@ pub struct FrontierWords<'a> {
 }
 
 /// If the latency has a bound, the figure shows latencies up to this multiple of the bound, and draws higher latencies
-/// at the upper edge. The higher latencies depend on the length of the run, because the fleet's queue grows.
+/// at the upper edge. A higher latency says little: the fleet's queue grows, so the latency depends on the run's
+/// length.
 const SHOWN: f64 = 3.0;
 
-/// Draws `frontier.svg`; `None` if every run was stopped early.
+/// Draws `frontier.svg`, the price of a fleet per hour against a latency; `None` if every run was stopped early.
 pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Option<Figure> {
     let all = || lines.iter().flat_map(|line| &line.points);
     let slowest = all().map(|p| p.p99_s).reduce(f64::max)?;
-    let highest = words.bound_s.map_or(slowest, |bound| slowest.min(SHOWN * bound).max(bound));
+    let highest = words.bound_s.map_or(slowest, |bound| slowest.min(SHOWN * bound).max(1.1 * bound));
     let dearest = all().map(|p| p.cost_hour).reduce(f64::max)?;
     let mut panels: Vec<&str> = lines.iter().map(|line| line.at.as_str()).collect();
     panels.dedup();
@@ -63,7 +64,7 @@ pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Opt
     let page = Page {
         title: format!("What a fleet costs, and its {}", words.latency),
         source: format!("{}; grey: the load is not carried", words.source),
-        x_name: "price of an hour".to_owned(),
+        x_name: "price of an hour (GPUs × fleet.price_gpu_hour)".to_owned(),
         y_name: format!("p99 {} (ms)", words.latency),
         x: Axis::linear(0.0, dearest, if panels.len() == 1 { 8 } else { 4 }),
         y: Axis::linear(0.0, 1e3 * highest, 6),

@@ -7,26 +7,25 @@ use super::style::{GREY, RULE};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// The gain over the present setting at one load.
+/// The gain of a draft setting over the server's present setting, at one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GainAt {
     /// The load, requests a second.
     pub rate: f64,
-    /// Relative gain in mean end-to-end latency, as a share; above 0, the requests are faster than with the present
-    /// setting.
+    /// The gain in mean end-to-end latency, as a share. Above 0, requests are faster than with the present setting.
     pub gain: f64,
     /// Half of the gain's interval, as a share; `None` without an interval.
     pub half_width: Option<f64>,
 }
 
-/// The look of the line for drafting, in Okabe and Ito's blue.
+/// Colour, dash and marker of the line for drafting, in Okabe and Ito's blue.
 const DRAFTING: Look = Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle };
-/// The look of the line for plain decoding.
+/// Colour, dash and marker of the line for plain decoding.
 const PLAIN: Look = Look { colour: GREY, dash: Dash::Dashed, marker: Marker::Square };
 
 /// Draws `gain-over-load.svg`: the gains of drafting (`points`) and of plain decoding (`plain`) over the present
-/// setting. `drafting` and `now` are the names of the drafting and of the present setting. `None` if there are no
-/// points at all.
+/// setting. `drafting` and `now` are the labels of drafting and of the present setting. `None` if both gains lack
+/// points.
 pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &str, source: &str) -> Option<Figure> {
     let all = || points.iter().chain(plain);
     let ends = all().flat_map(|p| [-1.0, 1.0].map(|s| 100.0 * (p.gain + s * p.half_width.unwrap_or(0.0))));
@@ -49,7 +48,7 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
     };
     let svg = page.svg(|c, panel, _| {
         c.line(&[panel.at(page.x.start(), 0.0), panel.at(page.x.end(), 0.0)], RULE, 1.2, Dash::Dashed);
-        // In reverse order, so that the line for drafting lies on top of the line for plain decoding.
+        // The line for drafting is drawn last, so that it lies on top of the line for plain decoding.
         for (_, points, look) in lines.iter().rev() {
             let middle: Vec<_> = points.iter().map(|p| panel.at(p.rate, 100.0 * p.gain)).collect();
             c.line(&middle, look.colour, 1.6, look.dash);

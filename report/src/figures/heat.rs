@@ -2,9 +2,9 @@
 //!
 //! The data are counts of simulated steps without prompts, not predictions of a cost model. They are pooled over seeds
 //! and over the policies that choose lengths without looking at the requests. Other policies draft more where they
-//! expect acceptance; with them, long drafts would look better than a fixed length is. A colour shows the goodput of a
-//! length as a share of the best length's goodput at the same batch size, because goodput differs too much between
-//! batch sizes for one scale.
+//! expect acceptance, so their long drafts look better than long drafts for all requests are. A colour shows the
+//! goodput of a length as a share of the best length's goodput at the same batch size. One scale of absolute goodput
+//! would not do, because goodput differs too much between batch sizes.
 
 use super::axis::Axis;
 use super::curves::FEWEST;
@@ -17,7 +17,7 @@ use foretoken_sim::metrics::Interval;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Classes of goodput: (least goodput in % of the best length's goodput, label, colour). Colours are viridis; light is
-/// good.
+/// a high goodput.
 const CLASSES: [(f64, &str, Rgb); 7] = [
     (99.0, "99–100 %", (0xfd, 0xe7, 0x25)),
     (95.0, "95–99 %", (0x90, 0xd7, 0x43)),
@@ -27,16 +27,18 @@ const CLASSES: [(f64, &str, Rgb); 7] = [
     (50.0, "50–65 %", (0x44, 0x39, 0x83)),
     (0.0, "under 50 %", (0x44, 0x01, 0x54)),
 ];
-/// The look of the line through the best lengths.
+/// Colour, dash and marker of the line through the best draft length at each batch size.
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
-/// Sums over the steps of one field of the map: the steps with one draft length and with a batch size in one bucket.
+/// Sums over the steps of one field of the map. A field holds the steps with one draft length and with a batch size in
+/// one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Field {
-    /// Greatest batch size of the field's bucket.
+    /// Greatest batch size, decode requests, of the bucket whose steps this field of the map counts.
     to: u32,
     steps: u64,
-    /// Time inside the steps, picoseconds.
+    /// Time inside the steps that this field of the map (one draft length, one bucket of batch sizes) counts,
+    /// picoseconds.
     busy: u64,
     emitted: u64,
 }
@@ -44,8 +46,8 @@ struct Field {
 /// The fields of one combination of swept values, by (least batch size of the bucket, draft length).
 type Map = BTreeMap<(u32, u32), Field>;
 
-/// Draws the figure. Counts only policies that choose lengths without looking at the requests. `None` if no batch size
-/// has two draft lengths with at least [`FEWEST`] steps each.
+/// Draws the map of goodput by batch size and draft length. Counts only policies that choose lengths without looking at
+/// the requests. `None` if no batch size has two draft lengths with at least [`FEWEST`] steps each.
 pub fn draw(view: &View) -> Option<String> {
     let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c, None)).collect();
     let of_seeds = |c: &&[Swept]| view.seeds.iter().map(|&seed| map(view, |s| s == *c, Some(seed))).collect();
@@ -81,7 +83,8 @@ pub fn draw(view: &View) -> Option<String> {
         for (&(size, length), field) in map {
             let (from, y) = (f64::from(size) - 0.5, f64::from(length));
             let corners = [panel.at(from, y + 0.5), panel.at(f64::from(field.to) + 0.5, y - 0.5)];
-            // Each field is a quarter px larger, so that no background shows between two fields.
+            // Each field of the map (one batch size and draft length) is a quarter px larger, so that no background
+            // shows between two fields.
             let to = (corners[1].0 + 0.25, corners[1].1 + 0.25);
             c.area(corners[0], to, class(goodput(field) / best(map, size).1 * 100.0));
         }
@@ -101,8 +104,8 @@ pub fn draw(view: &View) -> Option<String> {
     }))
 }
 
-/// The map's fields, from the cells whose swept values pass `sweep`: of one seed, or of all seeds pooled if `seed` is
-/// `None`.
+/// The fields of the map, from the runs for whose swept values `sweep` returns true. Uses one seed, or pools all seeds
+/// if `seed` is `None`.
 fn map(view: &View, sweep: impl Fn(&[Swept]) -> bool, seed: Option<u64>) -> Map {
     let mut map = Map::new();
     let asked = |c: &&Cell| c.entry.blind && seed.is_none_or(|seed| c.key().seed == seed);
@@ -119,13 +122,15 @@ fn map(view: &View, sweep: impl Fn(&[Swept]) -> bool, seed: Option<u64>) -> Map 
     }
     let fewest = if seed.is_some() { 1 } else { FEWEST as u64 };
     map.retain(|_, field| field.steps >= fewest && field.busy > 0);
-    // A batch size with a single length has nothing to compare, so it is left out.
+    // A batch size with only one draft length is left out of the map, because there is no other length to compare it
+    // with.
     let sizes: Vec<u32> = map.keys().map(|k| k.0).collect();
     map.retain(|k, _| sizes.iter().filter(|&&size| size == k.0).count() > 1);
     map
 }
 
-/// Goodput of a field: emitted tokens per second of time inside steps.
+/// Goodput of the steps in one field of the map (one draft length and a bucket of batch sizes): emitted tokens per
+/// second of time inside steps.
 fn goodput(field: &Field) -> f64 {
     field.emitted as f64 / (field.busy as f64 / 1e12)
 }
@@ -136,8 +141,8 @@ fn best(map: &Map, size: u32) -> (u32, f64) {
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
 }
 
-/// The best length at a batch size, and the neighbouring lengths whose difference from the best is within the noise of
-/// the seeds.
+/// The best draft length at a batch size, and the neighbouring lengths whose difference in goodput from the best is
+/// within the noise of the seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Optimum {
     size: f64,
@@ -146,8 +151,8 @@ struct Optimum {
     longest: u32,
 }
 
-/// The optima of a map. Leaves out a batch size if the next shorter or the next longer length of the map has no steps,
-/// because a length without steps may be better.
+/// The best length for each batch size of a map. Leaves out a batch size if the next shorter or the next longer length
+/// of the map has no steps there, because this length may be better.
 fn optima(map: &Map, of_seeds: &[Map]) -> Vec<Optimum> {
     let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
     let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();
@@ -165,8 +170,8 @@ fn optima(map: &Map, of_seeds: &[Map]) -> Vec<Optimum> {
     sizes.into_iter().filter_map(of_size).collect()
 }
 
-/// Is the difference between `length` and the length `best` at batch size `size` within the noise of the seeds?
-/// Compares the logarithms of the goodput, paired by seed. False with a single seed.
+/// Is the difference in goodput between the draft lengths `length` and `best` at batch size `size` within the noise of
+/// the seeds? Compares logarithms of goodput, paired by seed. False with a single seed.
 fn alike(of_seeds: &[Map], size: u32, length: u32, best: u32) -> bool {
     let logs = of_seeds.iter().filter_map(|map| {
         let [own, best] = [length, best].map(|length| map.get(&(size, length)).map(goodput));

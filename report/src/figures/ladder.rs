@@ -9,7 +9,7 @@ use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, Rgb, TEXT, TITLE, WIDTH,
 use super::{Figure, Kind};
 use crate::Dash;
 
-/// Colours of the rungs: Okabe and Ito's.
+/// Colours of a ladder's rungs (the parts of a policy's loss against the best oracle): Okabe and Ito's.
 const COLOURS: [Rgb; 7] = [
     (0x00, 0x72, 0xb2),
     (0x34, 0x96, 0xcd),
@@ -19,25 +19,27 @@ const COLOURS: [Rgb; 7] = [
     (0xc4, 0x71, 0x9f),
     (0x66, 0x66, 0x66),
 ];
-/// Height of a rung's bar, px.
+/// Height of the bar of a rung (a part of a policy's loss against the best oracle), px.
 const BAR: f64 = 5.0;
-/// Width of the column of names, px.
+/// Width of the column of policies' names, px.
 const NAMES: f64 = 200.0;
 
-/// The rungs of one policy's loss.
+/// One policy's loss against the best oracle, split into parts by cause. The parts are called rungs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LadderBar {
     /// The policy's label.
     pub policy: String,
-    /// The height of each rung: the loss in % that the rung's knowledge removes. `None` if the rung does not apply to
-    /// the policy.
+    /// The height of each rung (a part of the policy's loss): the loss in % that disappears with one more piece of
+    /// knowledge. `None` if the rung does not apply to the policy.
     pub heights: Vec<Option<f64>>,
 }
 
-/// Draws `ladder.svg`; `None` without bars. `rungs` are the names of the rungs, at most seven.
+/// Draws `ladder.svg`, which splits each policy's loss against the best oracle into rungs (parts by cause). `rungs` are
+/// the names of the rungs, at most seven. `None` without bars.
 pub fn ladder_figure(rungs: &[&str], bars: &[LadderBar], source: &str) -> Option<Figure> {
     let starts = |bar: &LadderBar| -> Vec<f64> {
-        // The loss before each rung; at the end the loss after the last rung, 0.
+        // The loss that is left before each rung (part of the policy's loss), in %. The last entry is the loss after
+        // the last rung, 0.
         let mut left: f64 = bar.heights.iter().flatten().sum();
         let mut all = vec![left];
         for height in &bar.heights {

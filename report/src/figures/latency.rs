@@ -11,29 +11,29 @@ use crate::number::fixed;
 use crate::{Cdf, Cell, Dash, Swept};
 use foretoken_sim::metrics::{Interval, Slo};
 
-/// A kind of latency, such as TTFT: its names, how to read its distribution from a cell, and its SLO bound.
+/// A kind of latency, such as TTFT: its names, how to read its distribution from a run, and its SLO bound.
 pub struct Latency {
-    /// The latency's name in a figure's title.
+    /// The latency's name in a figure's title, such as the time to first token.
     pub title: &'static str,
     /// The latency's name on an axis.
     pub axis: &'static str,
-    /// The unit of the axis: (how many units are one second, the unit's name).
+    /// The unit of the axis: (number of units in one second, the unit's name).
     pub unit: (f64, &'static str),
     /// Text for the source line: which requests have this latency.
     pub whose: &'static str,
-    /// Returns the latency's distribution in a cell.
+    /// Returns the latency's distribution in a run.
     pub of: fn(&Cell) -> &Cdf,
-    /// Returns the bound on the latency in seconds; `None` without a bound.
+    /// Returns the SLO bound on the latency in seconds; `None` without a bound.
     pub bound: fn(&Slo) -> Option<f64>,
 }
 
-/// The most points of a line, except its last point.
+/// The most points of a line of a latency's distribution, except its last point.
 const POINTS: usize = 256;
 
-/// A policy's line: (latency in the figure's unit, share of requests at or below it).
+/// A policy's line: points of (latency in the figure's unit, share of requests at or below this latency).
 type Line<'v> = (Ink<'v>, Vec<(f64, f64)>);
 
-/// Draws the figure; `None` if no request finished.
+/// Draws the cumulative distribution of a latency, one line per policy; `None` if no request finished.
 pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     let panels: Vec<Vec<Line>> = view
         .combinations
@@ -51,7 +51,8 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     // Each panel has its own axis. Latencies can differ a thousandfold between loads. On a shared axis the lines of a
     // light load would overlap.
     let bounds_at = |bound: &Option<Bound>| bound.as_ref().map(|b| b.at_s * latency.unit.0);
-    // Axes are linear, unless the latencies of one panel differ so much that fast lines would overlap.
+    // All axes are linear, unless the latencies of one panel differ so much that the lines of fast policies would
+    // overlap.
     let log = panels.iter().any(|lines| differ_much(lines));
     let own: Vec<Option<Axis>> =
         panels.iter().zip(&bounds).map(|(lines, bound)| axis(lines, bounds_at(bound), log)).collect();
@@ -105,8 +106,8 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
 struct Bound {
     /// The bound in seconds, mean over seeds.
     at_s: f64,
-    /// The autoregressive policy from whose P90 the bound was taken, so that 90 % of its requests are at or below the
-    /// bound by definition. `None` if there is no such policy.
+    /// The autoregressive policy from whose P90 the bound was taken. 90 % of its requests are at or below the bound by
+    /// definition. `None` if the bound was not taken from a policy's P90.
     defined_by: Option<String>,
 }
 
@@ -137,7 +138,7 @@ fn legend(bounds: &[Option<Bound>]) -> String {
     line.into_iter().chain(star).collect()
 }
 
-/// An axis over all latencies of a panel and their bound; `None` without latencies.
+/// An axis over all latencies of a panel and their SLO bound, in the figure's unit; `None` without latencies.
 fn axis(lines: &[Line], bound: Option<f64>, log: bool) -> Option<Axis> {
     let latencies = || lines.iter().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
     latencies().next()?;
@@ -146,7 +147,7 @@ fn axis(lines: &[Line], bound: Option<f64>, log: bool) -> Option<Axis> {
     Some(if log { Axis::log(low, high) } else { Axis::exact(0.0, high, 5) })
 }
 
-/// Is the 99th percentile of the slowest line more than [`MUCH`] times the first percentile of the fastest?
+/// Is the 99th percentile of the slowest line more than [`MUCH`] times the first percentile of the fastest line?
 fn differ_much(lines: &[Line]) -> bool {
     let at = |share: f64| {
         let value = move |line: &Line| line.1.iter().find(|p| p.1 >= share).map(|p| p.0).filter(|&v| v > 0.0);

@@ -18,19 +18,19 @@ const BASE: f64 = 0.35;
 
 type Drawn = Result<(), DrawingErrorKind<Infallible>>;
 
-/// The body of an SVG document that grows.
+/// An SVG document while it is drawn: its elements so far.
 pub struct LightSvg {
-    /// Width and height, tenths of a px.
+    /// Width and height of the document, tenths of a px.
     size: (u32, u32),
     out: String,
     pen: Pen,
-    /// The start tag of the open element; empty if none is open.
+    /// The start tag of the SVG element that is not ended yet; empty if there is none.
     open: String,
-    /// The text that ends the open element.
+    /// The text that ends the SVG element that is not ended yet.
     end: &'static str,
-    /// The colour of the policy whose group is open.
+    /// The colour of the policy into whose SVG group shapes are drawn now; `None` outside of a policy's group.
     policy: Option<Rgb>,
-    /// Length of `out` before and after the start tag of the open group.
+    /// Length in bytes of the document `out` before and after the start tag of the present policy's SVG group.
     group: (usize, usize),
 }
 
@@ -41,13 +41,13 @@ impl LightSvg {
         LightSvg { size, out, pen, open, end: "", policy: None, group: (0, 0) }
     }
 
-    /// Takes out the SVG elements drawn so far.
+    /// Takes out the SVG elements drawn so far, and leaves an empty document.
     pub fn take(&mut self) -> String {
         self.close();
         std::mem::take(&mut self.out)
     }
 
-    /// Begins the group of a policy. Shapes in the policy's `colour` take their colour from the group. `tag` is the
+    /// Begins the SVG group of a policy. Shapes in the policy's `colour` take their colour from the group. `tag` is the
     /// group's start tag.
     pub fn begin_group(&mut self, tag: &str, colour: Rgb) {
         self.close();
@@ -56,7 +56,7 @@ impl LightSvg {
         (self.policy, self.group) = (Some(colour), (before, self.out.len()));
     }
 
-    /// Ends the group; a group in which nothing was drawn is removed.
+    /// Ends the SVG group of a policy. A group in which nothing was drawn is removed.
     pub fn end_group(&mut self) {
         self.close();
         self.policy = None;
@@ -91,7 +91,7 @@ impl LightSvg {
         self.fill(points, colour, &edge);
     }
 
-    /// Ends the open element.
+    /// Ends the SVG element that is not ended yet; does nothing if there is none.
     fn close(&mut self) {
         if !self.open.is_empty() {
             self.out.push_str(self.end);
@@ -99,8 +99,8 @@ impl LightSvg {
         }
     }
 
-    /// Continues the open element if its start tag is `tag`. Otherwise ends it and starts an element with `tag`, which
-    /// `end` will end.
+    /// Continues the present SVG element if its start tag is `tag`. Otherwise ends it and starts an element with `tag`,
+    /// which the text `end` will end.
     fn within(&mut self, tag: String, end: &'static str) {
         if self.open != tag {
             self.close();
@@ -109,7 +109,8 @@ impl LightSvg {
         }
     }
 
-    /// A colour as an attribute's value. The colour of the policy whose group is open is inherited from the group.
+    /// A colour as the value of an SVG attribute. The colour of the policy whose group is open is inherited from the
+    /// group.
     fn colour(&self, colour: Rgb) -> String {
         if self.policy == Some(colour) { "currentColor".to_owned() } else { hex(colour) }
     }
@@ -177,7 +178,7 @@ impl DrawingBackend for LightSvg {
         Ok(())
     }
 
-    /// Writes a text. `at` is at the middle of its height; the vertical anchor of `style` is ignored.
+    /// Writes a text. `at` lies at half the height of the text; the vertical anchor of `style` is ignored.
     fn draw_text<T: BackendTextStyle>(&mut self, text: &str, style: &T, at: BackendCoord) -> Drawn {
         let anchor = match style.anchor().h_pos {
             HPos::Left => "",

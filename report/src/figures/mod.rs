@@ -13,17 +13,22 @@ mod canvas;
 mod capacity;
 mod curves;
 mod emphasis;
+mod fleets;
 mod frontier;
 mod gain;
 mod heat;
 mod ladder;
 mod latency;
+mod learnt;
 mod light_svg;
 mod over_time;
 mod page;
 mod path;
 mod predicted;
 mod profile;
+mod replica_counts;
+mod replicas;
+mod shades;
 mod sheet;
 mod style;
 #[cfg(test)]
@@ -39,6 +44,7 @@ pub use capacity::{CapacityWords, Carried, TriedRate, capacity_figures};
 pub use frontier::{FrontierLine, FrontierPoint, FrontierWords, frontier_figure};
 pub use gain::{GainAt, gain_figure};
 pub use ladder::{LadderBar, ladder_figure};
+pub use learnt::{AtPosition, cost_figure, positions_figure};
 pub use predicted::{PREDICTED_EDGE, PredictedCell, PredictedNumber, predicted_figure};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 pub use validation::{RunKind, Validated, ValidatedRun, validation_figures};
@@ -47,19 +53,21 @@ use crate::{Cell, Report, ReportError, Staged, Swept};
 use against::{Mark, Quantity};
 use axis::Axis;
 use curves::Curves;
+pub(crate) use fleets::{chosen as chosen_fleets, run_but_replicas, run_in_words};
 use latency::Latency;
 use over_time::Course;
+pub(crate) use shades::all as shades;
 use sheet::Sheet;
 use std::path::Path;
 pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex};
 use view::{Scale, View};
 
-/// The subject of a figure.
+/// The subject of a figure, such as speedup or latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Speedup in mean latency over autoregressive.
+    /// Speedup: mean end-to-end latency of autoregressive decoding divided by the policy's.
     Speedup,
-    /// Excess in mean latency over the fastest policy's.
+    /// How much longer a policy's mean end-to-end latency is than the fastest policy's.
     Behind,
     /// Throughput against time per token, a path through the loads for each policy.
     Tradeoff,
@@ -71,19 +79,19 @@ pub enum Kind {
     DraftLength,
     /// Distribution of end-to-end latency, TTFT or TPOT.
     Latency,
-    /// Chosen draft length against batch size.
+    /// Draft length that a policy chose, against the decode batch size.
     Chosen,
-    /// Share of accepted drafts by draft position.
+    /// Share of accepted draft tokens by the token's position in the draft of its step.
     Depth,
-    /// Calibration of the draft's confidence.
+    /// Calibration of the draft model's confidence: the share of right draft tokens by confidence.
     Calibration,
-    /// Goodput by batch size and draft length.
+    /// Goodput (emitted tokens per second inside steps) by batch size and draft length.
     Heat,
-    /// Regret: relative excess of the mean latency over the oracle's.
+    /// Regret: how much longer a policy's mean end-to-end latency is than the oracle's, relative to the oracle's.
     Regret,
-    /// Peak KV use, or preemptions.
+    /// Peak KV use of a run, or its number of preemptions.
     Memory,
-    /// Relative change of mean latency against other results.
+    /// Relative change of a policy's mean end-to-end latency against other results, such as an earlier run's.
     Change,
     /// Pass times that a profile's fit predicts, against measured pass times; or the fit's relative errors.
     Fit,
@@ -94,9 +102,12 @@ pub enum Kind {
     /// The highest request rate that policies carry within their SLO bounds; or the latency of a fleet against its
     /// price.
     Capacity,
-    /// The loss of each policy in each scenario of the arena.
+    /// The requests on each replica of a fleet over time, or the number of replicas.
+    Replicas,
+    /// The loss in latency of each policy in each scenario (experiment) of the arena, in which all policies are
+    /// compared.
     Arena,
-    /// The parts (rungs) of each policy's loss against the best oracle.
+    /// The parts (rungs) by cause of each policy's loss in latency against the best oracle.
     Ladder,
 }
 
@@ -293,17 +304,17 @@ fn nothing(_: &[&Cell]) -> String {
     String::new()
 }
 
-/// The SLO bounds of the cells as text. A note follows if a bound is scaled from an overloaded run.
+/// The SLO bounds of the runs as text. A note follows if a bound is scaled from an overloaded run.
 fn bound(cells: &[&Cell]) -> String {
     let from = if cells.iter().any(|c| c.bound_of_overload) { "bound of an overloaded run" } else { "" };
     view::joined([view::bounds(cells), from.to_owned()])
 }
 
-/// Draws every figure for which the cells have data, in a fixed order. First the distance to the fastest policy,
+/// Draws every figure for which the runs have data, in a fixed order. First the distance to the fastest policy,
 /// speedup, SLO attainment, regret and change: each by policy, and over each swept number. Then mean latency over each
 /// swept number, and throughput against time per token by load. Then batch size and draft length over time: one file
 /// per combination of swept values. Then latencies, chosen draft lengths, acceptance, calibration, goodput, KV use and
-/// preemptions.
+/// preemptions. Then the replicas of a fleet.
 pub fn figures(report: &Report) -> Vec<Figure> {
     drawn(report, Sheet::Screen)
 }
@@ -376,6 +387,11 @@ fn drawn(report: &Report, sheet: Sheet) -> Vec<Figure> {
         by_policy::draw(&view, &PREEMPTIONS)
             .into_iter()
             .for_each(|svg| add(Kind::Memory, "preemptions".to_owned(), svg));
+    }
+    if sheet == Sheet::Screen {
+        for (name, at, policy, svg) in fleets::draw(report, &view) {
+            add(Kind::Replicas, slug(&slug(name, &combination(at)), policy), svg);
+        }
     }
     figures
 }

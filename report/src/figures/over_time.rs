@@ -13,16 +13,17 @@ use super::view::{View, words};
 use crate::{Dash, Look, Swept};
 use foretoken_sim::metrics::{Bin, Series};
 
-/// The most points of a line.
+/// The most points of a policy's line over time.
 const POINTS: usize = 160;
 
-/// A number of a run that is drawn over time.
+/// A number of a run, such as the batch size, that is drawn over time.
 pub struct Course {
-    /// The number's name in a figure's title.
+    /// The name, in a figure's title, of the number that is drawn over time.
     pub title: &'static str,
-    /// The number's name and unit on an axis.
+    /// The name and unit, on an axis, of the number that is drawn over time.
     pub axis: &'static str,
-    /// Computes the number from neighbouring bins of time. `None` leaves a gap in the line.
+    /// Computes the drawn number, such as the batch size, from neighbouring bins of time. `None` leaves a gap in the
+    /// line.
     pub of: fn(&[Bin]) -> Option<f64>,
     /// Is the first policy's line repeated in grey behind the lines of the other policies?
     pub backdrop: bool,
@@ -42,7 +43,8 @@ pub fn draft_len(bins: &[Bin]) -> Option<f64> {
     (steps > 0).then(|| drafted as f64 / steps as f64)
 }
 
-/// A policy's line as unbroken parts, each a list of points (time in seconds, value).
+/// A policy's line over time, broken where the number is missing: each unbroken part is a list of (time in seconds,
+/// value).
 type Stretches = Vec<Vec<(f64, f64)>>;
 
 /// Draws one figure per combination of swept values, and returns each with its combination. Leaves out policies whose
@@ -101,8 +103,8 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
     })
 }
 
-/// Thins a series to at most [`POINTS`] points. Each point is computed from some neighbouring bins and lies at their
-/// middle. Bins without a value break the line.
+/// Makes a policy's line from a series of bins, with at most [`POINTS`] points. Each point is computed from some
+/// neighbouring bins and lies at the middle of them. Bins without a value break the line.
 fn stretches(series: &Series, of: fn(&[Bin]) -> Option<f64>) -> Stretches {
     let together = series.bins.len().div_ceil(POINTS).max(1);
     let width = series.width.as_s();

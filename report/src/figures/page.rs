@@ -1,6 +1,5 @@
 //! The layout of a figure: its title, a grid of panels, the legend to the right of the panels, and the source line
-//! below. All panels share the vertical axis. They also share the horizontal axis, unless each panel has one of its
-//! own.
+//! below. All panels share the vertical axis. They also share the horizontal axis, unless each panel has its own.
 //!
 //! The legend has a column of its own, so it never hides data. A tick label that would touch the label before it is
 //! left out.
@@ -18,15 +17,15 @@ const NAME_ROOM: f64 = 22.0;
 const GAP: f64 = 30.0;
 const LEGEND_MARK: f64 = 48.0;
 
-/// A figure without its data: texts, axes, panels and legend.
+/// A figure's layout without its data: texts, axes, panels and legend.
 pub struct Page {
     /// The title above the panels.
     pub title: String,
     /// The source line: where the numbers come from, the number of samples, and the kind of interval.
     pub source: String,
-    /// Name and unit of the horizontal axis.
+    /// Name and unit of the horizontal axis of all panels.
     pub x_name: String,
-    /// Name and unit of the vertical axis; empty if the tick labels suffice.
+    /// Name and unit of the vertical axis of all panels; empty if the tick labels suffice.
     pub y_name: String,
     /// Horizontal axis of each panel that has no horizontal axis of its own.
     pub x: Axis,
@@ -34,15 +33,15 @@ pub struct Page {
     pub own_x: Vec<Axis>,
     /// Vertical axis of every panel.
     pub y: Axis,
-    /// Names and looks in the legend; empty for no legend.
+    /// The entries of the legend: names with their colour, dash and marker; empty for no legend.
     pub legend: Vec<Named>,
     /// The titles of the panels, one per panel.
     pub panels: Vec<PanelTitle>,
-    /// Height of a panel, px.
+    /// Height of each panel of the figure, px.
     pub panel_height: f64,
     /// Free space at the right of each panel, px.
     pub right: f64,
-    /// What the figure is drawn for.
+    /// Is the figure drawn for a screen or for the column of a paper?
     pub sheet: Sheet,
 }
 
@@ -50,11 +49,11 @@ pub struct Page {
 /// look.
 pub type PanelTitle = (String, Option<Look>);
 
-/// The area of one panel in the figure, and its axes.
+/// The area of one panel in a figure, and the panel's axes.
 pub struct Panel<'a> {
-    /// Top left corner, px.
+    /// Top left corner of the panel, px.
     pub from: Point,
-    /// Bottom right corner, px.
+    /// Bottom right corner of the panel, px.
     pub to: Point,
     /// The panel's horizontal axis.
     pub x: &'a Axis,
@@ -62,7 +61,7 @@ pub struct Panel<'a> {
 }
 
 impl Panel<'_> {
-    /// The point of the figure that stands for the data values `x` and `y`.
+    /// The point of the figure, px, at the data values `x` and `y`.
     pub fn at(&self, x: f64, y: f64) -> Point {
         (self.from.0 + (self.to.0 - self.from.0) * self.x.at(x), self.to.1 + (self.from.1 - self.to.1) * self.y.at(y))
     }
@@ -91,7 +90,8 @@ impl Page {
         let width = (right - left + GAP) / columns as f64 - GAP - self.right;
         let lines = self.panels.iter().map(|p| title_lines(p, width + self.right).len()).max().unwrap_or(0);
         let titled = 6.0 + lines as f64 * TITLE_LINE;
-        // Panels with one row for each policy keep their height.
+        // In the column of a paper, a panel is at most 300 px high. Panels with one row for each policy keep their full
+        // height; they are the panels without a name on the vertical axis.
         let free = !screen && !self.y_name.is_empty();
         let panel_height = if free { self.panel_height.min(300.0) } else { self.panel_height };
         let row_height = titled + panel_height + TICK_ROOM;
@@ -129,7 +129,7 @@ impl Page {
                 data(c, &panel, i);
             }
             let middle = (left + right - self.right) / 2.0;
-            // An axis name that is wider than the panels must stay within the figure.
+            // The name of the axis may be wider than the panels, but it must stay within the figure.
             let half = text_width(&self.x_name, TEXT) / 2.0;
             let middle = middle.min(sheet.width() - margin - half).max(margin + half.min(room / 2.0));
             c.text(&self.x_name, (middle, bottom + NAME_ROOM / 2.0), Anchor::Middle, TEXT, INK);
@@ -193,7 +193,9 @@ impl Page {
         self.y.ticks.iter().map(|t| up(t.0)).for_each(|y| line([(from.0, y), (to.0, y)]));
         let mut free_from = f64::NEG_INFINITY;
         for (value, label) in &panel.x.ticks {
-            let (x, half) = (across(*value), text_width(label, TEXT) / 2.0);
+            let half = text_width(label, TEXT) / 2.0;
+            // A label at the right edge of the sheet moves to the left, so that it is not cut.
+            let x = across(*value).min(self.sheet.width() - half - 1.0);
             if x - half >= free_from {
                 c.text(label, (x, to.1 + TICK_ROOM / 2.0), Anchor::Middle, TEXT, GREY);
                 free_from = x + half + 8.0;
@@ -222,7 +224,7 @@ fn source_lines(source: &str, room: f64) -> Vec<String> {
     lines.iter().map(|line| fit(line, TEXT - 1.0, room)).collect()
 }
 
-/// The SVG of a paper's column, with its size in inches.
+/// The SVG of a figure for the column of a paper, with its size in inches.
 fn in_inches(svg: &str, (width, height): Point) -> String {
     let (wide, high) = (width.ceil(), height.ceil());
     let px = format!("<svg width=\"{wide}\" height=\"{high}\"");

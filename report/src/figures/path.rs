@@ -4,7 +4,7 @@ use super::style::Point;
 use plotters_backend::BackendCoord;
 use std::fmt::Write;
 
-/// A point of a line is left out if the line without the point passes within this distance of it, px.
+/// A point of a line is left out if the line without the point passes within this distance of the point, px.
 const UNSEEN: f64 = 0.15;
 
 /// Writes path data. Coordinates are whole tenths of a px, so that rounding errors do not add up.
@@ -13,12 +13,12 @@ pub struct Pen {
     at: BackendCoord,
 }
 
-/// A point in px as whole tenths of a px.
+/// Converts a point from px to whole tenths of a px.
 pub fn tenths((x, y): Point) -> BackendCoord {
     ((x * 10.0).round() as i32, (y * 10.0).round() as i32)
 }
 
-/// A number of tenths as text, such as `12.5`, `3` and `-.5`.
+/// A number as text, given in tenths: 125 becomes `12.5`, 30 becomes `3` and -5 becomes `-.5`.
 pub fn tenth(value: i32) -> String {
     let (sign, all) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
     match (all / 10, all % 10) {
@@ -35,14 +35,14 @@ fn pair(out: &mut String, (x, y): BackendCoord) {
 }
 
 impl Pen {
-    /// Moves to a point.
+    /// Starts a new part of the path at `point`, without a line to it.
     fn to(&mut self, out: &mut String, point: BackendCoord) {
         self.at = point;
         out.push('M');
         pair(out, self.at);
     }
 
-    /// Draws a straight line to a point; nothing if it is the same point.
+    /// Draws a straight line to the point `to`; nothing if the pen is at this point already.
     fn line(&mut self, out: &mut String, to: BackendCoord) {
         let by = (to.0 - self.at.0, to.1 - self.at.1);
         self.at = to;
@@ -71,7 +71,7 @@ impl Pen {
         out.push('z');
     }
 
-    /// A stroke of length zero. Round caps make it a disc.
+    /// Draws a stroke of length zero; round caps make a disc of it.
     pub fn dot(&mut self, out: &mut String, point: BackendCoord) {
         self.to(out, point);
         out.push_str("h0");

@@ -7,44 +7,49 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// The errors of three predictions of one number in one cell (a setting at a load). An error is predicted / observed −
-/// 1.
+/// The errors of three predictions of one number in one cell (a draft length at a load). An error is predicted /
+/// observed − 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictedCell {
-    /// The cell, such as `K = 3, closed 8`.
+    /// The cell (a draft length at a load), such as `K = 3, closed 8`: three draft tokens per request and step, eight
+    /// clients.
     pub label: String,
-    /// Relative spread of the number between the cell's repeated runs, as a share; infinite if the cell has one run.
+    /// Relative spread of the predicted number between the cell's repeated runs, as a share. A cell is a draft length
+    /// at a load; the spread is infinite if the cell has one run.
     pub spread: f64,
-    /// Error of the simulation.
+    /// Error of the simulation's prediction, predicted / observed − 1.
     pub simulated: f64,
-    /// Error of interpolating between the runs of two other draft lengths; `None` if there are no two such lengths.
+    /// Error of interpolating between the observed runs of two other draft lengths; `None` if there are no two such
+    /// lengths.
     pub interpolated: Option<f64>,
-    /// Error of the closed formula; `None` if the formula has no answer.
+    /// Error of the prediction by a closed formula; `None` if the formula gives no number.
     pub formula: Option<f64>,
 }
 
-/// One panel: the errors of one number in every cell.
+/// One panel: the errors of one predicted number, such as throughput, in every cell (a draft length at a load).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictedNumber {
     /// The number's name, which is the panel's title.
     pub title: String,
-    /// The largest acceptable error, as a share; drawn as two dashed lines.
+    /// The largest acceptable error of the number's predictions, as a share; drawn as two dashed lines.
     pub bound: f64,
-    /// The cells, the same in every panel.
+    /// The cells (draft lengths at loads) with their errors; the same cells in every panel.
     pub cells: Vec<PredictedCell>,
 }
 
-/// Names and looks of the three predictions, in Okabe and Ito's colours.
+/// The names of the three predictions (simulation, interpolation, formula), with their colours (Okabe and Ito's),
+/// dashes and markers.
 const LOOKS: [(&str, Look); 3] = [
     ("formula", Look { colour: (0xc4, 0x71, 0x9f), dash: Dash::Dotted, marker: Marker::Diamond }),
     ("interpolated", Look { colour: (0xc4, 0x85, 0x00), dash: Dash::Dashed, marker: Marker::Triangle }),
     ("simulated", Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle }),
 ];
-/// An error beyond this, in %, is drawn as an arrowhead at the panel's edge.
+/// An error of a prediction larger than this, in %, is drawn as an arrowhead at the panel's edge.
 pub const PREDICTED_EDGE: f64 = 60.0;
 const ROW: f64 = 17.0;
 
-/// Draws `predicted.svg`; `None` without numbers or cells.
+/// Draws `predicted.svg`, the errors of predictions of observed runs; `None` without predicted numbers, or if `numbers`
+/// has no cells (draft lengths at loads).
 pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Figure> {
     let cells = &numbers.first()?.cells;
     let labels: Vec<&str> = cells.iter().map(|c| c.label.as_str()).collect();
@@ -75,7 +80,7 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
         for (i, cell) in number.cells.iter().enumerate() {
             let x = |error: f64| panel.at(page.x.clamp(100.0 * error), row(i));
             let half = cell.spread / 2.0;
-            // A cell with one run has no spread to draw.
+            // If a draft length was observed only once at this load, there is no spread between runs to draw.
             if cell.spread.is_finite() {
                 c.line(&[x(-half), x(half)], RULE, 5.0, Dash::Solid);
             }

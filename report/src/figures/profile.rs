@@ -15,24 +15,24 @@ use crate::{Dash, Look, Marker};
 pub struct ProfiledPass {
     /// Index in [`Profiled::regions`] of the pass's region (a class of pass sizes, such as decode or verify).
     pub region: usize,
-    /// New tokens of the pass.
+    /// Number of new tokens of the pass.
     pub batched: u64,
-    /// Median of the measured times, seconds, above 0.
+    /// Median of the pass's measured times, seconds, above 0.
     pub measured_s: f64,
-    /// Time that the fit predicts, seconds.
+    /// Time of the pass that the fit predicts, seconds.
     pub predicted_s: f64,
 }
 
-/// A fit to the measured passes of one model.
+/// A fit to the measured pass times of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfiledFit {
     /// The panel's title, such as `target, linear fit`.
     pub title: String,
-    /// The passes that the fit predicts.
+    /// The measured passes with the times that the fit predicts for them.
     pub passes: Vec<ProfiledPass>,
 }
 
-/// The data of a profile's figures.
+/// The data of the figures of a profile (the measured pass times of two models).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiled {
     /// Names of the pair of models and of their device.
@@ -41,14 +41,14 @@ pub struct Profiled {
     pub source: String,
     /// Names of the regions (classes of pass sizes), at most four.
     pub regions: Vec<&'static str>,
-    /// The fits, one panel each.
+    /// The fits to measured pass times, one panel each.
     pub fits: Vec<ProfiledFit>,
 }
 
-/// Colours of the regions: Okabe and Ito's (2008, "Color universal design").
+/// Colours of the regions (classes of pass sizes): Okabe and Ito's (2008, "Color universal design").
 const COLOURS: [(u8, u8, u8); 4] = [(0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00), (0x00, 0x9e, 0x73), (0xc4, 0x71, 0x9f)];
 const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, Marker::Diamond];
-/// Relative errors beyond this, in %, are drawn at the panel's edge.
+/// Relative errors of predicted pass times larger than this, in %, are drawn at the panel's edge.
 const EDGE: f64 = 50.0;
 
 /// Draws `predicted.svg` and `residuals.svg`. Draws nothing if no pass has both a measured and a predicted time above
@@ -121,7 +121,7 @@ fn residual_edge(profile: &Profiled) -> f64 {
     all.map(|p| residual(p).abs()).fold(12.0, f64::max).min(EDGE)
 }
 
-/// Draws `passes` (region, point), one region after the other.
+/// Draws `passes`, given as (index of the region, point), one region after the other.
 fn draw(c: &Canvas, passes: Vec<(usize, Point)>) {
     let regions = passes.iter().map(|p| p.0 + 1).max().unwrap_or(0);
     for region in 0..regions {

@@ -51,17 +51,17 @@ pub struct Named {
 }
 
 impl Named {
-    /// An entry for a line that is not a policy's.
+    /// A legend entry for a line that is not a policy's.
     pub fn plain(label: &str, look: Look) -> Named {
         Named { label: label.to_owned(), look, own: None, area: false }
     }
 
-    /// An entry of a policy that is shown in its own colour.
+    /// A legend entry of a policy that is shown in its own colour.
     pub fn policy(label: &str, look: Look) -> Named {
         Named { own: Some(look.colour), ..Named::plain(label, look) }
     }
 
-    /// An entry that explains the colour of areas.
+    /// A legend entry that explains the colour of areas.
     pub fn area(label: &str, colour: Rgb) -> Named {
         let look = Look { colour, dash: Dash::Solid, marker: Marker::Square };
         Named { area: true, ..Named::plain(label, look) }

@@ -38,7 +38,7 @@ pub const QUIET: Rgb = (0x90, 0x90, 0x90);
 pub const BEHIND: Rgb = (0x94, 0x94, 0x94);
 /// Colour of grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
-/// Colour of the region in which a bound is met.
+/// Colour of the region of a figure in which an SLO bound is met.
 pub const KEPT: Rgb = (0xe9, 0xf4, 0xec);
 /// Colour of the background.
 pub const PAPER: Rgb = (0xff, 0xff, 0xff);

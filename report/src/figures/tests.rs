@@ -1,4 +1,4 @@
-//! Tests figures of made-up cells: their contents, that no two texts overlap, and that the bytes of the figures do not
+//! Tests figures of made-up runs: their contents, that no two texts overlap, and that the bytes of the figures do not
 //! change.
 //!
 //! `FORETOKEN_FIGURES=DIR cargo test -p foretoken-report` writes the figures to DIR, so that a person can look at them.
@@ -30,7 +30,7 @@ fn whole() -> Report {
     report
 }
 
-/// A text of an SVG and its estimated box, px.
+/// A text of an SVG document with its estimated box: top left and bottom right corner, px.
 pub(super) struct Placed {
     pub text: String,
     pub from: (f64, f64),
@@ -112,8 +112,9 @@ fn every_figure_names_its_policies_and_its_source() {
         for Figure { file, svg, kind } in figures(&report) {
             let texts = texts(&svg);
             let has = |what: &str| texts.iter().any(|t| t.text == what);
-            // In figures of drafts and confidences, policies without drafts or confidences have no line. The map of
-            // goodput pools all policies and names none.
+            // A policy that drafts nothing has no line in figures of draft tokens, and a policy that does not look at
+            // confidences has none in figures of confidences. The map of goodput pools all policies and shows no
+            // policy's name.
             let absent = |p: &str| match kind {
                 Kind::DraftLength | Kind::Chosen | Kind::Depth => p == "autoregressive",
                 Kind::Calibration => !report.cells.iter().any(|c| c.key().policy == p && !c.calibration.is_empty()),
@@ -173,7 +174,7 @@ fn the_list_follows_what_was_swept() {
             "kv-use.svg"
         ]
     );
-    // These names differ only in characters that file names replace.
+    // These swept values differ only in characters that file names replace.
     let odd = files(&report(2, &[], &["a b", "a:b"], 1, 300));
     assert!(odd.contains(&"batch-size.scheduler-a-b.svg".to_owned()), "{odd:?}");
     assert!(odd.contains(&"batch-size.scheduler-a-b.2.svg".to_owned()), "{odd:?}");
@@ -202,7 +203,7 @@ fn numbers_are_written_beside_their_dots() {
     }
 }
 
-/// The first tag of a policy's group.
+/// The first tag of the SVG group that contains a policy's shapes.
 fn group<'s>(svg: &'s str, policy: &str) -> &'s str {
     let at = svg.find(&format!("<g data-p=\"{policy}\"")).unwrap_or_else(|| panic!("no group of {policy}"));
     svg[at..].split('>').next().unwrap()
@@ -274,7 +275,8 @@ fn digest(f: &Figure) -> String {
     format!("{} {}", &blake3::hash(f.svg.as_bytes()).to_hex()[..16], f.file)
 }
 
-/// Digests of the bytes of those figures of the sample `whole` that the sample `three` does not have, and of KV use.
+/// Digests of the figures that only the sample report `whole` has and the sample report `three` lacks, and of the
+/// figure of KV use.
 #[test]
 fn bytes_of_the_other_kinds_stay() {
     let figures = figures(&whole());
@@ -301,9 +303,9 @@ fn bytes_of_the_other_kinds_stay() {
     );
 }
 
-/// Compares one figure byte for byte, and the others by digest. After an intended change: look at the figures
-/// (`FORETOKEN_FIGURES`), then copy `three/speedup.svg` over the golden file, and the digests from the test's failure
-/// message.
+/// Compares the figure of speedups byte for byte, and the other figures by digest. After an intended change: look at
+/// the figures (`FORETOKEN_FIGURES`), then copy `three/speedup.svg` over the golden file, and the digests from the
+/// test's failure message.
 #[test]
 fn bytes_stay() {
     let figures = figures(&samples().swap_remove(1).1);

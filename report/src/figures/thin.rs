@@ -1,9 +1,9 @@
-//! Leaves out points of a scatter plot that others cover, so that a page stays light.
+//! Leaves out points of a scatter plot that other points cover, so that a page has few bytes.
 
 use super::canvas::Point;
 use std::collections::BTreeSet;
 
-/// Side of the squares into which a figure is divided, px. Each square keeps one point.
+/// A figure is divided into squares with sides of this many px. Each square keeps one point.
 const SIDE: f64 = 1.5;
 
 /// Keeps the first point in each square of the figure.

@@ -10,10 +10,10 @@ use crate::number::fixed;
 use crate::{Cell, Dash, Swept};
 use foretoken_sim::metrics::Interval;
 
-/// The last keys of the settings that are loads.
+/// The last keys of the paths of settings that set the load, such as `rate` in `workload.rate`.
 const LOADS: [&str; 5] = ["rate-scale", "rate", "closed-loop", "busy_rate", "quiet_rate"];
 
-/// A policy's path: (load as text, p99 TPOT in ms, throughput), by load.
+/// A policy's path: points of (load as text, p99 TPOT in ms, throughput), sorted by load.
 struct Course<'v> {
     ink: Ink<'v>,
     points: Vec<(String, f64, f64)>,
@@ -86,20 +86,20 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
     }))
 }
 
-/// The axis of the time per token ends at this multiple of the TPOT bound.
+/// The time axis of throughput against time per token ends at this multiple of the TPOT bound.
 const FAR: f64 = 3.0;
 
 fn others(sweep: &[Swept], at: usize) -> Vec<&Swept> {
     sweep.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s).collect()
 }
 
-/// Output tokens per second; per GPU and second if `by_gpu`, which needs a known number of GPUs.
+/// Output tokens per second. If `by_gpu`, divided by the number of GPUs; `None` if this number is not known.
 fn throughput(cell: &Cell, by_gpu: bool) -> Option<f64> {
     let gpus = if by_gpu { f64::from(cell.entry.gpus?) } else { 1.0 };
     Some(cell.summary.token_goodput_tok_s / gpus)
 }
 
-/// The TPOT bound in ms, if it is the same at every load.
+/// The TPOT bound in ms; `None` if it is not the same at every load.
 fn bound(view: &View, at: usize, other: &[&Swept]) -> Option<f64> {
     let of = |combination: &&[Swept]| {
         let cells = view.all(|s| s == *combination);
@@ -124,7 +124,7 @@ fn source(view: &View, swept: &Swept, bounded: bool) -> String {
 }
 
 fn draw_course(c: &Canvas, panel: &Panel, course: &Course, top: f64) {
-    // The path is drawn up to the point where it leaves the frame.
+    // A policy's path through the loads is drawn up to the point where it leaves the frame.
     let last = course.points.iter().position(|p| panel.x.clamp(p.1) != p.1).unwrap_or(course.points.len());
     let at = |p: &(String, f64, f64)| panel.at(panel.x.clamp(p.1), p.2);
     let look = course.ink.look;
@@ -142,8 +142,8 @@ fn draw_course(c: &Canvas, panel: &Panel, course: &Course, top: f64) {
     c.markers(&path, look, MARKER);
 }
 
-/// Writes the loads beside the points of one path of `courses`: the path with the most points inside the frame, and of
-/// several such paths the path that reaches the highest throughput.
+/// Writes the loads beside the points of one path, so that labels do not overlap. Takes the path with the most points
+/// inside the frame. Of several such paths it takes the path with the highest throughput.
 fn label_loads(c: &Canvas, panel: &Panel, courses: &[Course]) {
     let top = |course: &&Course| course.points.iter().map(|p| p.2).fold(0.0, f64::max);
     let inside = |course: &Course| course.points.iter().filter(|p| panel.x.clamp(p.1) == p.1).count();

@@ -9,7 +9,7 @@ use super::style::{MARKER, RULE};
 use super::{Figure, Kind};
 use crate::{Cdf, Dash, Look, Marker};
 
-/// The most points of a scatter plot in one panel; of more points every n-th is drawn.
+/// The most points of a scatter plot in one panel. If there are more points, only every n-th is drawn.
 const POINTS: usize = 150;
 
 /// The kind of run that a line or a point comes from.
@@ -17,16 +17,16 @@ const POINTS: usize = 150;
 pub enum RunKind {
     /// The live run on the device.
     Live,
-    /// A second live run of the same setting. Its difference from the first run is the machine's noise.
+    /// A second live run of the same policy at the same load. Its difference from the first run is the machine's noise.
     Again,
-    /// Simulated with the acceptance that was recorded in the live run.
+    /// Simulated; which draft tokens are accepted was recorded in the live run.
     Recorded,
-    /// Simulated with a model of the acceptance.
+    /// Simulated; a model of the acceptance decides which draft tokens are accepted.
     Modelled,
 }
 
 impl RunKind {
-    /// All kinds, in the order in which [`ValidatedRun`] lists them.
+    /// All kinds of runs, in the order in which [`ValidatedRun`] lists them.
     pub const ALL: [RunKind; 4] = [RunKind::Live, RunKind::Again, RunKind::Recorded, RunKind::Modelled];
 
     fn name(self) -> &'static str {
@@ -38,7 +38,7 @@ impl RunKind {
         }
     }
 
-    /// Colour, dash and marker of this kind of run.
+    /// Colour, dash and marker with which figures show this kind of run.
     fn look(self) -> Look {
         let (colour, dash, marker) = match self {
             RunKind::Live => ((0x00, 0x72, 0xb2), Dash::Solid, Marker::Circle),
@@ -53,14 +53,14 @@ impl RunKind {
 /// The data of one panel: one policy at one load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValidatedRun {
-    /// The panel's title: policy and load.
+    /// The panel's title: the policy and the load of its runs.
     pub title: String,
     /// Latencies of finished requests, seconds: for each kind of run in [`RunKind::ALL`] the lists of TTFT, TPOT and
     /// E2E. Empty if there was no such run.
     pub latencies: [[Vec<f64>; 3]; 4],
     /// End-to-end latency of each request, seconds, as (live, simulated with the recorded acceptance).
     pub requests: Vec<(f64, f64)>,
-    /// Time of the passes of each step, seconds, as (measured, predicted).
+    /// Time of all passes of each step, seconds, as (measured live, predicted by the simulator).
     pub steps: Vec<(f64, f64)>,
     /// End of the time axis of `batch_size` and `draft_len`, seconds.
     pub end_s: f64,
@@ -71,16 +71,16 @@ pub struct ValidatedRun {
     pub draft_len: [Vec<f64>; 4],
 }
 
-/// The data of a validation's figures.
+/// The data of the figures that compare live runs with their simulations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Validated {
     /// Names of the experiment and its device.
     pub title: String,
-    /// The runs, one panel each.
+    /// The live runs with their simulations, one panel each.
     pub runs: Vec<ValidatedRun>,
 }
 
-/// Draws each of seven figures for which there are data.
+/// Draws the figures of live runs with their simulations: each of seven kinds for which there are data.
 pub fn validation_figures(of: &Validated) -> Vec<Figure> {
     let latency = |at: usize, name: &str, file: &str| Some(figure(file, distributions(of, at, name)?));
     let scatter = |name: &str, file: &str, points: fn(&ValidatedRun) -> &[(f64, f64)]| {

@@ -1,4 +1,4 @@
-//! The cells of a report in the form that figures need: by policy and by combination of swept values.
+//! The runs of a report in the form that figures need: by policy and by combination of swept values.
 
 use super::canvas::Ink;
 use super::sheet::{MOST_NAMES, Named, Sheet};
@@ -7,7 +7,7 @@ use crate::number::fixed;
 use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 
-/// A mean over seeds, and the ends of its 95 % interval; `ends` is `None` with one seed.
+/// A mean over seeds, and the ends of its 95 % interval; the ends are `None` with one seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
     pub mean: f64,
@@ -26,14 +26,15 @@ impl From<Interval> for Mean {
     }
 }
 
-/// The kind of a number; it decides how the interval over seeds is computed.
+/// The kind of a number. The kind decides how the interval over seeds is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// An amount: the interval is symmetric around the mean.
+    /// A plain amount, such as a latency: the interval over seeds is symmetric around the mean.
     Amount,
     /// A ratio of two runs with the same seed: the interval is computed on the logarithms of the ratios.
     Ratio,
-    /// A ratio of two runs with the same seed, minus 1, in percent; the interval is computed as for `Ratio`.
+    /// A ratio of two runs with the same seed, minus 1, in percent. The interval is computed on the logarithms of the
+    /// ratios.
     Change,
 }
 
@@ -53,17 +54,18 @@ impl Scale {
     }
 }
 
-/// The cells to draw. Leaves out the baseline if the experiment does not list it ([`crate::Entry::implied`]).
+/// The runs to draw. Leaves out an autoregressive run that the program added as the baseline
+/// ([`crate::Entry::implied`]).
 pub struct View<'a> {
     /// The name of the experiment.
     pub name: &'a str,
-    /// Labels and looks of the policies, in order of appearance.
+    /// The policies in order of appearance: label, and colour, dash and marker.
     pub policies: Vec<(&'a str, Look)>,
     /// Combinations of swept values in order of appearance; one empty combination when nothing is swept.
     pub combinations: Vec<&'a [Swept]>,
     /// Seeds in order of appearance.
     pub seeds: Vec<u64>,
-    /// The medium of the figures.
+    /// The medium of the figures: a screen, or the column of a paper.
     pub sheet: Sheet,
     /// Labels of the policies that figures show in grey; empty if all are in colour.
     pub quiet: Vec<&'a str>,
@@ -72,7 +74,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Groups the cells of a report by policy, combination and seed.
+    /// Groups the runs of a report by policy, combination of swept values and seed.
     pub fn new(report: &'a Report) -> View<'a> {
         let cells: Vec<&Cell> = report.cells.iter().filter(|c| !c.entry.implied).collect();
         View {
@@ -90,14 +92,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The cells of a policy for whose swept values `sweep` returns true. If this is one combination of swept values,
-    /// there is one cell per seed.
+    /// The runs of a policy for whose swept values `sweep` returns true. If `sweep` accepts one combination of swept
+    /// values, there is one run for each seed.
     pub fn cells(&self, policy: &str, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
         self.cells.iter().copied().filter(|c| c.key().policy == policy && sweep(&c.key().sweep)).collect()
     }
 
-    /// The mean of a number over seeds, for the cells for whose swept values `sweep` returns true. Leaves out seeds in
-    /// which the number is missing or not finite; `None` if no seed remains.
+    /// The mean of a number of a policy over seeds, for the runs for whose swept values `sweep` returns true. Leaves
+    /// out seeds in which the number is missing or not finite; `None` if no seed remains.
     pub fn mean(
         &self,
         policy: &str,
@@ -109,17 +111,17 @@ impl<'a> View<'a> {
         scale.mean(&each)
     }
 
-    /// Did any policy run at this combination with this seed?
+    /// Did any policy run at this combination of swept values with this seed?
     pub fn has_seed(&self, combination: &[Swept], seed: u64) -> bool {
         self.cells.iter().any(|c| c.key().seed == seed && c.key().sweep == combination)
     }
 
-    /// The cells of all policies for whose swept values `sweep` returns true.
+    /// The runs of all policies for whose swept values `sweep` returns true.
     pub fn all(&self, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
         self.cells.iter().copied().filter(|c| sweep(&c.key().sweep)).collect()
     }
 
-    /// A policy as figures show it: with its own look, or in grey.
+    /// A policy as figures show it: in its own colour, or in grey if figures do not emphasize it.
     pub fn ink<'p>(&self, label: &'p str, look: Look) -> Ink<'p> {
         let own = look.colour;
         let colour = if self.quiet.contains(&label) { QUIET } else { own };
@@ -133,8 +135,8 @@ impl<'a> View<'a> {
         all
     }
 
-    /// A legend of the policies for which `shown` is true. If there are more than [`MOST_NAMES`], the legend has only
-    /// the policies in colour and the number of the others.
+    /// A legend of the policies for which `shown` is true. A legend of more than [`MOST_NAMES`] policies has only the
+    /// policies in colour, and the number of the others.
     pub fn legend(&self, shown: impl Fn(&str) -> bool) -> Vec<Named> {
         let mut inks: Vec<Ink> = self.inks().into_iter().filter(|ink| shown(ink.label)).collect();
         inks.reverse();
@@ -152,7 +154,7 @@ impl<'a> View<'a> {
         legend
     }
 
-    /// The title of a figure about `what`.
+    /// The title of a figure about `what`, such as the speedup.
     pub fn title(&self, what: &str) -> String {
         format!("{what} · {}", self.name)
     }
@@ -197,9 +199,9 @@ const MARKERS: [Marker; 8] = [
     Marker::Ring,
 ];
 
-/// Makes the looks of all policies different. A policy that looks like an earlier one keeps its colour, and gets a dash
-/// and a marker that no other policy of this colour has. If none are left, it gets a combination of dash and marker
-/// that no other policy of this colour has.
+/// Gives every policy another look (colour, dash and marker). A policy that looks like an earlier one keeps its colour.
+/// It gets a dash and a marker that no other policy of this colour has, or else a new combination of dash and marker
+/// for this colour.
 fn distinct_looks(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
     for i in 1..policies.len() {
         let own = policies[i].1;
@@ -223,8 +225,8 @@ pub fn joined(parts: [String; 2]) -> String {
     parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// The SLO bounds of some cells as text, such as `TPOT ≤ 12.92 ms`; empty without bounds. Each bound is averaged over
-/// seeds. If it differs between combinations of swept values, the text gives the least and the greatest value.
+/// The SLO bounds of some runs as text, such as `TPOT ≤ 12.92 ms`; empty without bounds. Each bound is averaged over
+/// seeds. If a bound differs between combinations of swept values, the text gives its least and its greatest value.
 pub fn bounds(cells: &[&Cell]) -> String {
     let one = |name: &str, of: fn(&Slo) -> Option<f64>| {
         let settings = distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
@@ -242,7 +244,7 @@ pub fn bounds(cells: &[&Cell]) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// A count with its noun, such as "1 seed" or "3 seeds".
+/// A number of things as text, such as "1 seed" or "3 seeds".
 pub fn count<N: TryInto<u64>>(n: N, what: &str) -> String {
     let n = n.try_into().unwrap_or(u64::MAX);
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
@@ -254,7 +256,7 @@ pub fn words<'a>(sweep: impl IntoIterator<Item = &'a Swept>) -> String {
 }
 
 fn one(s: &Swept) -> String {
-    let unit = if s.unit.is_empty() { String::new() } else { format!("\u{a0}{}", s.unit) };
+    let unit = if s.is_its_unit() || s.unit.is_empty() { String::new() } else { format!("\u{a0}{}", s.unit) };
     format!("{} = {}{unit}", s.name, s.shown())
 }
 
@@ -273,8 +275,8 @@ pub fn distinct<T>(items: impl IntoIterator<Item = T>, same: impl Fn(&T, &T) -> 
 mod tests {
     use super::*;
 
-    /// Twelve settings of one policy and a policy of the same colour: all looks differ, and the first two do not
-    /// change.
+    /// Twelve variants of one policy with equal looks, and a policy of the same colour. All looks must become
+    /// different, and the first two must not change.
     #[test]
     fn no_two_policies_look_alike() {
         let own = Look { colour: (1, 2, 3), dash: Dash::Dashed, marker: Marker::Square };

@@ -1,10 +1,11 @@
 //! Dark mode of figures: gives another colour to every stroke and fill that would not be visible on a dark page.
 //!
-//! CSS rules match colours by the SVG's attributes. So the same SVG serves both modes, and as a file of its own it
-//! stays light. The greys of the figures' style and black have fixed replacements. The colours of policies keep their
-//! hue and are lightened until their contrast with the dark page suffices.
+//! CSS rules match colours by the SVG's attributes. So the same SVG serves both modes, and an SVG file of its own stays
+//! light. The greys of the figures' style, black, and the blues of fixed draft lengths have fixed replacements. The
+//! other colours of policies keep their hue and are lightened until their contrast with the dark page suffices.
 
-use crate::figures::{BEHIND, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex};
+use crate::figures::{BEHIND, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex, shades};
+use foretoken_policies::RAMP;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -12,7 +13,7 @@ use std::fmt::Write;
 const DARK: Rgb = (0x16, 0x19, 0x1d);
 /// Least contrast ratio of a line with the page. Thin lines need the contrast that WCAG 2.1 demands of text (1.4.3).
 const CONTRAST: f64 = 4.5;
-/// Fixed replacements of black and of the figures' greys.
+/// Fixed replacements of black and of the figures' greys, as (colour on a light page, colour on a dark page).
 const GREYS: [(Rgb, Rgb); 9] = [
     (PAPER, DARK),
     // The black of autoregressive decoding becomes white. If it were lightened, it would equal the grey of other
@@ -27,8 +28,21 @@ const GREYS: [(Rgb, Rgb); 9] = [
     (GRID, (0x33, 0x38, 0x3e)),
 ];
 
-/// CSS rules that recolour the SVG documents `figures` in dark mode. A colour that only fills areas, such as a field of
-/// a heat map, keeps its value.
+/// The blues of fixed draft lengths on a dark page, in ascending order of length. On both pages a longer length stands
+/// out more.
+const DARK_RAMP: [Rgb; 8] = [
+    (0x5c, 0x8f, 0xd6),
+    (0x6f, 0x9c, 0xdb),
+    (0x81, 0xa9, 0xe0),
+    (0x94, 0xb6, 0xe5),
+    (0xa6, 0xc4, 0xeb),
+    (0xb9, 0xd1, 0xf0),
+    (0xcb, 0xde, 0xf5),
+    (0xde, 0xeb, 0xfa),
+];
+
+/// CSS rules that recolour the SVG documents `figures` in dark mode. Colours of strokes and of shades
+/// (`figures/shades.rs`) change. Other colours that only fill areas, such as a field of a heat map, stay.
 pub fn style(figures: &[&str]) -> String {
     let mut css = String::new();
     let mut rule = |from: Rgb, to: Rgb| {
@@ -41,7 +55,10 @@ pub fn style(figures: &[&str]) -> String {
     GREYS.iter().for_each(|&(from, to)| rule(from, to));
     let known = |c: &Rgb| GREYS.iter().any(|g| g.0 == *c);
     let drawn: BTreeSet<Rgb> = figures.iter().flat_map(|svg| strokes(svg)).filter(|c| !known(c)).collect();
-    drawn.into_iter().filter_map(|c| lightened(c).map(|to| (c, to))).for_each(|(from, to)| rule(from, to));
+    let is_drawn = |c: &Rgb| figures.iter().any(|svg| svg.contains(&format!("fill=\"{}\"", hex(*c))));
+    shades().filter(|shade| is_drawn(&shade.0)).for_each(|(from, to)| rule(from, to));
+    let dark = |c: Rgb| RAMP.iter().position(|r| *r == c).map(|k| DARK_RAMP[k]).or_else(|| lightened(c));
+    drawn.into_iter().filter_map(|c| dark(c).map(|to| (c, to))).for_each(|(from, to)| rule(from, to));
     css
 }
 
@@ -57,14 +74,14 @@ fn strokes(svg: &str) -> impl Iterator<Item = Rgb> {
     ["stroke=\"#", "color=\"#", "data-c=\"#"].into_iter().flat_map(|before| colours(svg, before))
 }
 
-/// The colours that follow each `before` in an SVG.
+/// The colours that follow each occurrence of the text `before` in an SVG document.
 fn colours<'s>(svg: &'s str, before: &'s str) -> impl Iterator<Item = Rgb> + 's {
     let part = |hex: &str, at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     let parse = move |rest: &str| Some((part(rest, 0)?, part(rest, 2)?, part(rest, 4)?));
     svg.split(before).skip(1).filter_map(parse)
 }
 
-/// The colour mixed with white until its contrast with the dark page suffices; `None` if the colour itself suffices.
+/// The colour mixed with white until its contrast with the dark page suffices; `None` if the colour suffices unmixed.
 fn lightened(colour: Rgb) -> Option<Rgb> {
     let mix = |share: f64| {
         let one = |c: u8| (f64::from(c) + (255.0 - f64::from(c)) * share).round() as u8;
@@ -101,6 +118,15 @@ mod tests {
         assert!(css.contains("[stroke=\"#332288\"]") && css.contains("[fill=\"#332288\"]"), "{css}");
         assert!(!css.contains("#E69F00") && !css.contains("#221144"), "{css}");
         assert!(contrast(lightened((0x33, 0x22, 0x88)).unwrap(), DARK) >= CONTRAST);
+    }
+
+    #[test]
+    fn longer_lengths_stand_out_more_on_a_dark_page_too() {
+        assert!(DARK_RAMP.is_sorted_by(|a, b| contrast(*a, DARK) < contrast(*b, DARK)));
+        assert!(contrast(DARK_RAMP[0], DARK) >= CONTRAST);
+        let svg = format!("<path stroke=\"{}\"/>", hex(RAMP[7]));
+        let css = style(&[&svg]);
+        assert!(css.contains(&format!("{{stroke:{}}}", hex(DARK_RAMP[7]))), "{css}");
     }
 
     /// WCAG 2.1, 1.4.11. Grids, backgrounds and shaded regions need no such contrast.

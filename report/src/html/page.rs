@@ -17,7 +17,7 @@ pub struct Page {
     pub kind: String,
     /// A line under the heading: for which models, hardware, load and bounds the results hold; empty for none.
     pub scope: String,
-    /// Parts under the heading, before the first section.
+    /// Elements of the page (texts, figures, tables) under the heading, before the first section.
     pub lead: Vec<Part>,
     /// The sections, in order. A page with more than one section gets a table of contents.
     pub sections: Vec<Section>,
@@ -38,11 +38,11 @@ pub struct Section {
     pub id: String,
     /// The section's heading.
     pub title: String,
-    /// The section's contents, in order.
+    /// The section's contents (texts, figures, tables), in order.
     pub parts: Vec<Part>,
 }
 
-/// One element of a section.
+/// One element of a page's section, such as a paragraph, a figure or a table.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase", tag = "kind", content = "of")]
 pub enum Part {
@@ -54,7 +54,7 @@ pub enum Part {
     List(Vec<String>),
     /// A fact that the reader must know before reading the results.
     Warning(String),
-    /// A drawing with its caption: source, number of samples, seeds, interval.
+    /// A drawing with its caption: source of the numbers, number of samples, seeds, kind of interval.
     Figure {
         /// The text of an SVG document.
         #[serde(serialize_with = "inline")]
@@ -62,7 +62,7 @@ pub enum Part {
         /// The text below the drawing.
         caption: String,
     },
-    /// A text in place of a figure that was not drawn: why, or which setting draws it.
+    /// A text in place of a figure that was not drawn. It says why, or which setting makes the program draw the figure.
     Missing(String),
     /// A table that the reader can sort.
     Table(Table),
@@ -75,11 +75,11 @@ pub enum Part {
         /// The text that is folded away.
         text: String,
     },
-    /// More parts, folded away under a title.
+    /// More elements of the page, such as texts and tables, folded away under a title.
     More {
         /// The title, which stays visible.
         title: String,
-        /// The parts that are folded away.
+        /// The elements of the page that are folded away.
         parts: Vec<Part>,
     },
     /// HTML that is inserted without escaping, so it must be trusted.
@@ -87,22 +87,24 @@ pub enum Part {
 }
 
 impl Section {
-    /// A section without parts.
+    /// A section with an anchor and a heading, and without contents.
     pub fn new(id: &str, title: &str) -> Section {
         Section { id: id.to_owned(), title: title.to_owned(), parts: Vec::new() }
     }
 }
 
-/// The templates by name, compiled into the program.
+/// The HTML templates by name, compiled into the program.
 const TEMPLATES: [(&str, &str); 3] = [
     ("page.html", include_str!("../../templates/page.html")),
     ("parts.html", include_str!("../../templates/parts.html")),
     ("style.css", include_str!("../../templates/style.css")),
 ];
-/// The script that sorts tables.
+/// The script with which a reader of the page sorts tables.
 const SORT: &str = include_str!("../../templates/sort.js");
 /// The script that emphasizes a policy in a figure while the pointer is on the policy.
 const FORWARD: &str = include_str!("../../templates/forward.js");
+/// The script that opens everything folded while the page is printed.
+const PRINT: &str = include_str!("../../templates/print.js");
 
 impl Page {
     /// Renders the page as the text of an HTML document.
@@ -114,12 +116,12 @@ impl Page {
             templates.add_template(name, text).expect("the templates are constant, and tested");
         }
         let page = templates.get_template("page.html").expect("added above");
-        let scripts = [SORT, FORWARD, &self.script].into_iter().filter(|script| !script.is_empty());
+        let scripts = [SORT, FORWARD, PRINT, &self.script].into_iter().filter(|script| !script.is_empty());
         let policy = policy(scripts, !self.beside.is_empty());
         let mut figures = Vec::new();
         collect(self.sections.iter().flat_map(|s| &s.parts).chain(&self.lead), &mut figures);
         let styles = [dark::style(&figures), dark::forward(&figures)];
-        page.render(context! { page => Serde(self), styles, scripts => [SORT, FORWARD], policy })
+        page.render(context! { page => Serde(self), styles, scripts => [SORT, FORWARD, PRINT], policy })
             .expect("every field of a page can be shown")
     }
 }

@@ -18,32 +18,32 @@ pub struct Table {
 /// A row of a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
-    /// The values, one per column.
+    /// The values of the row, one per column.
     pub values: Vec<Value>,
-    /// Is the row shown in grey italics? True for a baseline and an oracle, which a user would not choose.
+    /// Is the row shown in grey italics? True for a baseline and an oracle, because a user would not choose them.
     pub apart: bool,
 }
 
-/// A value of a table.
+/// A value in a row of a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Value {
-    /// The text that is shown.
+    /// The text of the value, as it is shown.
     pub text: String,
-    /// The sort key of a number. `None` for a text, which sorts alphabetically, and for a missing number, which sorts
-    /// last.
+    /// The sort key of a number. `None` for a text and for a missing number. Texts sort alphabetically, and missing
+    /// numbers sort last.
     #[serde(serialize_with = "sort_key")]
     pub by: Option<f64>,
     /// Does the value belong to a column of numbers? Columns of numbers are aligned to the right.
     pub number: bool,
     /// The address that the text links to; empty for no link.
     pub link: String,
-    /// A policy's look, shown before its name.
+    /// The colour, dash and marker of a policy, drawn before its name.
     #[serde(serialize_with = "swatch")]
     pub swatch: Option<Look>,
 }
 
 impl Table {
-    /// A table with these headings and no rows.
+    /// A table with this caption, these headings with their explanations, and no rows.
     pub fn new(caption: &str, columns: &[(&str, &str)]) -> Table {
         let columns = columns.iter().map(|&(name, meaning)| (name.to_owned(), meaning.to_owned())).collect();
         Table { caption: caption.to_owned(), columns, rows: Vec::new() }
@@ -51,7 +51,7 @@ impl Table {
 }
 
 impl Row {
-    /// A row of `values`, in ordinary type.
+    /// A row of `values`, in ordinary type and not in grey italics.
     pub fn of(values: impl IntoIterator<Item = Value>) -> Row {
         Row { values: values.into_iter().collect(), apart: false }
     }
@@ -78,18 +78,18 @@ impl Value {
         Value { text: text.into(), link: link.into(), ..Value::default() }
     }
 
-    /// A policy's label, with its look before it.
+    /// A policy's label, with its colour, dash and marker drawn before it.
     pub fn policy(label: impl Into<String>, look: Look) -> Value {
         Value { text: label.into(), swatch: Some(look), ..Value::default() }
     }
 }
 
-/// Serializes a sort key with nine significant digits, which keeps the page smaller than all digits would.
+/// Serializes a sort key with nine significant digits, because all digits would make the page larger.
 fn sort_key<S: Serializer>(by: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
     by.map(|by| format!("{by:.8e}").parse().unwrap_or(by)).serialize(to)
 }
 
-/// Serializes a look as a small SVG of its line and its marker; `None` gives an empty text.
+/// Serializes a policy's colour, dash and marker as a small SVG of its line and marker; `None` gives an empty text.
 fn swatch<S: Serializer>(look: &Option<Look>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&look.map_or_else(String::new, drawn))
 }

@@ -7,9 +7,9 @@ use crate::number::fixed;
 use crate::{Cell, Report, ScaledBound, Swept};
 use foretoken_sim::metrics::Overload;
 
-/// If there are more settings than this, they are not listed one by one.
+/// If runs were overloaded at more combinations of swept values than this, their warnings are folded away.
 const OPEN: usize = 6;
-/// If there are at most this many policies, all are named; else only some of them.
+/// If more policies than this were overloaded, the warning gives their number and not their names.
 const FEW: usize = 3;
 
 /// The SLO bounds as text for the section "What was asked". Says from which autoregressive runs TPOT bounds are scaled.
@@ -42,7 +42,7 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
         _ => "a multiple of the P90 TPOT of autoregressive".to_owned(),
     };
     let apart = |c: &Swept| view.combinations.iter().any(|s| s.iter().any(|o| o.path == c.path && o.value != c.value));
-    // Those swept values that are the same in all runs from which bounds are scaled.
+    // The swept values that are the same in all runs from which bounds are scaled.
     let fixed = first.from.iter().filter(|c| apart(c) && scaled.iter().all(|b| b.from.contains(c)));
     let fixed = words(fixed);
     match (view.combinations.len(), fixed.as_str()) {
@@ -52,8 +52,8 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     }
 }
 
-/// Names the policies that stop drafting for a TPOT bound. If cells use a bound that was scaled from a run at other
-/// swept values, also names these values. `None` if no policy stops drafting for a bound.
+/// Names the policies that stop drafting for a TPOT bound. If a bound was scaled from a run at other swept values, also
+/// names these values. `None` if no policy stops drafting for a bound.
 pub fn stops_for_slo(view: &View) -> Option<String> {
     let stops: Vec<&Cell> = view.all(|_| true).into_iter().filter(|c| c.entry.stops_for_slo).collect();
     let stops: Vec<&Cell> = stops.into_iter().filter(|c| c.summary.slo.tpot_s.is_some()).collect();
@@ -75,8 +75,8 @@ pub fn stops_for_slo(view: &View) -> Option<String> {
     })
 }
 
-/// One warning per setting in which a policy was overloaded. If there are more than [`OPEN`] warnings, they are folded
-/// away.
+/// One warning per combination of swept values at which some policy was overloaded. More than [`OPEN`] warnings are
+/// folded away.
 pub fn overloads(report: &Report) -> Vec<Part> {
     let settings = distinct(report.cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
     let said: Vec<Part> = settings.into_iter().filter_map(|s| overload(report, s)).map(Part::Warning).collect();
@@ -94,8 +94,9 @@ fn overload(report: &Report, sweep: &[Swept]) -> Option<String> {
     if names.is_empty() {
         return None;
     }
-    // Each policy's number is averaged over the seeds in which it was overloaded. The text gives the least and the
-    // greatest number of all policies.
+    // For each overloaded policy, `of` reads one number of the overload, such as the rate of completed requests. The
+    // number is averaged over the seeds in which the policy was overloaded. The text gives the least and the greatest
+    // number of all policies.
     let range = |of: fn(&Overload) -> f64, decimals: usize| {
         let mean = |name: &&str| {
             let own: Vec<f64> = behind.iter().filter(|b| b.0 == *name).map(|b| of(&b.1)).collect();

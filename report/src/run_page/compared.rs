@@ -1,4 +1,5 @@
-//! The page's section on the comparison with other results. It pairs cells of the same policy, swept values and seed.
+//! The page's section on the comparison of this run with other results. It pairs cells (runs of one policy) with equal
+//! policy, swept values and seed.
 
 use super::results::{swept_headings, swept_value};
 use super::say;
@@ -7,14 +8,14 @@ use crate::html::{Part, Row, Section, Table, Value};
 use crate::{Cell, Figure, Key, Report, Swept};
 use foretoken_sim::Summary;
 
-/// Other results that a report's cells are compared with.
+/// Other results (such as an earlier run's) that a report's runs are compared with.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// The name of the other results.
+    /// The name of the other results that the report's runs are compared with.
     pub name: String,
-    /// The cells that are in both results.
+    /// The runs (policy, swept values and seed) that both results have.
     pub pairs: Vec<Pair>,
-    /// Reasons why some cells are in only one of the two results.
+    /// Reasons why some runs are in only one of the two results.
     pub unpaired: Vec<String>,
     /// Settings in which the two experiments differ: (path, value in the other results, value in this report).
     pub differs: Vec<(String, String, String)>,
@@ -22,17 +23,17 @@ pub struct Compared {
     pub warnings: Vec<String>,
 }
 
-/// A cell that is in both results.
+/// A run (policy, swept values and seed) that both results have.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Identifies the cell in both results.
+    /// The policy, swept values and seed of the run, the same in both results.
     pub key: Key,
-    /// The cell's numbers in the other results.
+    /// The run's numbers in the other results.
     pub other: Summary,
 }
 
-/// A compared number: (heading, explanation, difference between the summaries of this run and of the other run, kind of
-/// the difference).
+/// A number of a run's summary to compare with other results: (heading, explanation, a function that gives its change
+/// from the other run's summary to this run's summary, kind of the change).
 type Measure = (&'static str, &'static str, fn(&Summary, &Summary) -> Option<f64>, Scale);
 
 const MEASURES: [Measure; 6] = [
@@ -136,7 +137,7 @@ impl Compared {
         }
     }
 
-    /// Sets `change` (of mean E2E) of every cell that has a partner in the baseline.
+    /// Sets `change` (in mean E2E) of every run that also exists in the other results.
     pub fn set_changes(&self, cells: &mut [Cell]) {
         for cell in cells {
             let other = self.pairs.iter().find(|p| p.key == *cell.key()).map(|p| &p.other);
@@ -145,7 +146,7 @@ impl Compared {
     }
 }
 
-/// The page's section on the comparison.
+/// The page's section on the comparison of this run with other results.
 pub fn section(report: &Report, compared: &Compared, figures: &[&Figure]) -> Section {
     let mut section = Section::new("compared", "Compared with other results");
     section.parts.extend(compared.warnings.iter().cloned().map(Part::Warning));
@@ -214,7 +215,7 @@ fn pairs_of<'a>(
     cells.into_iter().filter_map(|cell| Some((&cell.summary, other(cell)?))).collect()
 }
 
-/// A change as text, with a plus sign if positive, and with its interval.
+/// A change as text, with its interval over seeds, and with a plus sign if the change is positive.
 fn signed(mean: &Mean) -> String {
     let sign = if mean.mean > 0.0 { "+" } else { "" };
     format!("{sign}{}", say::with_interval(mean, "", 1))

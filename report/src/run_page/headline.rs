@@ -1,5 +1,5 @@
-//! The results in sentences: which policy to run, which policies are as good, which policy comes next, and how far the
-//! oracle is.
+//! The results in sentences: which policy to run, which policies are as good, which policy comes next, and how much
+//! slower the best policy is than the oracle.
 
 use super::{balance, say};
 use crate::figures::view::{Scale, View, count, distinct, words};
@@ -7,20 +7,20 @@ use crate::html::Part;
 use crate::rank::{AS_GOOD, CLOSE, Ranking, rank};
 use crate::{Cell, Report, Source, Swept};
 
-/// If there are more settings than this, the sentences on them are folded away.
+/// If more combinations of swept values than this were run, the sentences on them are folded away.
 const OPEN: usize = 8;
 
 /// One combination of swept values, and the ranking of the policies there; `None` if no policy can be ranked.
 type Ranked<'r, 'v> = (&'r [Swept], Option<Ranking<'v>>);
 
-/// The main result in one paragraph. It is the headline of the page, and the first lines of the table in a terminal.
+/// The main result in one paragraph. It heads the page, and the table that the program prints in a terminal.
 pub fn headline(report: &Report) -> String {
     let view = View::new(report);
     answer(report, &view, &ranked(report, &view))
 }
 
-/// The page's headline. If there are several settings, a list with a sentence on each follows. Then a text on the
-/// policies that stop drafting for a TPOT bound, if there are any.
+/// The page's headline. If settings were swept, a list with a sentence on each combination of swept values follows. If
+/// some policies stop drafting for a TPOT bound, a text on them follows.
 pub fn parts(report: &Report, view: &View) -> Vec<Part> {
     let ranked = ranked(report, view);
     let mut parts = vec![Part::Headline(answer(report, view, &ranked))];
@@ -69,7 +69,8 @@ fn nothing(report: &Report, view: &View) -> String {
     let ms = |name: &str, of: fn(&Cell) -> Option<f64>| mean(of).map(|s| format!("{name} {:.1}\u{a0}ms", 1e3 * s));
     let mut numbers =
         vec![format!("{policy} served {:.0} tokens/s", mean(|c| Some(c.summary.token_goodput_tok_s)).unwrap_or(0.0))];
-    numbers.extend(mean(|c| c.e2e_mean_s()).map(|s| format!("mean E2E {s:.2}\u{a0}s")));
+    let e2e = |s: f64| if s < 0.1 { format!("{:.1}\u{a0}ms", 1e3 * s) } else { format!("{s:.2}\u{a0}s") };
+    numbers.extend(mean(|c| c.e2e_mean_s()).map(|s| format!("mean E2E {}", e2e(s))));
     numbers.extend(ms("mean TTFT", |c| c.summary.ttft.map(|q| q.mean)));
     numbers.extend(ms("TPOT p50", |c| c.summary.tpot.map(|q| q.p50)));
     numbers.extend(ms("p99", |c| c.summary.tpot.map(|q| q.p99)));
@@ -77,7 +78,8 @@ fn nothing(report: &Report, view: &View) -> String {
     format!("{}.{next}", numbers.join(", "))
 }
 
-/// Says which policy to run in all settings, and by how much it is at most slower than a setting's fastest policy.
+/// Says which policy to run at all combinations of swept values, and by how much it is slower than the fastest policy
+/// where this difference is largest.
 fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
     let Some((least, best)) = least_behind(view, &rankings) else { return nothing(report, view) };
@@ -109,7 +111,8 @@ fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     format!("{start}{close} {}", fastest(&leads))
 }
 
-/// (Number of settings in which a policy is the fastest, the policy), most settings first.
+/// The policies that are the fastest at some combination of swept values, as (number of these combinations, policy),
+/// the largest number first.
 fn leads<'v>(rankings: &[&Ranking<'v>]) -> Vec<(usize, &'v str)> {
     let leaders = distinct(rankings.iter().map(|r| r.leader), |a, b| a == b);
     let leads = |name: &str| rankings.iter().filter(|r| r.leader == name).count();
@@ -123,8 +126,9 @@ fn fastest(leads: &[(usize, &str)]) -> String {
     format!("The fastest is {}.", each.join(", "))
 }
 
-/// For each policy: by which share it is slower than the fastest policy of a setting, at most over all settings.
-/// Returns the smallest of these shares, and its policy. Leaves out policies that are not ranked in every setting.
+/// Finds the policy that is closest to the fastest one everywhere. For each policy takes the largest share by which it
+/// is slower than the fastest policy at any combination of swept values. Returns the smallest of these shares, and its
+/// policy. Leaves out policies that are not ranked at every combination.
 fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, &'v str)> {
     let worst = |name: &str| {
         let each: Option<Vec<f64>> = rankings.iter().map(|r| r.behind(name)).collect();
@@ -134,9 +138,9 @@ fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, 
     all.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// Used if one number is swept. Finds the highest value up to which some policy stays within [`CLOSE`] of the fastest
-/// one at every value. Returns (this policy, by which share it is slower at most, the setting with the highest value, a
-/// text on what to run beyond it). `None` if no policy stays close for at least two settings.
+/// If one number is swept, finds the highest value up to which one policy stays within [`CLOSE`] of the fastest policy
+/// at every value. Returns (this policy, the largest share by which it is slower, the setting with the highest value, a
+/// text on what to run at higher values). `None` if no policy stays close for at least two values.
 fn up_to<'r, 'v>(
     view: &View<'v>,
     ranked: &'r [Ranked<'r, 'v>],
@@ -169,7 +173,8 @@ fn up_to<'r, 'v>(
     Some((policy, behind, ranked[order[n - 1].1].0, others))
 }
 
-/// Sentences on one setting: what to run, ties, the next policy, and policies for which more seeds are needed.
+/// Sentences on one combination of swept values: what to run, ties, the next policy, and policies for which more seeds
+/// are needed.
 fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     let leader = ranking.leader;
     let here = |s: &[Swept]| s == combination;
@@ -213,7 +218,8 @@ fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     text
 }
 
-/// How far the fastest policy is from `oracle-goodput`, and what `oracle-goodput` bounds. Empty if no oracle was run.
+/// How much slower the fastest policy is than `oracle-goodput`, and for which policies `oracle-goodput` is a bound.
+/// Empty if no oracle was run.
 fn bound(view: &View, combination: &[Swept], leader: &str, cells: &[&Cell]) -> String {
     if cells.iter().any(|c| c.entry.trees) && cells.iter().any(|c| c.regret.is_some()) {
         return "; it drafts trees, which oracle-goodput, the bound for chains of drafts, does not bound".to_owned();

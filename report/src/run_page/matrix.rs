@@ -1,5 +1,5 @@
-//! The page's section on a sweep: by how much each policy is slower than the fastest policy of each setting, and its
-//! SLO attainment.
+//! The page's section on a sweep: by how much each policy is slower than the fastest policy at each combination of
+//! swept values, and its SLO attainment.
 
 use crate::figures::view::{View, words};
 use crate::html::{Part, Row, Section, Table, Value};
@@ -8,10 +8,11 @@ use crate::rank::rank;
 use crate::{Report, Swept};
 use foretoken_sim::metrics::Interval;
 
-/// The most settings that the table can hold, one column each.
+/// The most combinations of swept values that the table can hold, one column each.
 const MOST: usize = 12;
 
-/// The section. `None` if there is only one setting, or if there are more than [`MOST`].
+/// The page's section on a sweep, a table with one column per combination of swept values. `None` if there is only one
+/// combination, or if there are more than [`MOST`].
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     if !(2..=MOST).contains(&view.combinations.len()) {
         return None;
@@ -45,7 +46,7 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
     Some(section)
 }
 
-/// The share of requests that met every SLO bound, mean over seeds, in % and in brackets; empty without bounds.
+/// The share of requests that met every SLO bound, as text in brackets: mean over seeds, in %. Empty without bounds.
 fn met(view: &View, policy: &str, combination: &[Swept]) -> String {
     let cells = view.cells(policy, |s| s == combination);
     let shares: Option<Vec<f64>> = cells.iter().map(|c| c.summary.slo_attainment).collect();

@@ -2,6 +2,7 @@
 
 mod balance;
 mod compared;
+mod fleet;
 mod headline;
 mod matrix;
 mod results;
@@ -15,16 +16,17 @@ use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};
 use crate::{Figure, Kind, Report, Source, Swept, figures};
 
-/// The link to the break-even explorer, an HTML file in the page's folder.
+/// The link to the break-even explorer, an interactive HTML file in the page's folder that shows where speculation
+/// stops paying.
 #[derive(Clone, Debug, Default)]
 pub struct Explorer {
-    /// The explorer's file name.
+    /// The file name of the break-even explorer, an interactive page.
     pub file: String,
     /// The state with which the explorer opens: the part of its address after `#`, such as `a=0.6&n=4`.
     pub state: String,
 }
 
-/// All data that the page shows in addition to the cells.
+/// All data that the page shows in addition to the numbers of the runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
     /// Names and values of facts on the run: version, digest, inputs.
@@ -37,13 +39,14 @@ pub struct RunFacts {
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
-    /// A sentence that follows the headline; `None` for none.
+    /// A sentence that the page shows after the headline; `None` for no sentence.
     pub beside: Option<String>,
-    /// The section with the experiment's claims and their results; `None` if the experiment checks no claims.
+    /// The section with the claims of a paper that the experiment checks, and their results; `None` if it checks no
+    /// claims.
     pub claims: Option<Section>,
     /// Other results to compare with; `None` for no comparison.
     pub compared: Option<Compared>,
-    /// The explorer in the page's folder; `None` if there is none.
+    /// The break-even explorer (an interactive page) in the page's folder; `None` if there is none.
     pub explorer: Option<Explorer>,
     /// The version of Foretoken that makes the page.
     pub version: String,
@@ -72,7 +75,10 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     sections.extend(matrix::section(report, &view));
     sections.push(results::section(report, &view));
     sections.extend(why::section(report, &view));
-    sections.extend(shown(&view, pick));
+    sections.extend(fleet::section(report, &view, &figures));
+    let (with_figures, absent) = shown(report.source, &view, pick).into_iter().partition(has_figures);
+    sections.extend::<Vec<Section>>(with_figures);
+    sections.extend(not_shown(absent));
     sections.extend(explore(run.explorer.as_ref(), report.source));
     sections.push(asked(report, &view, run));
     sections.push(speed(report.source));
@@ -126,9 +132,31 @@ fn asked(report: &Report, view: &View, run: &RunFacts) -> Section {
     section
 }
 
-/// The page's sections with figures. A section explains its figures. If it has none, it names the setting that gives
-/// them.
-fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Section> {
+fn has_figures(section: &Section) -> bool {
+    section.parts.iter().any(|part| !matches!(part, Part::Missing(_)))
+}
+
+/// One folded section in place of the sections that have no figures. It says what is missing, and which setting gives
+/// the missing figures. `None` if every section has figures.
+fn not_shown(absent: Vec<Section>) -> Option<Section> {
+    let sentence = |section: Section| {
+        let missing = section.parts.into_iter().filter_map(|part| match part {
+            Part::Missing(why) => Some(why),
+            _ => None,
+        });
+        format!("{}: {}", section.title, missing.collect::<Vec<_>>().join(" "))
+    };
+    let sentences: Vec<String> = absent.into_iter().map(sentence).collect();
+    let title = count(sentences.len(), "figure") + " that this run cannot fill";
+    (!sentences.is_empty()).then(|| Section {
+        parts: vec![Part::More { title, parts: vec![Part::List(sentences)] }],
+        ..Section::new("absent", "Not shown")
+    })
+}
+
+/// The page's sections with figures. A section explains its figures. A section without figures names the setting that
+/// gives them. Sections that need a simulator are left out of an observed run.
+fn shown<'a>(source: Source, view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Section> {
     let several_seeds = view.seeds.len() > 1;
     let section = |id: &str, title: &str, kinds: &[Kind], caption: &str, missing: &str| {
         let mut section = Section::new(id, title);
@@ -147,37 +175,27 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
          on any policy brings it forward.",
         "",
     );
-    behind.parts.retain(|part| !matches!(part, Part::Missing(_)));
+    // If only one policy ran, the section on the distance to the fastest policy stays empty.
+    behind.parts.retain(|part| !matches!(part, Part::Missing(_)) && view.policies.len() > 1);
     let tradeoff = parts(
         &pick(&[Kind::Tradeoff]),
         "Each path is a policy as the load grows. Up is more work from the same machines, left is faster answers; in the shaded \
          region the bound on the time per output token is kept.",
     );
-    let mut speedup = section(
+    let speedup = section(
         "speedup",
         "Speedup",
         &[Kind::Speedup],
         "Mean end-to-end latency of autoregressive over the policy's, on the same draws.",
         "No speedup: the autoregressive run is missing or finished no request.",
     );
-    let mut slo = section(
+    let slo = section(
         "slo",
         "SLO attainment",
         &[Kind::Attainment],
         "Requests that met every bound, of those that finished or were rejected.",
         "No SLO was set: give [slo] adaspec-scale = 1.0, or ttft_s, tpot_s, e2e_s.",
     );
-    if !view.sweeps_a_number() {
-        let example = "for example --set 'slo.adaspec-scale={ sweep = [0.8, 1.0, 1.5] }'";
-        speedup.parts.push(Part::Missing(
-            "No setting is swept over numbers, so no figure is drawn against a setting: give one several values, for example \
-             --set 'workload.arrivals.poisson.rate={ sweep = [1.0, 2.0, 4.0] }'."
-                .into(),
-        ));
-        slo.parts.push(Part::Missing(format!(
-            "The attainment is drawn against scale and rate if you sweep them, {example}."
-        )));
-    }
     let pooled = if several_seeds { "All seeds pooled." } else { "" };
     let mut first = Vec::new();
     if !tradeoff.is_empty() {
@@ -237,11 +255,25 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
         ),
         section("memory", "KV use and preemptions", &[Kind::Memory], "", "The results hold no KV use."),
     ]);
+    if !view.sweeps_a_number() {
+        let mut against = Section::new("against", "Against a setting");
+        against.parts.push(Part::Missing(
+            "No setting is swept over numbers: give one several values, for example \
+             --set 'workload.arrivals.poisson.rate={ sweep = [1.0, 2.0, 4.0] }' or --set 'slo.adaspec-scale={ sweep = \
+             [0.8, 1.0, 1.5] }'."
+                .into(),
+        ));
+        first.push(against);
+    }
+    // Sections of an observed run that have no figures are left out. No setting can give these figures: a server cannot
+    // run an oracle, and an observed server keeps its own settings.
+    let observed = source == Source::Observed;
+    first.retain(|s| !observed || has_figures(s));
     first
 }
 
-/// The parts that show some figures. Of the figures of batch size over time, and of the figures of draft length
-/// over time, only the first is shown; the others are folded away.
+/// The texts and drawings of a section that shows `figures`. Of the figures of batch size over time, and of the figures
+/// of draft length over time, only the first is shown; the others are folded away.
 fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     let part = |f: &Figure, caption: &str| Part::Figure { svg: f.svg.clone(), caption: caption.to_owned() };
     let repeats = |kind: Kind| matches!(kind, Kind::BatchSize | Kind::DraftLength);
@@ -262,8 +294,8 @@ fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     parts
 }
 
-/// The section with the link to the explorer. Without an explorer, a results folder of an observed server gets a text
-/// on how to make one; others get `None`.
+/// The section with the link to the break-even explorer (an interactive page). Without an explorer, the page of an
+/// observed server gets a text on how to make one, and other pages get `None`.
 fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     let mut section = Section::new("explore", "Break-even explorer");
     let Some(explorer) = explorer else {

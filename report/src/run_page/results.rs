@@ -6,11 +6,11 @@ use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
 use crate::{Cell, Report, Swept};
 
-/// A table with more rows than this is folded away.
+/// The table of results is folded away if it has more rows than this.
 const OPEN: usize = 60;
 
-/// A column: its heading and explanation, how it reads a number from a cell, the factor to the column's unit, the
-/// number of decimals, the kind of number, and whether its interval is shown.
+/// A column of the table of results: its heading and explanation, how it reads a number from a run, the factor to the
+/// column's unit, the number of decimals, the kind of number, and whether its interval over seeds is shown.
 struct Column {
     name: &'static str,
     meaning: &'static str,
@@ -136,9 +136,9 @@ fn table(report: &Report, view: &View) -> Table {
     Table { caption: String::new(), columns: headings, rows }
 }
 
-/// Appends marks to the values of a row; the section explains them. `!`: the baseline of the speedup is overloaded.
-/// `^`: the policy drafts trees, which the oracle does not bound. `~`: the policy stops drafting for a TPOT bound that
-/// is scaled from another load. `*`: the attainment is 90 % by definition.
+/// Appends marks to the values of a row; the page explains the marks below the table. `!`: the autoregressive run to
+/// which the speedup refers was overloaded. `^`: the policy drafts trees, for which the oracle is no bound. `~`: the
+/// policy stops drafting for a TPOT bound that is scaled from another load. `*`: the attainment is 90 % by definition.
 fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     for (value, (name, _)) in values.iter_mut().zip(headings) {
         if name.starts_with("speedup") && cells.iter().any(|c| c.over_overload) {
@@ -157,14 +157,14 @@ fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     }
 }
 
-/// (Heading, explanation) of each swept setting. The explanation is the setting's path.
+/// Column headings for the swept settings, as (heading, explanation). The explanation is the setting's path.
 pub fn swept_headings(view: &View) -> Vec<(String, String)> {
     let unit = |s: &Swept| if s.unit.is_empty() { String::new() } else { format!("\n{}", s.unit) };
     let heading = |s: &Swept| (s.name.clone() + &unit(s), s.path.clone());
     view.combinations.first().map_or(Vec::new(), |c| c.iter().map(heading).collect())
 }
 
-/// A swept value for a table; it sorts as a number if it is one.
+/// A swept value for a table. A number sorts as a number, any other value as a text.
 pub fn swept_value(swept: &Swept) -> Value {
     match swept.number {
         Some(n) => Value::number(n, swept.shown()),

@@ -31,8 +31,8 @@ pub fn interval(seeds: usize) -> String {
     }
 }
 
-/// A mean as text with its unit and interval: `1.31× [1.28, 1.34]`, `9.5 % [8.3, 10.8]`. Without an interval, the mean
-/// alone.
+/// A mean as text with its unit and interval, such as `1.31× [1.28, 1.34]` or `9.5 % [8.3, 10.8]`. If the interval is
+/// missing, only the mean.
 pub fn with_interval(mean: &Mean, unit: &str, decimals: usize) -> String {
     let say = |value: f64| fixed(value, decimals);
     match mean.ends {
@@ -46,8 +46,8 @@ pub fn speedup(mean: &Mean) -> String {
     with_interval(mean, "×", 2)
 }
 
-/// The names as text: all of them if there are at most four, else three and the number of the others, as in `a, b, c
-/// and 2 more`.
+/// The names as text. Up to four names are written out; of more names three and the number of the others, as in `a, b,
+/// c and 2 more`.
 pub fn few(names: &[&str]) -> String {
     match names.len() {
         0..=4 => names.join(", "),

@@ -1,4 +1,4 @@
-//! Tests the page of a run with made-up cells: its sentences, what it leaves out, and its size.
+//! Tests the HTML page of results on made-up runs: its sentences, what it leaves out, and its size.
 
 use super::*;
 use crate::fixtures::report;

@@ -7,8 +7,11 @@ use crate::number::fixed;
 use crate::why::{WORDS, Why};
 use crate::{Report, Role};
 
-/// The section. `None` if there is no run of plain decoding, or if the runs did not record the parts of each request's
-/// latency (runs on a device do not).
+/// If there are more sentences on why policies are slower or faster than this, their list is folded away.
+const MOST_SAID: usize = 8;
+
+/// The page's section on why each policy is slower or faster than plain decoding. `None` if there is no run of plain
+/// decoding, or if the runs did not record the parts of each request's latency. Runs on a device do not record them.
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     let baseline = report.cells.iter().find(|c| c.entry.role == Role::Baseline)?.key().policy.as_str();
     let mut columns = vec![("policy".to_owned(), String::new())];
@@ -34,7 +37,9 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
         return None;
     }
     let mut section = Section::new("why", "Why is it slower or faster?");
-    if !said.is_empty() {
+    if said.len() > MOST_SAID {
+        section.parts.push(Part::More { title: format!("{} policies", said.len()), parts: vec![Part::List(said)] });
+    } else if !said.is_empty() {
         section.parts.push(Part::List(said));
     }
     let note = "Mean end-to-end latency of the policy less that of autoregressive on the same draws, split by what requests \

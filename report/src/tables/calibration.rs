@@ -1,5 +1,5 @@
-//! `calibration.parquet`: the draft model's confidences and the number of right drafts, one row per bin of confidence
-//! and cell.
+//! `calibration.parquet`: the draft model's confidences and the number of right draft tokens, one row per bin of
+//! confidence and run.
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -9,12 +9,12 @@ use std::path::Path;
 
 /// Writes `calibration.parquet`.
 ///
-/// Columns after the key: `bin` (index of the bin; bins have equal width and start at confidence 0), and `drafts`,
-/// `right`, `confidence_sum` as [`CalibrationBin`] defines them. A cell whose policy never looks at confidences has no
-/// rows.
+/// Columns after the key columns (policy, swept settings, seed): `bin` (index of the bin of confidence; bins have equal
+/// width and start at 0), `drafts` (number of draft tokens with a known result), `right` (number of accepted ones),
+/// `confidence_sum` (sum of their confidences). A run whose policy never looks at confidences has no rows.
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_calibration(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     for cells in cells.chunks(CELLS) {

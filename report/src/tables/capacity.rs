@@ -5,14 +5,14 @@ use super::writer::Table;
 use crate::{Key, ReportError};
 use std::path::Path;
 
-/// The capacity of one policy with one seed.
+/// The capacity (the highest request rate within the SLO bounds) of one policy with one seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapacityRow {
-    /// Policy, swept values, seed.
+    /// Policy, swept values and seed of the capacity search.
     pub key: Key,
     /// The outcome of the search: "rate", "no rate" or "every rate tried".
     pub verdict: String,
-    /// The capacity, requests per second; `None` if the server carried no rate, or every tried rate.
+    /// The capacity, requests per second; `None` if the server carried none of the tried rates, or all of them.
     pub req_s: Option<f64>,
     /// The highest rate that was tried, requests a second.
     pub tried_up_to: f64,
@@ -27,18 +27,18 @@ pub struct CapacityRow {
     pub slo: [Option<f64>; 3],
 }
 
-/// One rate that the search tried.
+/// One request rate that the capacity search tried, with its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeRow {
-    /// Policy, swept values, seed.
+    /// Policy, swept values and seed of the capacity search.
     pub key: Key,
     /// The tried rate, requests a second.
     pub rate: f64,
     /// Did enough requests keep their SLO bounds, and did the server keep up with the arrivals?
     pub carried: bool,
-    /// (Number of counted requests, number of counted requests that had kept their SLO bounds when the run ended,
-    /// number of counted requests that had missed a bound). The first and last requests of a run do not count: they
-    /// fill the server and keep it full.
+    /// Number of counted requests, number that had kept their SLO bounds when the run ended, and number that had missed
+    /// a bound. The first requests of a run fill the server, and the last requests keep it full, so they are not
+    /// counted.
     pub counted: [u32; 3],
     /// Did the server keep up with the arrivals? `None` if the run was stopped before all counted requests ended.
     pub steady: Option<bool>,
@@ -47,7 +47,7 @@ pub struct ProbeRow {
 /// Writes `capacity.parquet`.
 ///
 /// # Errors
-/// The file cannot be written, or the rows differ in their swept paths.
+/// The file cannot be written, or the rows do not all sweep the same settings.
 pub fn write_capacity(path: &Path, rows: &[CapacityRow]) -> Result<(), ReportError> {
     let columns = |rows: &[CapacityRow]| -> Vec<Column> {
         let slo = |i: usize| rows.iter().map(|r| r.slo[i]).collect::<Vec<_>>();
@@ -69,7 +69,7 @@ pub fn write_capacity(path: &Path, rows: &[CapacityRow]) -> Result<(), ReportErr
 /// Writes `probes.parquet`.
 ///
 /// # Errors
-/// The file cannot be written, or the rows differ in their swept paths.
+/// The file cannot be written, or the rows do not all sweep the same settings.
 pub fn write_probes(path: &Path, rows: &[ProbeRow]) -> Result<(), ReportError> {
     let columns = |rows: &[ProbeRow]| -> Vec<Column> {
         let counted = |i: usize| rows.iter().map(|r| r.counted[i]).collect::<Vec<_>>();

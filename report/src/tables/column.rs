@@ -8,16 +8,16 @@ use parquet::file::writer::SerializedColumnWriter;
 use parquet::schema::types::{Type, TypePtr};
 use std::sync::Arc;
 
-/// A column, or some rows of it.
+/// A column of a Parquet table, or some rows of it.
 pub(super) struct Column {
     name: String,
     values: Values,
-    /// One entry per row: 1 if the row has a value, 0 if it is null.
+    /// One entry per row of the column: 1 if the row has a value, 0 if it is null.
     present: Vec<i16>,
 }
 
-/// The values of the rows that have one. Parquet stores unsigned counts as signed integers with the same bits; the
-/// schema says that they are unsigned.
+/// The values of the rows that have a value. Parquet stores unsigned counts as signed integers with the same bits; the
+/// schema says that the counts are unsigned.
 pub(super) enum Values {
     Flag(Vec<bool>),
     Small(Vec<i32>),
@@ -26,12 +26,12 @@ pub(super) enum Values {
     Text(Vec<ByteArray>),
 }
 
-/// A type of values that a column can have.
+/// A type of values that a column of a Parquet table can have.
 pub(super) trait Value {
-    /// The type in which Parquet stores a value of this type.
+    /// The type in which Parquet stores a value of the implementing type.
     type Stored;
 
-    /// The value in the stored type; `None` stands for null.
+    /// The value in the type in which Parquet stores it; `None` stands for null.
     fn stored(self) -> Option<Self::Stored>;
 
     /// Wraps stored values as the variant of [`Values`] for this type.
@@ -50,15 +50,15 @@ pub(super) fn column<V: Value>(name: &str, rows: impl IntoIterator<Item = V>) ->
     Column { name: name.to_owned(), values: V::values(values), present }
 }
 
-/// For each row, a text of the row's cell, which `text` reads from the cell's key. Neighbouring rows with one key share
-/// the bytes of the text.
+/// For each row a text that `text` reads from the key of the row's run. Neighbouring rows with one key share the bytes
+/// of the text.
 pub(super) fn texts<'a>(keys: &[&'a Key], text: impl Fn(&'a Key) -> &'a str) -> Vec<ByteArray> {
     let cells = keys.chunk_by(|a, b| std::ptr::eq(*a, *b));
     cells.flat_map(|rows| std::iter::repeat_n(ByteArray::from(text(rows[0])), rows.len())).collect()
 }
 
 impl Column {
-    /// Number of rows.
+    /// Number of rows of the column.
     pub(super) fn rows(&self) -> usize {
         self.present.len()
     }
@@ -73,7 +73,7 @@ impl Column {
         matches!(self.values, Values::Text(_))
     }
 
-    /// The column in the file's schema. The schema allows nulls in every column.
+    /// The column's entry in the file's schema. The schema allows nulls in every column.
     pub(super) fn field(&self) -> Result<TypePtr> {
         let (physical, logical) = match &self.values {
             Values::Flag(_) => (Physical::BOOLEAN, None),

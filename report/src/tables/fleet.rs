@@ -8,11 +8,11 @@ use std::path::Path;
 /// The results of one tried number of replicas, for one policy with one seed.
 #[derive(Clone, Debug)]
 pub struct FleetProbeRow {
-    /// Policy, swept values and seed.
+    /// Policy, swept values and seed of the search for the fewest replicas.
     pub key: Key,
     /// Name of the router.
     pub router: String,
-    /// Number of replicas.
+    /// Number of replicas that was tried.
     pub replicas: u32,
     /// Number of GPUs of the fleet.
     pub gpus: u32,
@@ -20,9 +20,9 @@ pub struct FleetProbeRow {
     pub cost_hour: f64,
     /// Did enough requests keep their SLO bounds, and did the fleet keep up with the arrivals?
     pub carried: bool,
-    /// (Number of counted requests, number of counted requests that had kept their SLO bounds when the run ended,
-    /// number of counted requests that had missed a bound). The first and last requests of a run do not count: they
-    /// fill the fleet and keep it full.
+    /// Number of counted requests, number that had kept their SLO bounds when the run ended, and number that had missed
+    /// a bound. The first requests of a run fill the fleet, and the last requests keep it full, so they are not
+    /// counted.
     pub counted: [u32; 3],
     /// Did the fleet keep up with the arrivals? `None` if the run was stopped early.
     pub steady: Option<bool>,
@@ -32,11 +32,12 @@ pub struct FleetProbeRow {
 
 /// Writes `fleet.parquet`.
 ///
-/// Columns after the key: `router`, `replicas`, `gpus`, `cost_hour`, `carried`, `counted`, `kept`, `missed` (requests),
-/// `steady`, `ttft_p99_s`, `tpot_p99_s`, `e2e_p99_s` (null where the run was stopped early).
+/// Columns after the key columns (policy, swept settings, seed): `router`, `replicas`, `gpus`, `cost_hour`, `carried`,
+/// `counted`, `kept`, `missed` (requests), `steady`, `ttft_p99_s`, `tpot_p99_s`, `e2e_p99_s` (null where the run was
+/// stopped early).
 ///
 /// # Errors
-/// When the file cannot be written, or the rows differ in their swept paths.
+/// When the file cannot be written, or the rows do not all sweep the same settings.
 pub fn write_fleet_probes(path: &Path, rows: &[FleetProbeRow]) -> Result<(), ReportError> {
     let keys: Vec<&Key> = rows.iter().map(|row| &row.key).collect();
     let mut table = Table::create(path, keys.iter().copied(), columns(&[]))?;

@@ -1,4 +1,4 @@
-//! Reads a Parquet table: columns by name and type, and the cell to which each row belongs.
+//! Reads a Parquet table: columns by name and type, and the run to which each row belongs.
 
 use crate::{Entry, Key, ReportError, Swept};
 use parquet::basic::Type as Physical;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A table of a results folder that is open for reading. The methods read columns from the file when they are called.
+/// A table of a results folder, open for reading. Each method reads its columns from the file anew.
 pub(super) struct Frame {
     file: SerializedFileReader<File>,
     /// The range of rows that the methods read.
@@ -29,8 +29,8 @@ impl Frame {
         Ok(Frame { file, rows: 0..rows, path: path.to_path_buf() })
     }
 
-    /// Opens a file to read only the rows of the cell `key`, which follow each other in the file. Reads the key columns
-    /// of the whole file to find them. If the cell has no row, there are no rows to read.
+    /// Opens a file to read only the rows of the run `key`. These rows follow each other in the file. To find them, the
+    /// key columns of the whole file are read. If the run has no row, there are no rows to read.
     pub(super) fn open_cell(path: &Path, key: &Key) -> Result<Frame, ReportError> {
         let mut frame = Frame::open(path)?;
         let keys = frame.key_columns(key.sweep.iter().map(|s| s.path.as_str()))?;
@@ -50,34 +50,39 @@ impl Frame {
         self.rows.len()
     }
 
-    /// A column of real numbers; null reads as `None`.
+    /// A column of real numbers by its name; null reads as `None`.
     pub(super) fn reals(&self, name: &str) -> Result<Vec<Option<f64>>, ReportError> {
         self.column::<DoubleType>(name)
     }
 
-    /// A column of 64-bit counts; null reads as 0.
+    /// A column of 64-bit counts by its name; null reads as 0.
     pub(super) fn counts(&self, name: &str) -> Result<Vec<u64>, ReportError> {
         Ok(self.column::<Int64Type>(name)?.into_iter().map(|n| n.unwrap_or_default().cast_unsigned()).collect())
     }
 
-    /// A column of 32-bit counts; null reads as 0.
+    /// A column of 32-bit counts by its name; null reads as 0.
     pub(super) fn small(&self, name: &str) -> Result<Vec<u32>, ReportError> {
         Ok(self.column::<Int32Type>(name)?.into_iter().map(|n| n.unwrap_or_default().cast_unsigned()).collect())
     }
 
-    /// A column of booleans; null reads as false.
+    /// A column of 32-bit counts by its name; null reads as `none`.
+    pub(super) fn small_or(&self, name: &str, none: u32) -> Result<Vec<u32>, ReportError> {
+        Ok(self.column::<Int32Type>(name)?.into_iter().map(|n| n.map_or(none, i32::cast_unsigned)).collect())
+    }
+
+    /// A column of booleans by its name; null reads as false.
     pub(super) fn flags(&self, name: &str) -> Result<Vec<bool>, ReportError> {
         Ok(self.column::<BoolType>(name)?.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// A column of texts; null reads as an empty text.
+    /// A column of texts by its name; null reads as an empty text.
     pub(super) fn texts(&self, name: &str) -> Result<Vec<String>, ReportError> {
         let text =
             |t: Option<ByteArray>| t.map_or_else(String::new, |t| String::from_utf8_lossy(t.data()).into_owned());
         Ok(self.column::<ByteArrayType>(name)?.into_iter().map(text).collect())
     }
 
-    /// For each row the index in `entries` of the row's cell; `None` for rows of other cells.
+    /// For each row the index in `entries` of the row's run; `None` for rows of other runs.
     pub(super) fn rows_of(&self, entries: &[Entry]) -> Result<Vec<Option<usize>>, ReportError> {
         let paths = entries.first().into_iter().flat_map(|first| first.key.sweep.iter().map(|s| s.path.as_str()));
         let keys = self.key_columns(paths)?;
@@ -91,7 +96,7 @@ impl Frame {
         Ok((0..self.height()).map(find).collect())
     }
 
-    /// The cell's key for each row. The swept settings are read from the names of the columns.
+    /// The run's key for each row. The swept settings are read from the names of the columns.
     pub(super) fn keys(&self) -> Result<Vec<Key>, ReportError> {
         let paths: Vec<&str> = self.names().filter_map(|name| name.strip_prefix("sweep.")).collect();
         let keys = self.key_columns(paths.iter().copied())?;
@@ -134,7 +139,7 @@ impl Frame {
         Ok(self.file.metadata().file_metadata().schema_descr().column(self.find(name)?).physical_type())
     }
 
-    /// The values of a column, one per row; a null is `None`. It is an error if the file has another type than `T`.
+    /// The values of the column `name`, one per row; a null is `None`. It is an error if the column's type is not `T`.
     fn column<T: DataType>(&self, name: &str) -> Result<Vec<Option<T::T>>, ReportError> {
         let at = self.find(name)?;
         let column = self.file.metadata().file_metadata().schema_descr().column(at);
@@ -170,7 +175,7 @@ fn read_rows<T: DataType>(column: ColumnReader, first: usize, n: usize, to: &mut
     let (mut values, mut present) = (Vec::with_capacity(n), Vec::with_capacity(n));
     column.read_records(n, Some(&mut present), None, &mut values)?;
     if present.is_empty() {
-        // If the schema does not allow nulls in a column, `present` stays empty, and every row has a value.
+        // If the Parquet schema does not allow nulls in a column, `present` stays empty, and every row has a value.
         to.extend(values.into_iter().map(Some));
     } else {
         let mut values = values.into_iter();
@@ -179,7 +184,7 @@ fn read_rows<T: DataType>(column: ColumnReader, first: usize, n: usize, to: &mut
     Ok(())
 }
 
-/// The columns that identify the cell of each row.
+/// The key columns (policy, swept settings, seed), which identify the run of each row.
 struct KeyColumns {
     policy: Vec<String>,
     sweep: Vec<SweepColumn>,
@@ -187,7 +192,7 @@ struct KeyColumns {
 }
 
 impl KeyColumns {
-    /// Does the row belong to the cell `key`?
+    /// Does row number `row` belong to the run with the key `key` (policy, swept values, seed)?
     fn is(&self, row: usize, key: &Key) -> bool {
         let swept = || key.sweep.iter().zip(&self.sweep).all(|(swept, column)| column.is(row, swept));
         self.policy[row] == key.policy && self.seed[row] == key.seed && swept()

@@ -1,5 +1,5 @@
 //! `lengths.parquet`: which draft lengths were used at which batch sizes. One row per draft length, bucket of batch
-//! sizes and cell, apart for steps with and without prompts.
+//! sizes and run. Steps with prompts and steps without prompts have separate rows.
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -9,12 +9,13 @@ use std::path::Path;
 
 /// Writes `lengths.parquet`.
 ///
-/// Columns after the key: `batch_size`, `batch_size_to` (least and greatest batch size of the bucket), `draft_len`
-/// (mean draft length of a step, rounded), `prefilling` (did the steps compute prompts?), and the sums `steps`,
-/// `request_steps`, `busy_ps`, `drafted`, `accepted`, `emitted` as [`LengthRow`] defines them.
+/// Columns after the key columns (policy, swept settings, seed): `batch_size`, `batch_size_to` (least and greatest
+/// decode batch size of the bucket), `draft_len` (mean draft length of a step, rounded), `prefilling` (did the steps
+/// compute prompts?), and sums over the row's steps: `steps`, `request_steps`, `busy_ps` (time inside the steps),
+/// `drafted`, `accepted`, `emitted` (tokens).
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_lengths(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     for cells in cells.chunks(CELLS) {

@@ -1,4 +1,5 @@
-//! `positions.parquet`: how often a draft was made and accepted at each draft position, one row per position and cell.
+//! `positions.parquet`: how often a draft token was verified and accepted at each position in the draft of a step, one
+//! row per position and run.
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -8,11 +9,12 @@ use std::path::Path;
 
 /// Writes `positions.parquet`.
 ///
-/// Columns after the key: `position` (from 0), and `attempts`, `reached`, `accepted` as [`PositionCounts`] defines
-/// them. A cell without drafts has no rows.
+/// Columns after the key columns (policy, swept settings, seed): `position` (from 0), and counts of request-steps:
+/// `attempts` (a draft token at this position was verified), `reached` (and all draft tokens before it were accepted),
+/// `accepted` (it was accepted, too). A run without draft tokens has no rows.
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_positions(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     for cells in cells.chunks(CELLS) {

@@ -1,6 +1,7 @@
-//! Reads the tables of a results folder back into cells, so that a report can be made without the runs.
+//! Reads the tables of a results folder back, so that a report can be made without running the experiment again.
 
 use super::frame::Frame;
+use super::read_fleet::fill_fleets;
 use super::summary::{OVERLOAD, lived_column};
 use crate::{Cdf, Cell, Entry, ReportError};
 use foretoken_sim::metrics::{
@@ -9,7 +10,7 @@ use foretoken_sim::metrics::{
 use foretoken_sim::{Summary, Time};
 use std::path::Path;
 
-/// Reads the cells of a results folder. `entries` are the cells to look for. Leaves out entries that have no row in
+/// Reads the runs of a results folder. `entries` are the runs to look for. Leaves out entries that have no row in
 /// `summary.parquet`.
 ///
 /// # Errors
@@ -30,10 +31,11 @@ pub fn read_cells(folder: &Path, entries: &[Entry]) -> Result<Vec<Cell>, ReportE
     fill_series(folder, entries, &mut cells)?;
     fill_lengths(folder, entries, &mut cells)?;
     fill_calibration(folder, entries, &mut cells)?;
+    fill_fleets(folder, entries, &mut cells)?;
     Ok(cells.into_iter().flatten().collect())
 }
 
-/// Calls `add(cell, row)` for each row of `frame` whose cell is in `cells`.
+/// Calls `add(run, row index)` for each row of the table `frame` whose run is in `cells`.
 fn for_each(
     frame: &Frame,
     entries: &[Entry],
@@ -63,7 +65,7 @@ fn fill_latencies(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) 
     let (ttft, tpot, e2e) = (frame.reals("ttft_s")?, frame.reals("tpot_s")?, frame.reals("e2e_s")?);
     let mut samples = vec![[const { Vec::new() }; 3]; entries.len()];
     for (row, at) in frame.rows_of(entries)?.into_iter().enumerate() {
-        // Only finished requests count, as in summaries: only they have an E2E.
+        // Only finished requests have an E2E. Summaries count only finished requests, so other rows are left out.
         let (Some(at), Some(e2e)) = (at, e2e[row]) else { continue };
         samples[at][0].extend(ttft[row]);
         samples[at][1].extend(tpot[row]);
@@ -132,8 +134,8 @@ fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]
     })
 }
 
-/// The overload of each row's run. `None` if the run kept up with its arrivals. Earlier versions did not write
-/// overloads; then all are `None`.
+/// The overload of each row's run; `None` if the run kept up with its arrivals. Tables of earlier versions lack these
+/// columns; for them, all are `None`.
 fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     let there = OVERLOAD.iter().all(|name| frame.has(name));
     let columns: Vec<Vec<Option<f64>>> = match there {
@@ -148,8 +150,8 @@ fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     Ok((0..frame.height()).map(overload).collect())
 }
 
-/// The parts of the mean end-to-end latency for each row. `None` for runs on a device, and for results of earlier
-/// versions, which did not write them.
+/// The parts of the mean end-to-end latency for each row. `None` for runs on a device. Also `None` for results of
+/// earlier versions, because these versions did not write the parts.
 fn read_lived(frame: &Frame) -> Result<Vec<Option<Lived>>, ReportError> {
     let names = PARTS.map(|(part, _)| lived_column(part));
     if !names.iter().all(|name| frame.has(name)) {
@@ -172,7 +174,7 @@ fn read_lived(frame: &Frame) -> Result<Vec<Option<Lived>>, ReportError> {
     Ok((0..frame.height()).map(lived).collect())
 }
 
-/// The summary of each row, without the counts by draft position.
+/// The summary of each row. The counts by draft position are missing, because another table has them.
 fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
     let quantiles = |metric: &str| -> Result<Vec<Option<Quantiles>>, ReportError> {
         let part = |name: &str| frame.reals(&format!("{metric}_{name}_s"));

@@ -1,4 +1,4 @@
-//! `replicas.parquet`: the counts of each replica of a fleet, one row per replica and cell.
+//! `replicas.parquet`: the counts of each replica of a fleet, one row per replica and run.
 
 use super::column::{Column, column};
 use super::writer::Table;
@@ -6,17 +6,18 @@ use crate::{Key, ReportError};
 use foretoken_sim::metrics::ReplicaSummary;
 use std::path::Path;
 
-/// One row: the cell's key, the replica's index, and the replica's counts.
+/// One row: the run's key, the replica's index, and the replica's counts.
 pub type ReplicaRow<'a> = (&'a Key, u32, ReplicaSummary);
 
-/// Writes `replicas.parquet`. `keys` are the keys of all cells, also of cells without rows.
+/// Writes `replicas.parquet`. `keys` are the keys of all runs, also of runs without rows.
 ///
-/// Columns after the key: `replica` (index), `requests`, `finished`, `rejected` (numbers of requests), `prompt_tokens`,
-/// `cached_tokens`, `emitted` (tokens), `steps`, `busy_s` (time inside steps), `mean_batch_size`, `verified`,
-/// `accepted` (draft tokens), `preemptions`, `kv_use_peak` (share of the replica's KV blocks).
+/// Columns after the key columns (policy, swept settings, seed): `replica` (index), `requests`, `finished`, `rejected`
+/// (numbers of requests), `prompt_tokens`, `cached_tokens`, `emitted` (tokens), `steps`, `busy_s` (time inside steps),
+/// `mean_batch_size`, `verified`, `accepted` (draft tokens), `preemptions`, `kv_use_peak` (share of the replica's KV
+/// blocks).
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_replicas<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,

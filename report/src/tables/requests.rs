@@ -1,62 +1,87 @@
-//! `requests.parquet`: one row per request and cell.
+//! `requests.parquet`: one row per request and run.
 
 use super::column::{Column, column};
 use super::writer::{ROWS, Table};
 use crate::{Key, ReportError};
-use foretoken_sim::metrics::{HandOff, Replicas};
+use foretoken_sim::metrics::{HandOff, Pieces, Replicas};
 use foretoken_sim::{Outcome, RequestRecords, Time};
 use parquet::data_type::ByteArray;
 use std::ops::Range;
 use std::path::Path;
 
-/// Writes `requests.parquet` cell by cell, so that only one cell is in memory at a time.
+/// Writes `requests.parquet` run by run, and the requests of a run in pieces, so that only one piece (some consecutive
+/// requests) is in memory at a time.
 ///
-/// Columns after the key: `request` (index in order of arrival), `arrival_s`, `first_scheduled_s`, `first_token_s`,
-/// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (durations), `emitted`, `drafted`,
-/// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. If a cell has a
-/// fleet, also `replica`, the index of the replica that served the request. Where prefill replicas compute prompts for
-/// others, also `prefill_replica` (null if the request's own replica computed the prompt), `prompt_computed_s`,
-/// `transfer_start_s`, `transfer_end_s` (instants) and `transfer_bytes`. An instant that did not come, and a duration
-/// that did not end, is null. Only finished requests have `tpot_s` and `e2e_s`.
+/// Columns after the key columns (policy, swept settings, seed): `request` (index in order of arrival), `arrival_s`,
+/// `first_scheduled_s`, `first_token_s`, `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s`
+/// (durations), `emitted`, `drafted`, `verified`, `accepted`, `cached_tokens` (tokens), `rounds` (decode steps of the
+/// request that verified draft tokens), `preemptions` (counts) and `outcome`.
+///
+/// If a run has a fleet, also `replica`, the index of the replica that served the request. If prefill replicas compute
+/// prompts for other replicas, also `prefill_replica` (null if the request's own replica computed the prompt),
+/// `prompt_computed_s`, `transfer_start_s`, `transfer_end_s` (instants) and `transfer_bytes`.
+///
+/// An instant that did not come and a duration that did not end are null. Only finished requests have `tpot_s` and
+/// `e2e_s`.
 pub struct RequestsWriter {
     table: Table,
     fleet: FleetColumns,
 }
 
-/// The table's columns about a fleet.
+/// Which columns about a fleet the table `requests.parquet` has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetColumns {
     /// No columns: a single server serves all requests.
     None,
-    /// The replica of each request.
+    /// The column with the replica of each request.
     Replica,
-    /// Also the prefill replica, and the transfer of KV from there.
+    /// Also the columns with the prefill replica, and with the transfer of KV from the prefill replica.
     HandOff,
 }
 
 impl RequestsWriter {
-    /// Starts the file. `keys` are the keys of all cells that will be pushed. `fleet`: the columns about a fleet that
-    /// at least one of these cells needs.
+    /// Starts the file. `keys` are the keys of all runs that will be pushed. `fleet` are the columns about a fleet: all
+    /// columns that at least one of these runs needs.
     ///
     /// # Errors
-    /// When the file cannot be created, or the keys differ in their swept paths.
+    /// When the file cannot be created, or the keys do not all sweep the same settings.
     pub fn create<'a>(
         path: &Path,
         keys: impl IntoIterator<Item = &'a Key>,
         fleet: FleetColumns,
     ) -> Result<RequestsWriter, ReportError> {
-        let columns = columns(&RequestRecords::default(), 0..0, (fleet, &Replicas::default()));
+        let columns = columns(&RequestRecords::default(), 0, 0..0, (fleet, &Replicas::default()));
         Ok(RequestsWriter { table: Table::create(path, keys, columns)?, fleet })
     }
 
-    /// Adds the requests of a cell. `replicas` has the replicas of each request; it is empty without a fleet.
+    /// Adds the requests of a run. `replicas` says for each request which replicas served it; it is empty without a
+    /// fleet.
     ///
     /// # Errors
-    /// When they cannot be written (disk full).
-    pub fn push(&mut self, key: &Key, records: &RequestRecords, replicas: &Replicas) -> Result<(), ReportError> {
-        (0..records.len()).step_by(ROWS).try_for_each(|from| {
-            let rows = from..records.len().min(from + ROWS);
-            let columns = columns(records, rows.clone(), (self.fleet, replicas));
+    /// When the rows cannot be written (disk full).
+    pub fn push(&mut self, key: &Key, records: &dyn Pieces, replicas: &Replicas) -> Result<(), ReportError> {
+        let (mut before, mut result) = (0, Ok(()));
+        records.each(&mut |piece| {
+            if result.is_ok() {
+                result = self.push_piece(key, piece, before, replicas);
+            }
+            before += piece.len();
+        });
+        result
+    }
+
+    /// Adds a piece (some consecutive requests) of a run's requests. `before` is the number of requests in the pieces
+    /// before it.
+    fn push_piece(
+        &mut self,
+        key: &Key,
+        piece: &RequestRecords,
+        before: usize,
+        replicas: &Replicas,
+    ) -> Result<(), ReportError> {
+        (0..piece.len()).step_by(ROWS).try_for_each(|from| {
+            let rows = from..piece.len().min(from + ROWS);
+            let columns = columns(piece, before, rows.clone(), (self.fleet, replicas));
             self.table.write(&vec![key; rows.len()], columns)
         })
     }
@@ -70,7 +95,9 @@ impl RequestsWriter {
     }
 }
 
-fn columns(r: &RequestRecords, rows: Range<usize>, fleet: (FleetColumns, &Replicas)) -> Vec<Column> {
+/// The columns of the table for the requests `rows` of a piece (some consecutive requests of a run). `before` is the
+/// number of requests in the pieces before it.
+fn columns(r: &RequestRecords, before: usize, rows: Range<usize>, fleet: (FleetColumns, &Replicas)) -> Vec<Column> {
     let happened = |t: Time| t != Time::MAX;
     let instant = |name, of: &[Time]| column(name, of[rows.clone()].iter().map(|&t| happened(t).then(|| t.as_s())));
     let span = |name, of: &dyn Fn(usize) -> Option<f64>| column(name, rows.clone().map(of));
@@ -81,7 +108,7 @@ fn columns(r: &RequestRecords, rows: Range<usize>, fleet: (FleetColumns, &Replic
         Outcome::Finished => finished.clone(),
         Outcome::Rejected => rejected.clone(),
     };
-    let index = |i: usize| u32::try_from(i).expect("request ids are u32");
+    let index = |i: usize| u32::try_from(before + i).expect("request ids are u32");
     let mut all = vec![
         column("request", rows.clone().map(index)),
         instant("arrival_s", &r.arrival),
@@ -101,7 +128,7 @@ fn columns(r: &RequestRecords, rows: Range<usize>, fleet: (FleetColumns, &Replic
         count("preemptions", &r.preemptions),
         column("outcome", r.outcome[rows.clone()].iter().map(outcome)),
     ];
-    all.extend(of_fleet(rows, fleet));
+    all.extend(of_fleet(before + rows.start..before + rows.end, fleet));
     all
 }
 

@@ -7,16 +7,17 @@ use foretoken_sim::Time;
 use foretoken_sim::metrics::{ReplicaLife, Scaled, ScalingDecision};
 use std::path::Path;
 
-/// A cell that a rule scaled: its key, and how its fleet grew and shrank.
+/// A run whose fleet a rule scaled: its key, and how its fleet grew and shrank.
 pub type ScaledRow<'a> = (&'a Key, &'a Scaled);
 
-/// Writes `lives.parquet`: a row for each replica of a cell.
+/// Writes `lives.parquet`: a row for each replica of a run.
 ///
-/// Columns after the key: `replica` (index), `ordered_s`, `ready_s`, `drained_s`, `ended_s` (null if it never was),
-/// `booting_s`, `serving_s`, `draining_s` (time spent so until the end of the run).
+/// Columns after the key columns (policy, swept settings, seed): `replica` (index), `ordered_s`, `ready_s`,
+/// `drained_s`, `ended_s` (instants; null if the instant did not come), `booting_s`, `serving_s`, `draining_s` (time in
+/// this phase until the end of the run).
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_lives<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,
@@ -49,12 +50,13 @@ pub fn write_lives<'a>(
     write(path, keys, rows.iter().map(|r| r.0).collect(), columns)
 }
 
-/// Writes `replica_counts.parquet`: a row for each time at which the number of replicas of a cell changes.
+/// Writes `replica_counts.parquet`: a row for each time at which the number of replicas of a run changes.
 ///
-/// Columns after the key: `t_s`, `booting`, `serving`, `draining` (replicas from then on).
+/// Columns after the key columns (policy, swept settings, seed): `t_s` (time of the change), `booting`, `serving`,
+/// `draining` (numbers of replicas from then on).
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_replica_counts<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,
@@ -72,13 +74,13 @@ pub fn write_replica_counts<'a>(
     write(path, keys, rows.iter().map(|r| r.0).collect(), columns)
 }
 
-/// Writes `decisions.parquet`: a row for each decision that changed the number of replicas of a cell.
+/// Writes `decisions.parquet`: a row for each decision that changed the number of replicas of a run.
 ///
-/// Columns after the key: `t_s`, `serving`, `booting` (replicas before), `wished` (replicas that shall serve or boot),
-/// `reason` (text).
+/// Columns after the key columns (policy, swept settings, seed): `t_s` (time of the decision), `serving`, `booting`
+/// (numbers of replicas before the decision), `wished` (number of replicas that shall serve or boot), `reason` (text).
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_decisions<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,

@@ -1,4 +1,4 @@
-//! `series.parquet`: batch size and tokens over time, one row per bin of time and cell.
+//! `series.parquet`: batch size and tokens over time, one row per bin of time and run.
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -8,12 +8,13 @@ use std::path::Path;
 
 /// Writes `series.parquet`.
 ///
-/// Columns after the key: `start_s`, `width_s` (start and width of the bin), `busy_ps` (time inside steps, ps),
-/// `batch_size` (mean over `busy_ps`; null if no step ran), and the sums `request_steps`, `drafted`, `accepted`,
-/// `emitted` over the steps that ended in the bin. Empty bins are left out, except the last bin of a cell.
+/// Columns after the key columns (policy, swept settings, seed): `start_s`, `width_s` (start and width of the bin),
+/// `busy_ps` (time inside steps, ps), `batch_size` (mean decode batch size over `busy_ps`; null if no step ran), and
+/// the sums `request_steps`, `drafted`, `accepted`, `emitted` (tokens) over the steps that ended in the bin. Empty bins
+/// are left out, except a run's last bin.
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_series(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     for cells in cells.chunks(CELLS) {

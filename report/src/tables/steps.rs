@@ -1,4 +1,4 @@
-//! `steps.parquet`: one row per step and cell; only for experiments that set `output.steps`.
+//! `steps.parquet`: one row per step and run; only for experiments that set `output.steps`.
 
 use super::column::{Column, column};
 use super::writer::{ROWS, Table};
@@ -6,28 +6,43 @@ use crate::{Key, ReportError};
 use foretoken_sim::{StepRecord, Time};
 use std::path::Path;
 
-/// Writes `steps.parquet` cell by cell, so that only one cell is in memory at a time.
+/// Writes `steps.parquet` run by run, so that only one run is in memory at a time.
 ///
-/// Columns after the key: `step`, `start_s`, `end_s`, `draft_time_s`, `verify_time_s`, `batch_size`, `chunks`,
-/// `chunk_tokens`, `context_tokens`, `waiting`, `draft_passes`, `drafted`, `verified`, `accepted`, `emitted`,
-/// `used_blocks` and `preempted`, as [`StepRecord`] defines them.
-pub struct StepsWriter(Table);
+/// Columns after the key columns (policy, swept settings, seed): `step`, `start_s`, `end_s`, `draft_time_s`,
+/// `verify_time_s`, `batch_size`, `chunks`, `chunk_tokens`, `context_tokens`, `waiting`, `draft_passes`, `drafted`,
+/// `verified`, `accepted`, `emitted`, `used_blocks` and `preempted`, as [`StepRecord`] defines them. If a run has a
+/// fleet, also `replica`, the index of the replica that made the step.
+pub struct StepsWriter {
+    table: Table,
+    is_fleet: bool,
+}
 
 impl StepsWriter {
-    /// Starts the file. `keys` are the keys of all cells that will be pushed.
+    /// Starts the file. `keys` are the keys of all runs that will be pushed. `is_fleet`: does one of these runs have a
+    /// fleet?
     ///
     /// # Errors
-    /// When the file cannot be created, or the keys differ in their swept paths.
-    pub fn create<'a>(path: &Path, keys: impl IntoIterator<Item = &'a Key>) -> Result<StepsWriter, ReportError> {
-        Table::create(path, keys, columns(&[])).map(StepsWriter)
+    /// When the file cannot be created, or the keys do not all sweep the same settings.
+    pub fn create<'a>(
+        path: &Path,
+        keys: impl IntoIterator<Item = &'a Key>,
+        is_fleet: bool,
+    ) -> Result<StepsWriter, ReportError> {
+        let table = Table::create(path, keys, columns(&[], is_fleet.then_some(&[])))?;
+        Ok(StepsWriter { table, is_fleet })
     }
 
-    /// Adds the steps of a cell.
+    /// Adds the steps of a run. `replicas` has the number of steps of each replica of a fleet; it is empty without a
+    /// fleet. `steps` must have all steps of replica 0 first, then all steps of replica 1, and so on.
     ///
     /// # Errors
-    /// When they cannot be written (disk full).
-    pub fn push(&mut self, key: &Key, steps: &[StepRecord]) -> Result<(), ReportError> {
-        steps.chunks(ROWS).try_for_each(|rows| self.0.write(&vec![key; rows.len()], columns(rows)))
+    /// When the rows cannot be written (disk full).
+    pub fn push(&mut self, key: &Key, steps: &[StepRecord], replicas: &[u64]) -> Result<(), ReportError> {
+        let by = (0u32..).zip(replicas).flat_map(|(replica, &steps)| (0..steps).map(move |_| Some(replica)));
+        let by: Vec<Option<u32>> = by.chain(std::iter::repeat(None)).take(steps.len()).collect();
+        steps.chunks(ROWS).zip(by.chunks(ROWS)).try_for_each(|(rows, by)| {
+            self.table.write(&vec![key; rows.len()], columns(rows, self.is_fleet.then_some(by)))
+        })
     }
 
     /// Completes the file. If the writer is dropped without this call, no new file is left, and an earlier file stays.
@@ -35,15 +50,16 @@ impl StepsWriter {
     /// # Errors
     /// When the last bytes cannot be written (disk full).
     pub fn finish(self) -> Result<(), ReportError> {
-        self.0.finish()
+        self.table.finish()
     }
 }
 
-fn columns(steps: &[StepRecord]) -> Vec<Column> {
+/// The columns of some steps. `by` is the replica that made each step; `None` if no run of the table has a fleet.
+fn columns(steps: &[StepRecord], by: Option<&[Option<u32>]>) -> Vec<Column> {
     let time = |name, of: fn(&StepRecord) -> Time| column(name, steps.iter().map(|s| of(s).as_s()));
     let long = |name, of: fn(&StepRecord) -> u64| column(name, steps.iter().map(of));
     let count = |name, of: fn(&StepRecord) -> u32| column(name, steps.iter().map(of));
-    vec![
+    let mut all = vec![
         long("step", |s| s.step),
         time("start_s", |s| s.start),
         time("end_s", |s| s.end),
@@ -61,5 +77,7 @@ fn columns(steps: &[StepRecord]) -> Vec<Column> {
         count("emitted", |s| s.emitted),
         count("used_blocks", |s| s.used_blocks),
         count("preempted", |s| s.preempted),
-    ]
+    ];
+    all.extend(by.map(|by| column("replica", by.iter().copied())));
+    all
 }

@@ -1,4 +1,4 @@
-//! `summary.parquet`: one row per cell with all numbers of the cell's [`Summary`].
+//! `summary.parquet`: one row per run with all numbers of the run's [`Summary`].
 
 use super::column::{Column, column};
 use super::writer::{CELLS, Table};
@@ -9,14 +9,14 @@ use std::path::Path;
 
 /// Writes `summary.parquet`.
 ///
-/// Columns after the key: `implied`, `speedup`, then the fields of [`Summary`] under their own names. Latencies (queue,
-/// ttft, tpot, itl, e2e) have columns `<metric>_{mean,p50,p90,p99}_s`; SLO bounds have `slo_{ttft,tpot,e2e}_s`.
-/// Overloaded runs have `overload_{offered,completed}_req_s` and `overload_waiting_{half,three_quarters,end}`.
-/// `lived_<part>_s` are the parts of the mean E2E. A number that a run does not have is null. Counts by draft position
-/// are in `positions.parquet`.
+/// Columns after the key columns (policy, swept settings, seed): `implied`, `speedup`, then the fields of [`Summary`]
+/// under their own names. Latencies (queue, ttft, tpot, itl, e2e) have columns `<metric>_{mean,p50,p90,p99}_s`; SLO
+/// bounds have `slo_{ttft,tpot,e2e}_s`. Overloaded runs have `overload_{offered,completed}_req_s` and
+/// `overload_waiting_{half,three_quarters,end}`. `lived_<part>_s` are the parts of the mean E2E. A number that a run
+/// does not have is null. Counts by draft position are in `positions.parquet`.
 ///
 /// # Errors
-/// When the file cannot be written, or the cells differ in their swept paths.
+/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let nothing = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
     let names: Vec<_> = numbers(&nothing).into_iter().map(|(name, n)| (name, n.is_count())).collect();
@@ -27,8 +27,8 @@ pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     table.finish()
 }
 
-/// The first number of a summary that is infinite or not a number, as (its column, the number). `None` if there is
-/// none.
+/// The first number of a run's summary that is infinite or not a number, as (name of its column, the number). `None` if
+/// all numbers are finite.
 pub fn not_finite(summary: &Summary) -> Option<(String, f64)> {
     let broken = |number: Number| match number {
         Number::Real(x) => x.filter(|x| !x.is_finite()),
@@ -37,7 +37,7 @@ pub fn not_finite(summary: &Summary) -> Option<(String, f64)> {
     numbers(summary).into_iter().find_map(|(name, number)| Some((name, broken(number)?)))
 }
 
-/// The columns of an overload. They are null for runs that kept up with their arrivals.
+/// The columns about the overload of a run. They are null for runs that kept up with their arrivals.
 pub(super) const OVERLOAD: [&str; 5] = [
     "overload_offered_req_s",
     "overload_completed_req_s",
@@ -46,12 +46,12 @@ pub(super) const OVERLOAD: [&str; 5] = [
     "overload_waiting_end",
 ];
 
-/// The name of the column for a part of the mean E2E.
+/// The name of the column for a part of the mean E2E, such as waiting.
 pub(super) fn lived_column(part: &str) -> String {
     format!("lived_{part}_s")
 }
 
-/// A number of a summary. A real number is `None` if the summary does not have it.
+/// A number of a run's summary. A real number is `None` if the summary does not have it.
 enum Number {
     Count(u64),
     Real(Option<f64>),
@@ -63,8 +63,8 @@ impl Number {
     }
 }
 
-/// Every number with the name of its column, in the order of the columns. The pattern lists every field, so that the
-/// compiler reports a new field of [`Summary`] that is missing here.
+/// Every number of a summary with the name of its column, in the order of the columns. The pattern lists every field,
+/// so that the compiler reports a new field of [`Summary`] that is missing here.
 fn numbers(summary: &Summary) -> Vec<(String, Number)> {
     let Summary {
         requests,
@@ -158,7 +158,8 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
     all
 }
 
-/// The columns after the key columns. `names` are (name of the column, is the number a count?).
+/// The columns of `summary.parquet` after the key columns. `names` has (the column's name, is the number a count?) for
+/// each number of a summary.
 fn columns(names: &[(String, bool)], cells: &[Cell]) -> Vec<Column> {
     let rows: Vec<_> = cells.iter().map(|c| numbers(&c.summary)).collect();
     let mut columns = vec![

@@ -66,10 +66,9 @@ fn summary_has_every_number_of_every_cell() {
         assert_eq!(attainment[i], c.summary.slo_attainment);
         assert_eq!((tpot_bound[i], ttft_bound[i]), (Some(0.028), None));
     }
-    // A column's name says its unit: the names of all times in seconds end in `_s`, and no others do, except rates
-    // (`tok_s`, `req_s`).
+    // The names of all times in seconds end in `_s`. No other names do, except rates (`tok_s`, `req_s`).
     let seconds = names(&frame).into_iter().filter(|n| n.ends_with("_s")).count();
-    // Of these columns, two are rates of an overload (`req_s`), and eight are parts of the mean E2E.
+    // Of these columns, two are rates of an overload (`req_s`), and eight are parts of the mean end-to-end latency.
     assert_eq!(seconds, 2 + 5 * 4 + 4 + 3 + 2 + 8);
 }
 
@@ -125,8 +124,8 @@ fn a_huge_cell_is_cut_into_row_groups_and_small_ones_share_one() {
     let n = super::writer::ROWS + 1;
     write_requests(&path, &keys, &[RequestRecords::new(n), RequestRecords::new(0), RequestRecords::new(1)]).unwrap();
     let mut reader = ParquetReader::new(std::fs::File::open(&path).unwrap());
-    // The first row group has all rows of the huge cell except the last. The second group has this last row and the row
-    // of the small cell.
+    // The first row group has all rows of the huge run except the last. The second group has this last row and the row
+    // of the small run.
     assert_eq!(reader.get_metadata().unwrap().row_groups.len(), 2);
     let frame = read(&path);
     assert_eq!(frame.height(), n + 1);
@@ -146,12 +145,28 @@ fn steps_and_positions() {
 
     let path = dir.path().join("steps.parquet");
     let steps = [StepRecord { step: 4, end: Time::from_s(0.25), context: 900, ..StepRecord::default() }];
-    let mut writer = StepsWriter::create(&path, [cells[0].key(), cells[1].key()]).unwrap();
-    writer.push(cells[0].key(), &steps).unwrap();
-    writer.push(cells[1].key(), &[]).unwrap();
+    let mut writer = StepsWriter::create(&path, [cells[0].key(), cells[1].key()], false).unwrap();
+    writer.push(cells[0].key(), &steps, &[]).unwrap();
+    writer.push(cells[1].key(), &[], &[]).unwrap();
     writer.finish().unwrap();
     let frame = read(&path);
     assert_eq!((u64s(&frame, "context_tokens"), f64s(&frame, "end_s")), (vec![900], vec![Some(0.25)]));
+}
+
+/// Replica 0 made two steps, replica 1 none and replica 2 one. The second run has a single engine.
+#[test]
+fn steps_of_a_fleet_name_their_replicas() {
+    let dir = tempfile::tempdir().unwrap();
+    let cells = report(2, &[], &[], 1, 5).cells;
+    let path = dir.path().join("steps.parquet");
+    let steps = [0, 1, 7].map(|step| StepRecord { step, ..StepRecord::default() });
+    let mut writer = StepsWriter::create(&path, cells.iter().map(Cell::key), true).unwrap();
+    writer.push(cells[0].key(), &steps, &[2, 0, 1]).unwrap();
+    writer.push(cells[1].key(), &steps[..1], &[]).unwrap();
+    writer.finish().unwrap();
+    let frame = read(&path);
+    let replicas = frame.column("replica").unwrap().u32().unwrap().clone();
+    assert_eq!(replicas.iter().collect::<Vec<_>>(), [Some(0), Some(0), Some(2), None]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Reads the steps and the requests of one cell from a results folder, to draw a timeline.
+//! Reads the steps and the requests of one run from a results folder, to draw a timeline.
 
 use super::frame::Frame;
 use crate::{Key, ReportError};
 use foretoken_sim::{Outcome, RequestRecords, StepRecord, Time};
 use std::path::Path;
 
-/// The keys of the cells of a results folder, in the order of the rows of `summary.parquet`.
+/// The keys of the runs of a results folder, in the order of the rows of `summary.parquet`.
 ///
 /// # Errors
 /// When the file is missing or is no table of results.
@@ -13,7 +13,7 @@ pub fn read_keys(folder: &Path) -> Result<Vec<Key>, ReportError> {
     Frame::open(&folder.join("summary.parquet"))?.keys()
 }
 
-/// The records of a cell's steps, in order; empty if the cell has no rows.
+/// The records of a run's steps, in order; empty if the run has no rows.
 ///
 /// # Errors
 /// When `steps.parquet` is missing, or lacks a column.
@@ -49,7 +49,7 @@ pub fn read_steps(folder: &Path, key: &Key) -> Result<Vec<StepRecord>, ReportErr
     Ok((0..step.len()).map(record).collect())
 }
 
-/// The records of a cell's requests, in order of arrival. An instant that did not come is [`Time::MAX`].
+/// The records of a run's requests, in order of arrival. An instant that did not come is [`Time::MAX`].
 ///
 /// # Errors
 /// When `requests.parquet` is missing, or lacks a column.
@@ -76,10 +76,10 @@ pub fn read_requests(folder: &Path, key: &Key) -> Result<RequestRecords, ReportE
     })
 }
 
-/// For each cell, in the order of [`read_keys`], the largest share (0 to 1) of the KV blocks in use.
+/// For each run, in the order of [`read_keys`], the largest share (0 to 1) of KV blocks that was in use at once.
 ///
 /// # Errors
-/// As [`read_keys`].
+/// When `summary.parquet` is missing or is no table of results.
 pub fn read_kv_peaks(folder: &Path) -> Result<Vec<f64>, ReportError> {
     let peaks = Frame::open(&folder.join("summary.parquet"))?.reals("kv_use_peak")?;
     Ok(peaks.into_iter().map(Option::unwrap_or_default).collect())
@@ -115,11 +115,11 @@ mod tests {
         };
         let all: Vec<Vec<StepRecord>> = (0..keys.len()).map(|c| (0..c as u64).map(|i| step(c, i)).collect()).collect();
         let requests: Vec<RequestRecords> = (0..keys.len()).map(|c| records(5, 1.0, 2.0, c as u64)).collect();
-        let mut steps = StepsWriter::create(&dir.path().join("steps.parquet"), &keys).unwrap();
+        let mut steps = StepsWriter::create(&dir.path().join("steps.parquet"), &keys, false).unwrap();
         let mut table =
             RequestsWriter::create(&dir.path().join("requests.parquet"), &keys, FleetColumns::None).unwrap();
         for (c, key) in keys.iter().enumerate() {
-            steps.push(key, &all[c]).unwrap();
+            steps.push(key, &all[c], &[]).unwrap();
             table.push(key, &requests[c], &Default::default()).unwrap();
         }
         steps.finish().unwrap();

@@ -3,6 +3,7 @@
 
 use super::column::{Column, column, texts};
 use crate::{Key, ReportError, Staged};
+use foretoken_sim::metrics::PIECE;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::{ParquetError, Result as Encoded};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -11,17 +12,18 @@ use parquet::schema::types::{ColumnPath, Type};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most rows of a row group. The limit bounds the memory for a cell with millions of requests.
-pub(super) const ROWS: usize = 1 << 18;
+/// The most rows of a row group. This number bounds the memory for a run with millions of requests. It is also the
+/// number of requests in a piece of records, so that a run gives the same bytes in pieces and as a whole.
+pub(super) const ROWS: usize = PIECE;
 
 /// A row group is written when it has at least this many rows, or earlier if the next rows would exceed [`ROWS`]. Each
-/// group takes some 80 kB of memory until the file is complete, and a sweep may have 100,000 cells of a few rows each.
+/// group takes some 80 kB of memory until the file is complete, and a sweep may have 100,000 runs of a few rows each.
 const GROUP: usize = 1 << 16;
 
-/// Number of cells whose rows are built at a time, for tables in which a cell has at most some thousand rows.
+/// Number of runs whose rows are built in memory together. Used for tables with at most some thousand rows a run.
 pub(super) const CELLS: usize = 128;
 
-/// zstd's own default level.
+/// The compression level of the Parquet files. It is zstd's own default level.
 const ZSTD_LEVEL: i32 = 3;
 
 /// The key columns (policy, swept settings, seed), with which every table starts.
@@ -31,8 +33,8 @@ pub(super) struct KeyColumns {
 }
 
 impl KeyColumns {
-    /// The key columns for cells with these keys. The first key gives the paths; it is an error if another key has
-    /// other paths.
+    /// The key columns (policy, swept settings, seed) for runs with these keys. The first key gives the paths of the
+    /// swept settings; it is an error if another key has other paths.
     pub(super) fn of<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Result<KeyColumns, ReportError> {
         let mut paths: Option<Vec<(String, bool)>> = None;
         for key in keys {
@@ -51,7 +53,7 @@ impl KeyColumns {
         Err(ReportError::SweepMismatch { cell: key.to_string(), expected })
     }
 
-    /// The key columns for some rows. `keys` has the key of each row's cell.
+    /// The key columns (policy, swept settings, seed) for some rows. `keys` has the key of each row's run.
     pub(super) fn columns(&self, keys: &[&Key]) -> Result<Vec<Column>, ReportError> {
         keys.iter().try_for_each(|key| Self::check(&self.paths, key))?;
         let mut columns = vec![column("policy", texts(keys, |k| &k.policy))];
@@ -73,13 +75,13 @@ pub(super) struct Table {
     keys: KeyColumns,
     path: PathBuf,
     writer: SerializedFileWriter<Staged>,
-    /// All columns, with the rows that are not written to a row group yet.
+    /// All columns of the table, with the rows that are not written to a row group yet.
     pending: Vec<Column>,
 }
 
 impl Table {
-    /// Starts the file at `path`, for rows of cells with the keys `keys`. `columns` are the columns after the key
-    /// columns; they give names and types and have no rows.
+    /// Starts the file at `path`, for rows of runs with the keys `keys`. `columns` are the columns after the key
+    /// columns (policy, swept settings, seed). They have names and types, but no rows yet.
     pub(super) fn create<'a>(
         path: &Path,
         keys: impl IntoIterator<Item = &'a Key>,
@@ -95,7 +97,8 @@ impl Table {
         }
     }
 
-    /// Adds rows. `keys` has the key of each row's cell; each column of `columns` has one entry per row.
+    /// Adds rows to the table. `keys` has the key (policy, swept values, seed) of each row's run; each column of
+    /// `columns` has one entry per row.
     pub(super) fn write(&mut self, keys: &[&Key], columns: Vec<Column>) -> Result<(), ReportError> {
         if self.rows() + keys.len() > ROWS {
             self.write_group()?;

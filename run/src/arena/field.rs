@@ -6,11 +6,12 @@ use foretoken_sim::EngineConfig;
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The oracles that may be the reference of a scenario, written as in an experiment. The reference is the oracle with
-/// the least mean E2E in the scenario: of the oracles of chains for policies that draft chains, and of the oracles of
-/// trees for policies that draft trees. The first oracle of each kind maximises the goodput of each step alone, which
-/// does not give the least E2E where prefill takes much of the time. The oracles with a `price` maximise tokens −
-/// price × seconds of each step. A new oracle is added here and nowhere else.
+/// The oracles (policies that know which draft tokens are right) that may be the reference of an arena scenario, that
+/// is, the policy to whose E2E all others are compared. They are written as in an experiment. The reference is the
+/// oracle with the least mean E2E in the scenario: of the oracles of chains for policies that draft chains, and of the
+/// oracles of trees for policies that draft trees. The first oracle of each kind maximises the tokens per second of
+/// each step alone, which does not give the least E2E where prefill takes much of the time. The oracles with a `price`
+/// maximise tokens − price × seconds of each step. A new oracle is added here and nowhere else.
 pub const REFERENCES: [&str; 18] = [
     "{ oracle-goodput = {} }",
     "{ oracle-goodput = { price = { decode = 1.0 } } }",
@@ -42,7 +43,8 @@ struct Listed {
     policy: PolicySpec,
 }
 
-/// Fills in the policies of a document that has an `[arena]` table and no `policies`. Does nothing to other documents.
+/// Fills in the policies of an experiment's document (its TOML) that has an `[arena]` table and no `policies`. Does
+/// nothing to other documents.
 ///
 /// # Errors
 /// A policy cannot be written as TOML.
@@ -57,9 +59,10 @@ pub fn fill(document: &mut Document) -> Result<()> {
     document.replace(&Path::of("policies"), "the policies of the arena", &format!("[{}]", policies.join(", ")))
 }
 
-/// As TOML: the policies of [`REFERENCES`], the fixed lengths from 1 to `longest`, and every other policy that sees no
-/// hidden truth and asks for at most `longest` drafts. Leaves out the clairvoyant policy, which takes the best fixed
-/// length in hindsight, because every fixed length is a policy of the list.
+/// As TOML: the policies of [`REFERENCES`], the fixed lengths from 1 to `longest`, and every other policy that does not
+/// see the hidden truth (which draft tokens are right) and asks for at most `longest` draft tokens. Leaves out the
+/// clairvoyant policy, which takes the best fixed length in hindsight, because every fixed length is a policy of the
+/// list.
 fn default_policies(longest: u32) -> Result<Vec<String>> {
     let fixed = (1..=longest).map(|k| format!("{{ fixed = {{ k = {k} }} }}"));
     let others = PolicySpec::all().into_iter().filter(|policy| {

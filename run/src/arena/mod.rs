@@ -1,4 +1,5 @@
-//! The arena: a set of experiments (scenarios) in which all policies run, and the table that ranks the policies.
+//! The arena: a set of experiments (scenarios) in which all speculation policies run, and the table that ranks the
+//! policies by their latency.
 
 mod field;
 mod page;

@@ -9,7 +9,7 @@ use foretoken_policies::PolicySpec;
 use foretoken_report::html::{Page, Part as Of, Row, Section, Table, Value};
 use foretoken_report::{ArenaMap, arena_figure};
 
-/// The HTML page of the arena's table.
+/// The HTML page with the arena's table, which ranks all policies over all scenarios.
 pub fn page(s: &Standings) -> Page {
     let mut whole = Section::new("arena", "All policies in all scenarios");
     if let Some(figure) = arena_figure(&map(s), &format!("{}; rows by rank", heading(s))) {
@@ -33,8 +33,8 @@ pub fn page(s: &Standings) -> Page {
     }
 }
 
-/// A sentence that names the policies with the first and the second rank, and their scores. If fewer than two policies
-/// have a rank, the sentence says so.
+/// The headline of the arena's page: a sentence that names the policies with the first and the second rank, and their
+/// scores. If fewer than two policies have a rank, the sentence says so.
 fn headline(s: &Standings) -> String {
     let ranked: Vec<&Standing> = s.rows.iter().filter(|row| row.rank.is_some()).collect();
     match ranked.as_slice() {
@@ -50,7 +50,8 @@ fn headline(s: &Standings) -> String {
 }
 
 fn map(s: &Standings) -> ArenaMap {
-    // The tuning scenarios get the first columns, the held-out scenarios the last.
+    // The figure's columns are scenarios. The tuning scenarios (with which policies may be tuned) come first, the
+    // held-out scenarios (which were run only after all tuning) last.
     let mut order: Vec<usize> = (0..s.scenarios.len()).collect();
     order.sort_by_key(|&i| s.scenarios[i].set);
     let column = |i: &usize| {

@@ -9,22 +9,23 @@ use serde::Serialize;
 /// The cap: a loss in one scenario, ln(E2E / E2E of the scenario's best oracle), counts in the score as at most this.
 /// Without a cap, one overloaded scenario would decide the mean over all scenarios.
 pub const CAP: f64 = 0.3;
-/// Number of bootstrap draws.
+/// Number of bootstrap draws from which the 95 % interval of each policy's rank is computed.
 pub(super) const DRAWS: u64 = 1000;
 
-/// A rank, from 1, with the ends of its 95 % interval.
+/// A policy's rank in the arena (1 is the best), with the ends of its 95 % bootstrap interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rank {
-    /// The rank, from 1 for the least score; policies with equal scores have the same rank.
+    /// The rank: 1 for the policy with the least score (the mean capped loss); policies with equal scores have the same
+    /// rank.
     pub rank: usize,
-    /// The first (best) rank of the 95 % interval; at most `rank`.
+    /// The best rank in the bootstrap's 95 % interval of this policy's rank; at most `rank`.
     pub low: usize,
-    /// The last (worst) rank of the 95 % interval; at least `rank`.
+    /// The worst rank in the bootstrap's 95 % interval of this policy's rank; at least `rank`.
     pub high: usize,
 }
 
-/// The ranks of policies. `losses[policy][scenario][seed]` is the loss of one run. All policies must have the same
-/// scenarios and seeds.
+/// The rank of each policy. `losses[policy][scenario][seed]` is the loss of one run against the scenario's best oracle.
+/// All policies must have the same scenarios and seeds.
 pub(super) fn ranks(losses: &[Vec<&[f64]>]) -> Vec<Rank> {
     let scenarios = losses.first().map_or(0, Vec::len);
     let score = |policy: &Vec<&[f64]>| policy.iter().map(|seeds| mean(seeds).min(CAP)).sum::<f64>() / scenarios as f64;
@@ -87,7 +88,8 @@ mod tests {
     #[test]
     fn a_lead_in_one_scenario_of_four_is_not_certain() {
         let (zero, little, much) = ([0.0, 0.0], [0.01, 0.01], [0.2, 0.2]);
-        // The first policy loses a little in three scenarios; the second policy loses much in one scenario.
+        // In the test, the first policy loses a little E2E in three scenarios; the second policy loses much in one
+        // scenario.
         let found = ranks(&[vec![&little[..], &little, &little, &zero], vec![&zero[..], &zero, &zero, &much]]);
         assert_eq!(found[0], Rank { rank: 1, low: 1, high: 2 });
         assert_eq!(found[1], Rank { rank: 2, low: 1, high: 2 });

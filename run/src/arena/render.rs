@@ -8,11 +8,11 @@ use foretoken_sim::metrics::Interval;
 use foretoken_spec::arena::ArenaSet;
 use std::fmt::Write;
 
-/// A table as rows of texts; the first row has the headings.
+/// A table as rows of texts, one per cell; the first row has the headings of the columns.
 type Grid = Vec<Vec<String>>;
 
-/// The standings as ASCII text for a terminal: the tables of policies and of scenarios, the legend and the skipped
-/// scenarios.
+/// The arena's standings as ASCII text for a terminal: the table of policies by rank, the table of scenarios, the
+/// legend of the columns, and the scenarios that could not run.
 pub fn render(s: &Standings) -> String {
     let mut text =
         format!("{}\n\n{}\n{}\n", heading(s), plain(policies(s), &[1]), plain(scenarios(s), &[0, 1, 3, 5, 7, 8]));
@@ -23,7 +23,8 @@ pub fn render(s: &Standings) -> String {
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
-/// The standings as Markdown: the tables of policies and of scenarios, the legend and the skipped scenarios.
+/// The arena's standings as Markdown: the table of policies by rank, the table of scenarios, the legend of the columns,
+/// and the scenarios that could not run.
 pub fn render_markdown(s: &Standings) -> String {
     let mut text = format!("# The arena\n\n{}.\n\n", heading(s));
     for grid in [policies(s), scenarios(s)] {
@@ -41,7 +42,7 @@ pub fn render_markdown(s: &Standings) -> String {
     text
 }
 
-/// The standings as CSV: a line of headings, then one line for each policy in each scenario in which it ran.
+/// The arena's standings as CSV: a line of headings, then one line for each policy in each scenario in which it ran.
 pub fn render_csv(s: &Standings) -> String {
     let mut text = String::from(
         "scenario,set,overload,policy,part,trees,seeds,loss,loss_half_width,to_best_fixed,to_best_fixed_half_width,\
@@ -75,12 +76,13 @@ pub fn render_csv(s: &Standings) -> String {
     text
 }
 
-/// The standings as JSON.
+/// The arena's standings as JSON: the fields of [`Standings`].
 pub fn render_json(s: &Standings) -> serde_json::Value {
     serde_json::to_value(s).expect("plain data always serialises")
 }
 
-/// A line on the runs: the numbers of scenarios and of seeds, the version, and what a quick run left out.
+/// A line above the arena's tables: the numbers of scenarios and of seeds, the version of Foretoken, and what a quick
+/// (shortened) run left out.
 pub fn heading(s: &Standings) -> String {
     let count = |set: ArenaSet| s.scenarios.iter().filter(|c| c.set == set).count();
     let seeds: Vec<usize> = s.scenarios.iter().map(|c| c.seeds).collect();
@@ -188,7 +190,8 @@ fn scenarios(s: &Standings) -> Grid {
     grid
 }
 
-/// Lines that explain the columns of both tables. The marks `!`, `^` and `(n)` are explained only if they occur.
+/// Lines that explain the columns of the tables of policies and of scenarios. The marks `!`, `^` and `(n)` are
+/// explained only if they occur in the tables.
 pub fn legend(s: &Standings) -> Vec<String> {
     let mut lines = vec![
         "L: 100 ln(mean E2E / mean E2E of the reference), paired by seed; the reference is the best oracle of a scenario".to_owned(),
@@ -217,7 +220,8 @@ pub fn legend(s: &Standings) -> Vec<String> {
     lines
 }
 
-/// A policy's name with its marks: ` ^` if it drafts trees, and ` (n)` if it ran in only n of the scenarios.
+/// A policy's name in the arena's table, with its marks: ` ^` if it drafts trees, and ` (n)` if it ran in only n of the
+/// scenarios.
 pub fn name(row: &Standing, s: &Standings) -> String {
     let ran = row.fields.iter().flatten().count();
     let mut name = row.policy.clone();
@@ -230,7 +234,7 @@ pub fn name(row: &Standing, s: &Standings) -> String {
     name
 }
 
-/// A scenario's name without the prefix `arena-`.
+/// The name of an arena's scenario without its prefix `arena-`.
 pub fn short(name: &str) -> String {
     name.strip_prefix("arena-").unwrap_or(name).to_owned()
 }
@@ -276,8 +280,8 @@ fn plain(grid: Grid, left: &[usize]) -> String {
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// The scenarios in which a policy is certainly slower than the best fixed length, each as (short name, mean loss
-/// against that length). The greatest loss comes first.
+/// The scenarios in which the policy of `row` is certainly slower than the best fixed draft length, each as (short
+/// name, mean of ln(E2E / E2E of that length)). The greatest loss comes first.
 pub fn losses(row: &Standing, columns: &[Column]) -> Vec<(String, f64)> {
     let mut all: Vec<(String, f64)> = columns
         .iter()

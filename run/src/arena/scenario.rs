@@ -1,5 +1,5 @@
-//! The numbers of one scenario of the arena, from which the arena's table is made: some numbers of the run of each
-//! policy with each seed.
+//! The numbers of one scenario of the arena (the experiments in which all policies are ranked): latencies, rates and
+//! counts of the run of each policy with each seed. The arena's table is made from them.
 
 use super::field::REFERENCES;
 use crate::plan::Plan;
@@ -10,42 +10,46 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// A scenario of the arena, with the numbers of each policy and seed.
+/// A scenario of the arena (one of the experiments in which all policies are ranked), with the latencies and rates of
+/// each policy and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// The set to which the scenario belongs: tuning, seen or held-out. It says whether policies may be tuned on the
-    /// scenario.
+    /// The set to which the scenario belongs. Policies may be tuned on `tuning` scenarios only; `seen` scenarios judged
+    /// an earlier version of a policy; held-out scenarios judge tuned policies.
     pub set: ArenaSet,
-    /// A few words on how the scenario differs from other scenarios.
+    /// A few words on how the scenario's experiment differs from the other scenarios'.
     pub about: String,
     /// The seeds of the runs; [`Ran::runs`] has one entry per seed, in the same order.
     pub seeds: Vec<u64>,
     /// Number of requests that arrived in a run: the smallest number over all runs.
     pub requests: u64,
-    /// The policies and their runs, in the order of the plan.
+    /// The policies that ran in the scenario, with their runs, in the order of the plan's policies.
     pub entrants: Vec<Ran>,
 }
 
-/// The runs of one policy in one scenario.
+/// The runs of one policy in one scenario of the arena, one per seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
-    /// The policy's label.
+    /// The policy's label: its name, and the settings that differ from their defaults.
     pub policy: String,
-    /// The policy's part in the comparison, such as reference or contender.
+    /// The policy's role in the arena's ranking: an oracle with which others are compared, another policy that sees the
+    /// hidden truth, a fixed draft length, or a contender, which chooses draft lengths as a server could.
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,
-    /// The numbers of the runs, one run per seed.
+    /// The latencies, rates and counts of the policy's runs, one run per seed of the scenario.
     pub runs: Vec<Numbers>,
 }
 
-/// A policy's part in the arena's comparison.
+/// A policy's role in the arena, which decides whether it is ranked and whether others are compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// An oracle that may be the reference.
+    /// An oracle (a policy that sees which draft tokens are right) that may be the reference, against which losses are
+    /// computed. The oracle with the least mean E2E is taken.
     Reference,
-    /// Another policy that sees the hidden truth. It is shown in the table, but has no rank and is never the reference.
+    /// Another policy that sees the hidden truth (which draft tokens are right). It is shown in the arena's table, but
+    /// has no rank and is never the reference.
     Bound,
     /// Plain decoding, or a fixed draft length.
     Fixed,
@@ -53,28 +57,31 @@ pub enum Part {
     Contender,
 }
 
-/// The numbers of one run.
+/// The latencies, rates and counts of one run: one policy with one seed in one scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Numbers {
-    /// Mean end-to-end latency, seconds.
+    /// Mean end-to-end latency of the run's finished requests, seconds.
     pub e2e_s: f64,
-    /// Output tokens of finished requests per second of time in steps. Time between steps does not count.
+    /// Output tokens of finished requests / the summed time of the engine's steps in seconds. Time between steps does
+    /// not count.
     pub busy_tok_s: f64,
-    /// Mean time to first token, seconds.
+    /// Mean time to first token of the run's requests, seconds.
     pub ttft_s: f64,
-    /// 99th percentile of the time per output token, seconds; absent if no finished output has two tokens or more.
+    /// 99th percentile over requests of the time per output token, seconds; absent if no finished output has two tokens
+    /// or more.
     pub tpot_p99_s: Option<f64>,
-    /// Share of requests (0 to 1) that met every bound of `[slo]`; absent if there is no bound.
+    /// Share of requests (0 to 1) that met every latency bound of the experiment's `[slo]` table; absent if there is no
+    /// bound.
     pub slo: Option<f64>,
-    /// Number of finished requests.
+    /// Number of requests that finished in the run.
     pub finished: u64,
     /// Was the run overloaded, that is, did the queue grow as long as requests arrived?
     pub behind: bool,
 }
 
 impl Scenario {
-    /// The numbers of a plan's finished cells. `None` if the experiment has no `[arena]` table, or if no request
-    /// finished in some run.
+    /// The arena's numbers of an experiment, from its finished `cells` (runs of one policy with one seed). `None` if
+    /// the experiment has no `[arena]` table, or if in one of the runs no request finished.
     pub fn of(plan: &Plan, cells: &[Cell]) -> Option<Scenario> {
         let arena: &Arena = plan.variants[0].experiment.arena.as_ref()?;
         let n = plan.policies.len();
@@ -132,7 +139,7 @@ impl Numbers {
     }
 }
 
-/// Checks the `[arena]` table of a plan; does nothing without the table.
+/// Checks the `[arena]` table of a plan (the settings of a scenario of the arena); does nothing without the table.
 ///
 /// # Errors
 /// The scenario sweeps a setting, its TPOT bound is scaled from an autoregressive run, or none of the experiment's

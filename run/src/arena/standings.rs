@@ -4,7 +4,8 @@
 //! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. The score
 //! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
 //! reference is overloaded in a scenario, latencies there depend on the length of the run. For this scenario the ranks
-//! use another loss: ln(the best reference's / the policy's output tokens per second of time in steps).
+//! use another loss: ln(the best reference's / the policy's output tokens per second), where only time inside the
+//! engine's steps counts.
 use super::rank::{CAP, Rank, ranks};
 use super::scenario::{Numbers, Part, Ran, Scenario};
 use foretoken_sim::metrics::Interval;
@@ -12,126 +13,141 @@ use foretoken_spec::arena::ArenaSet;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The arena's table over all scenarios.
+/// The arena's table: the ranks, scores and losses of all policies over all scenarios.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standings {
-    /// A text on what a quick run left out; absent for a whole run.
+    /// A sentence on what a quick (shortened) run of the arena left out; absent if all was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quick: Option<String>,
     /// The scenarios, in the order of their names.
     pub scenarios: Vec<Column>,
     /// Scenarios that could not run on this machine, as (name, reason).
     pub skipped: Vec<(String, String)>,
-    /// One row per policy. First the policies with a rank, by rank. Then the policies without a rank, by score: bounds,
-    /// and policies that did not run in all scenarios.
+    /// One row per policy. First the policies with a rank, by rank. Then the policies without a rank, by score:
+    /// policies that see the hidden truth, and policies that did not run in all scenarios.
     pub rows: Vec<Standing>,
 }
 
-/// A scenario, which is a column of the arena's figure.
+/// One scenario of the arena: its set (tuning, seen or held out), its number of requests, the oracles with which
+/// policies are compared, and the best policies. It is a column of the arena's figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
-    /// The experiment's name.
+    /// The name of the experiment that is this scenario of the arena.
     pub name: String,
-    /// The set to which the scenario belongs: tuning, seen or held-out. It says whether policies may be tuned on the
-    /// scenario.
+    /// The set to which the scenario belongs. Policies may be tuned on `tuning` scenarios only; `seen` scenarios judged
+    /// an earlier version of a policy; held-out scenarios judge tuned policies.
     pub set: ArenaSet,
-    /// A few words on how the scenario differs from other scenarios.
+    /// A few words on how the scenario's experiment differs from the other scenarios'.
     pub about: String,
-    /// Number of seeds.
+    /// Number of seeds with which each policy ran in the scenario.
     pub seeds: usize,
     /// Number of requests that arrived in a run: the smallest number over all runs.
     pub requests: u64,
-    /// Label of the reference for policies that draft chains: the oracle of chains with the least mean E2E.
+    /// Label of the oracle to which the E2E of policies that draft chains is compared: the oracle of chains with the
+    /// least mean E2E in the scenario.
     pub reference: String,
-    /// The reference for policies that draft trees; absent if no oracle of trees ran.
+    /// The oracle to which the E2E of policies that draft trees is compared; absent if no oracle of trees ran in the
+    /// scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree_reference: Option<TreeReference>,
-    /// Is the reference overloaded in most seeds? Then ranks use tokens per second, not latencies.
+    /// Is the scenario's best oracle overloaded in most seeds (its queue grew as long as requests arrived)? If so,
+    /// ranks use tokens per second in this scenario, not latencies.
     pub overload: bool,
-    /// Label of the policy with the least mean E2E that a server can run, fixed lengths included.
+    /// Label of the policy with the least mean E2E in the scenario among policies that a server can run, fixed draft
+    /// lengths included.
     pub best: String,
-    /// Label of the fixed length with the least mean E2E; plain decoding counts as length 0.
+    /// Label of the fixed draft length with the least mean E2E in the scenario; plain decoding counts as length 0.
     pub best_fixed: String,
 }
 
-/// The oracle of trees with the least mean E2E in a scenario.
+/// The oracle of trees (a policy that knows which draft tokens are right) with the least mean E2E in a scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct TreeReference {
-    /// The oracle's label.
+    /// The label of the oracle of trees, a policy that knows which draft tokens are right and drafts trees.
     pub policy: String,
-    /// ln(E2E / E2E of the reference for chains): mean over seeds and 95 % interval. Usually below 0.
+    /// ln(E2E of this oracle of trees / E2E of the best oracle of chains), paired by seed: mean over seeds and 95 %
+    /// interval. It is usually below 0.
     pub to_chains: Interval,
 }
 
-/// A policy's row in the table.
+/// A policy's row in the arena's table: its rank, its score, and its losses in each scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standing {
-    /// The policy's label.
+    /// The policy's label: its name, and the settings that differ from their defaults.
     pub policy: String,
-    /// The policy's part in the comparison, such as reference or contender.
+    /// The policy's role in the arena's ranking: an oracle with which others are compared, another policy that sees the
+    /// hidden truth, a fixed draft length, or a contender, which chooses draft lengths as a server could.
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,
-    /// The rank among the policies that a server can run and that ran in all scenarios; absent for all other policies.
+    /// The policy's rank among the policies that a server can run and that ran in all scenarios; absent for all other
+    /// policies.
     pub rank: Option<Rank>,
-    /// Mean of min(loss, [`CAP`]) over the scenarios in which the policy ran.
+    /// The score by which policies are ranked: the mean of min(loss, [`CAP`]) over the scenarios in which the policy
+    /// ran. A loss is ln(E2E / E2E of the scenario's best oracle).
     pub score: f64,
-    /// The score over the scenarios of each set, by the set's name; absent for a set in which the policy did not run.
+    /// The policy's score (mean capped loss) over the scenarios of each set, by the set's name, such as `tuning`;
+    /// absent for a set in which the policy did not run.
     pub score_by_set: BTreeMap<&'static str, f64>,
-    /// Mean loss over the scenarios in which the policy ran, without a cap.
+    /// Mean over the scenarios in which the policy ran of its loss ln(E2E / E2E of the scenario's best oracle), without
+    /// the cap.
     pub mean: f64,
-    /// The policy's greatest loss, and the name of the scenario with this loss.
+    /// The policy's greatest loss, ln(E2E / E2E of the scenario's best oracle), and the name of the scenario with this
+    /// loss.
     pub worst: (f64, String),
     /// Names of the scenarios in which the policy is certainly slower than the best fixed length: the 95 % interval of
     /// ln(E2E / E2E of that length) lies above 0. With one seed: the value is above 0.01.
     pub behind_fixed: Vec<String>,
-    /// The policy's greatest loss against the best fixed length, and the name of the scenario with this loss.
+    /// The policy's greatest ln(E2E / E2E of the scenario's best fixed draft length), and the name of that scenario.
     pub worst_behind_fixed: (f64, String),
-    /// Ratio of the policy's output tokens per second of time in steps to the reference's, as the geometric mean over
-    /// the scenarios in which the policy ran. The reference is the scenario's best oracle.
+    /// Ratio of the policy's output tokens per second to the reference's, as the geometric mean over the scenarios in
+    /// which the policy ran. Only time inside the engine's steps counts. The reference is the scenario's best oracle.
     pub busy_tok: f64,
-    /// Ratio of the policy's mean TTFT to the reference's, as the geometric mean over the scenarios in which the policy
-    /// ran.
+    /// Ratio of the policy's mean TTFT to the TTFT of the reference (the scenario's best oracle), as the geometric mean
+    /// over the scenarios in which the policy ran.
     pub ttft: f64,
-    /// Ratio of the policy's p99 TPOT to the reference's, as the geometric mean over the scenarios in which the policy
-    /// ran; absent if no TPOT exists in one of these scenarios.
+    /// Ratio of the policy's p99 TPOT to the p99 TPOT of the reference (the scenario's best oracle), as the geometric
+    /// mean over the scenarios in which the policy ran. Absent if no TPOT exists in one of these scenarios.
     pub tpot_p99: Option<f64>,
     /// Share of requests that met every bound of `[slo]`, mean over the scenarios in which the policy ran; absent if
     /// one of these scenarios has no bound.
     pub slo: Option<f64>,
-    /// The policy's numbers in each scenario, in the order of [`Standings::scenarios`]; `None` if the policy did not
-    /// run there.
+    /// The policy's losses and its mean latencies and rates in each scenario, in the order of [`Standings::scenarios`];
+    /// `None` if the policy did not run there.
     pub fields: Vec<Option<Field>>,
 }
 
-/// A policy's losses and mean numbers in one scenario.
+/// A policy's losses (against the best oracle and the best fixed length) and mean latencies and rates in one scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Field {
-    /// ln(E2E / E2E of the reference): mean over seeds and 95 % interval.
+    /// ln(E2E of the policy / E2E of the reference, the scenario's best oracle): mean over seeds and 95 % interval.
     pub loss: Interval,
-    /// ln(E2E / E2E of the best fixed length): mean over seeds and 95 % interval.
+    /// ln(E2E of the policy / E2E of the scenario's best fixed draft length): mean over seeds and 95 % interval.
     pub to_fixed: Interval,
-    /// The loss by which policies are ranked, one number per seed: ln(E2E / E2E of the reference). In an overloaded
-    /// scenario: ln(the best reference's tokens per second of time in steps / the policy's).
+    /// The loss by which policies are ranked, one number per seed: ln(E2E of the policy / E2E of the reference, the
+    /// best oracle). In an overloaded scenario it is ln(rate of the oracle with the highest rate / rate of the policy),
+    /// where a rate is output tokens per second, and only time inside the engine's steps counts.
     #[serde(skip)]
     pub(super) ranking: Vec<f64>,
-    /// Mean over seeds of each of the policy's numbers.
+    /// The policy's latencies and rates in the scenario, each as its mean over seeds.
     pub mean: Means,
 }
 
-/// A policy's numbers in a scenario, each the mean over seeds.
+/// A policy's latencies and rates in one scenario, each the mean over seeds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Means {
-    /// Mean end-to-end latency, seconds.
+    /// Mean end-to-end latency of finished requests, seconds; mean over seeds.
     pub e2e_s: f64,
-    /// Output tokens of finished requests per second of time in steps. Time between steps does not count.
+    /// Output tokens of finished requests / the summed time of the engine's steps in seconds, mean over seeds. Time
+    /// between steps does not count.
     pub busy_tok_s: f64,
-    /// Mean time to first token, seconds.
+    /// Mean time to first token of requests, seconds; mean over seeds.
     pub ttft_s: f64,
-    /// 99th percentile of the time per output token, seconds; absent if with some seed no output has two tokens or
-    /// more.
+    /// 99th percentile over requests of the time per output token, seconds, mean over seeds; absent if with some seed
+    /// no output has two tokens or more.
     pub tpot_p99_s: Option<f64>,
-    /// Share of requests (0 to 1) that met every bound of `[slo]`; absent if there is no bound.
+    /// Share of requests (0 to 1) that met every latency bound of the experiment's `[slo]` table, mean over seeds;
+    /// absent if there is no bound.
     pub slo: Option<f64>,
 }
 
@@ -152,8 +168,8 @@ impl Means {
     }
 }
 
-/// ln(number of `a` / number of `b`), paired by seed: mean over seeds and 95 % interval. `of` reads the number from a
-/// run.
+/// ln(x of `a` / x of `b`), where `of` reads the number x from a run. The runs are paired by seed; the result is the
+/// mean over seeds and the 95 % interval.
 fn log_ratio(a: &Ran, b: &Ran, of: fn(&Numbers) -> f64) -> Interval {
     Interval::of(&log_ratios(a, b, of)).expect("a scenario has a seed")
 }
@@ -169,14 +185,14 @@ impl Ran {
 }
 
 impl Scenario {
-    /// The policy with the least mean E2E among the policies for which `counts` is true; the first one if several are
-    /// equal.
+    /// The policy with the least mean E2E in the scenario among the policies for which `counts` is true. Of several
+    /// policies with equal E2E, the first one of the list.
     fn least(&self, counts: impl Fn(&Ran) -> bool) -> Option<&Ran> {
         self.entrants.iter().filter(|r| counts(r)).min_by(|a, b| a.mean(|n| n.e2e_s).total_cmp(&b.mean(|n| n.e2e_s)))
     }
 
-    /// The reference for policies that draft trees (`trees` is true) or chains: the oracle of this kind with the least
-    /// mean E2E. If there is no oracle of this kind, the best oracle of the other kind.
+    /// The oracle to which policies that draft trees (`trees` is true) or chains are compared: the oracle of this kind
+    /// with the least mean E2E in the scenario. If there is no oracle of this kind, the best oracle of the other kind.
     fn reference(&self, trees: bool) -> &Ran {
         let best = |trees: bool| self.least(|r| r.part == Part::Reference && r.trees == trees);
         let of_trees = if trees { best(true) } else { None };
@@ -187,13 +203,14 @@ impl Scenario {
         self.least(|r| r.part == Part::Fixed).expect("a comparison has the plain engine")
     }
 
-    /// Is the reference for policies that draft chains overloaded in more than half of the seeds?
+    /// Is the best oracle of chains overloaded in more than half of the seeds, that is, did its queue grow as long as
+    /// requests arrived?
     fn overloaded(&self) -> bool {
         let runs = &self.reference(false).runs;
         2 * runs.iter().filter(|n| n.behind).count() > runs.len()
     }
 
-    /// The reference for policies that draft trees; `None` if no oracle of trees ran.
+    /// The oracle of trees with the least mean E2E in the scenario; `None` if no oracle of trees ran.
     fn tree_reference(&self) -> Option<TreeReference> {
         let best = Some(self.reference(true)).filter(|r| r.trees)?;
         let to_chains = log_ratio(best, self.reference(false), |n| n.e2e_s);
@@ -236,7 +253,8 @@ impl Scenario {
 }
 
 impl Standings {
-    /// Ranks the policies over scenarios, given as (name, scenario). Stores `skipped` and `quick` in the result.
+    /// Ranks the policies over `scenarios`, given as (name, scenario). Stores in the result the scenarios that could
+    /// not run (`skipped`) and what a shortened run left out (`quick`).
     pub fn of(scenarios: &[(String, Scenario)], skipped: Vec<(String, String)>, quick: Option<String>) -> Standings {
         let columns: Vec<Column> = scenarios.iter().map(|(name, s)| s.column(name)).collect();
         let mut rows: Vec<Standing> = Vec::new();
@@ -282,8 +300,9 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
             score_by_set.insert(set.name(), losses.iter().sum::<f64>() / losses.len() as f64);
         }
     }
-    // The geometric mean, over the scenarios in which the policy ran, of the ratio of a number to the reference's
-    // number. `None` if the number is missing in one of these scenarios.
+    // For a number such as the mean TTFT: the policy's value / the value of the reference (the scenario's best oracle),
+    // as the geometric mean over the scenarios in which the policy ran. `None` if the number is missing in one of these
+    // scenarios.
     let against_reference = |of: fn(&Means) -> Option<f64>| {
         let logs: Option<Vec<f64>> = scenarios
             .iter()
@@ -313,8 +332,8 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
     }
 }
 
-/// Is the loss certainly above 0? With several seeds: the whole 95 % interval is above 0. With one seed, which gives no
-/// interval: the loss is above 0.01.
+/// Is the loss ln(E2E / E2E of the best fixed length) certainly above 0? With several seeds: the whole 95 % interval is
+/// above 0. With one seed, which gives no interval: the loss is above 0.01.
 fn certainly_behind(loss: Interval) -> bool {
     loss.half_width.map_or(loss.mean > 0.01, |half| loss.mean - half > 0.0)
 }

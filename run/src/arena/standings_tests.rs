@@ -13,8 +13,8 @@ fn scenario(set: ArenaSet, entrants: Vec<Ran>) -> Scenario {
     Scenario { set, about: "a test".to_owned(), seeds: vec![1, 2], requests: 1000, entrants }
 }
 
-/// Two scenarios: a light one in which `a` has a lower latency than `b`, and an overloaded one in which `b` makes more
-/// tokens per second than `a`.
+/// Two scenarios for tests: a light one in which policy `a` has a lower latency than policy `b`, and an overloaded one
+/// in which `b` makes more tokens per second than `a`.
 fn two() -> Vec<(String, Scenario)> {
     let light = scenario(
         ArenaSet::Tuning,

@@ -4,6 +4,7 @@
 //! Every cell is read back from the store, also if this process ran it. So a resumed run gives the same bytes as a run
 //! without an interrupt.
 
+use super::fleet_entry::fleet_entry;
 use super::folder::Folder;
 use super::id::{CellId, ids, key, swept};
 use super::store::Store;
@@ -15,34 +16,37 @@ use crate::load::is_autoregressive;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
+use crate::scaled;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, FleetColumns, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow, StepsWriter,
-    headline, relate, write_calibration, write_decisions, write_figures, write_lengths, write_lives, write_positions,
-    write_replica_counts, write_replicas, write_series, write_summary,
+    Cell, Entry, FleetColumns, FlowRow, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow,
+    StepsWriter, headline, relate, write_calibration, write_decisions, write_figures, write_flows, write_lengths,
+    write_lives, write_positions, write_replica_counts, write_replicas, write_series, write_summary,
 };
 use foretoken_sim::metrics::{ReplicaSummary, Scaled};
 use foretoken_spec::experiment::Experiment;
 use foretoken_spec::fleet::FleetSpec;
 use foretoken_spec::problem::{Problem, Result};
 
-/// The results of a run in which every cell is finished.
+/// The results of an experiment whose runs are all finished: the comparison, and the digest of each run.
 pub struct Assembled {
     /// The comparison of the policies, which the printed table shows.
     pub comparison: Comparison,
-    /// The digest and the size of each cell's results, in the order of the plan.
+    /// For each cell (one policy with one seed and one combination of swept values), in the order of the plan: the
+    /// digest of its results, and its numbers of requests and of request-steps.
     pub numbers: Vec<Numbers>,
 }
 
-/// The digest of a cell's results, to find cells with equal results, and the size of the cell's run.
+/// The digest of the results of a cell (one run of one policy), to find cells with equal results, and the cell's
+/// numbers of requests and of request-steps (decoding requests, summed over steps).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// Digest of all results of the cell except its warnings.
+    /// Digest of all results of the cell (one run of one policy) except its warnings; equal digests mean equal results.
     pub digest: blake3::Hash,
-    /// Number of requests that arrived.
+    /// Number of requests that arrived in the cell (one run of one policy).
     pub requests: u64,
-    /// Number of decoding requests, summed over steps; it measures how much work the run is.
+    /// Number of decoding requests, summed over the run's steps; it measures how much work the run is.
     pub request_steps: u64,
 }
 
@@ -51,7 +55,7 @@ pub struct Numbers {
 ///
 /// # Errors
 /// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or a paper's claim needs a
-/// setting that cannot be built.
+/// workload or an engine that cannot be built.
 pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
     let store = Store::open(folder, &plan.digest())?;
     let output = plan.variants[0].experiment.output;
@@ -69,7 +73,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let mut replicas: Vec<(Key, u32, ReplicaSummary)> = Vec::new();
     let mut scaled: Vec<Option<Scaled>> = Vec::new();
     let mut steps = match output.steps {
-        true => Some(StepsWriter::create(&path("steps.parquet"), keys()).map_err(write_problem)?),
+        true => Some(StepsWriter::create(&path("steps.parquet"), keys(), is_fleet).map_err(write_problem)?),
         false => None,
     };
     let mut cells: Vec<Cell> = Vec::with_capacity(entries.len());
@@ -77,25 +81,27 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let mut usable_blocks = Vec::with_capacity(entries.len());
     let mut numbers = Vec::with_capacity(entries.len());
     for (id, entry) in ids(plan).zip(entries) {
-        let mut stored = store.load(id)?.ok_or_else(|| {
+        let (stored, records) = store.open_cell(id)?.ok_or_else(|| {
             let gone = || format!("{} is gone", store.file(id).display());
             let what = store.damage(id, ids(plan)).unwrap_or_else(gone);
             Problem::failed(format!("{what} ({})", key(plan, id)))
                 .help("run the same command with --resume: it runs the missing cells again")
         })?;
         numbers.push(Numbers {
-            digest: stored.numbers(),
+            digest: stored.numbers(&records),
             requests: stored.summary.requests,
             request_steps: stored.summary.request_steps,
         });
-        let mut of_replicas = stored.replicas.take().unwrap_or_default();
-        scaled.push(of_replicas.scaled.take());
-        let (cell, records, all_steps, said, blocks) = stored.into_cell(entry);
+        let of_replicas = stored.replicas.clone().unwrap_or_default();
+        scaled.push(of_replicas.scaled.clone());
+        let (cell, all_steps, said, blocks) = stored.into_cell(entry, &records);
         requests.push(cell.key(), &records, &of_replicas).map_err(write_problem)?;
-        replicas.extend((0..).zip(of_replicas.each).map(|(r, did)| (cell.key().clone(), r, did)));
+        records.check().map_err(|e| Problem::failed(e.to_string()))?;
         if let Some(steps) = &mut steps {
-            steps.push(cell.key(), &all_steps).map_err(write_problem)?;
+            let of_each: Vec<u64> = of_replicas.each.iter().map(|did| did.steps).collect();
+            steps.push(cell.key(), &all_steps, &of_each).map_err(write_problem)?;
         }
+        replicas.extend((0..).zip(of_replicas.each).map(|(r, did)| (cell.key().clone(), r, did)));
         warnings.collect(cell.key(), said);
         usable_blocks.push(blocks);
         cells.push(cell);
@@ -112,6 +118,10 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         let rows: Vec<ReplicaRow> = replicas.iter().map(|(key, r, did)| (key, *r, *did)).collect();
         let keys = cells.iter().map(Cell::key);
         write_replicas(&path("replicas.parquet"), keys, &rows).map_err(write_problem)?;
+        let fleets = cells.iter().filter_map(|cell| Some((cell.key(), cell.fleet.as_deref()?)));
+        let rows = fleets.flat_map(|(key, fleet)| (0..).zip(&fleet.flows).map(move |(r, flow)| (key, r, flow)));
+        let (rows, keys) = (rows.collect::<Vec<FlowRow>>(), cells.iter().map(Cell::key));
+        write_flows(&path("replica_series.parquet"), keys, &rows).map_err(write_problem)?;
     }
     if scaled.iter().any(Option::is_some) {
         let rows = cells.iter().zip(&scaled).filter_map(|(cell, scaled)| Some((cell.key(), scaled.as_ref()?)));
@@ -125,11 +135,15 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();
     if !figures && paper.is_none() && question.is_none() {
-        // Distributions and series are needed only for figures, claims of papers and questions.
+        // The cells' distributions and series over time are needed only for figures, claims of papers and questions.
+        // They are dropped here to save memory.
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
-    comparison.add_scaling(plan, &cells, &scaled);
+    let policies = comparison.variants.iter_mut().flat_map(|variant| &mut variant.policies);
+    for (policy, costs) in policies.zip(scaled::costs(plan, &cells, &scaled)) {
+        policy.scaled = costs;
+    }
     let report = Report { name: plan.name.clone(), source: plan.source(), cells };
     comparison.headline = headline(&report);
     let cells = report.cells;
@@ -147,7 +161,8 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     Ok(Assembled { comparison, numbers })
 }
 
-/// The entry of each cell, in the order of the plan: its key, and facts on its policy and its TPOT bound.
+/// For each cell (one run of one policy), in the order of the plan: its policy, swept values and seed, and facts on its
+/// policy and its TPOT bound that reports need.
 pub fn entries(plan: &Plan) -> Vec<Entry> {
     let bounds: Vec<Option<ScaledBound>> = (0..plan.variants.len()).map(|v| scaled_bound(plan, v)).collect();
     let entry = |id: CellId| {
@@ -167,13 +182,14 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
             gpus: gpus(&plan.variants[id.variant].experiment),
             implied: entrant.implied,
             bound: bounds[id.variant].clone(),
+            fleet: fleet_entry(&plan.variants[id.variant]),
         }
     };
     ids(plan).map(entry).collect()
 }
 
-/// Number of GPUs on which the target runs, over all replicas. `None` if the target is no roofline, if a kind of
-/// replica has hardware of its own, or if a rule changes the number of replicas.
+/// Number of GPUs on which the target model runs, over all replicas. `None` if the target's cost model is no roofline,
+/// if a kind of replica has hardware of its own, or if a scaling rule changes the number of replicas.
 fn gpus(experiment: &Experiment) -> Option<u32> {
     let LatencySpec::Roofline(target) = &experiment.hardware.target else { return None };
     if experiment.fleet.as_ref().is_some_and(FleetSpec::is_scaled) {
@@ -185,24 +201,26 @@ fn gpus(experiment: &Experiment) -> Option<u32> {
     alike.then(|| target.tensor_parallel * replicas)
 }
 
-/// How the TPOT bound of a variant is scaled from an autoregressive run; `None` if the bound is not scaled.
+/// How the TPOT bound of variant number `variant` is scaled from an autoregressive run; `None` if the bound is not
+/// scaled.
 fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
     let slo = &plan.variants[variant].experiment.slo;
     let only_bound = slo.ttft_s.is_none() && slo.e2e_s.is_none();
     Some(ScaledBound { from: swept(plan, plan.bound_from(variant)?), scale: slo.adaspec_scale?, alone: only_bound })
 }
 
-/// The results of a run in which some cells are not finished.
+/// The results of an experiment of which some cells (runs of one policy) are not finished.
 pub struct Unfinished {
-    /// The finished cells, in the order of the plan.
+    /// The finished cells (runs of one policy with one seed), in the order of the plan.
     pub cells: Vec<Cell>,
-    /// Warnings of the finished cells, one line each.
+    /// Warnings of the finished cells (runs of one policy), one line each.
     pub warnings: Vec<String>,
-    /// One sentence for each cell whose file is damaged.
+    /// One sentence for each cell (run of one policy) whose stored file is damaged.
     pub damaged: Vec<String>,
 }
 
-/// Reads the finished cells of a run that is not complete. `digest` is the plan's digest in the folder's manifest.
+/// Reads the finished cells (runs of one policy) of an experiment that did not end. `digest` is the plan's digest in
+/// the folder's manifest.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, or an undamaged cell cannot be decoded. A damaged cell is no error: it is
@@ -211,7 +229,7 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     let store = Store::open(folder, digest)?;
     let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());
     for (id, entry) in ids(plan).zip(entries(plan)) {
-        let Some(stored) = store.load(id)? else {
+        let Some((stored, records)) = store.open_cell(id)? else {
             damaged.extend(
                 store
                     .damage(id, ids(plan))
@@ -219,7 +237,8 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
             );
             continue;
         };
-        let (cell, _, _, said, _) = stored.into_cell(entry);
+        let (cell, _, said, _) = stored.into_cell(entry, &records);
+        records.check().map_err(|e| Problem::failed(e.to_string()))?;
         warnings.collect(cell.key(), said);
         cells.push(cell);
     }

@@ -10,30 +10,31 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Why a cell failed and has no result.
+/// Why a cell (one run of one policy) failed and has no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The cell that failed, as text: policy, swept values and seed.
+    /// The cell (run of one policy) that failed, as text: policy, swept values and seed.
     pub cell: String,
-    /// The exit code for a run that ends with this failure.
+    /// The exit code with which the program ends because of this failure.
     pub exit: u8,
-    /// The error's message.
+    /// The message of the error that made the cell fail.
     pub message: String,
-    /// The error's hint.
+    /// The hint of the error that made the cell fail: what the user can do.
     pub help: String,
 }
 
-/// The failures in a results folder, one file per cell.
+/// The files in a results folder that say why cells (runs of one policy) failed, one file per cell; the path of their
+/// folder.
 pub struct Failures(PathBuf);
 
 impl Failures {
-    /// The failures that are stored in `folder`.
+    /// The files in the results folder `folder` that say why cells (runs of one policy) failed.
     pub fn of(folder: &Folder) -> Failures {
         Failures(folder.cells())
     }
 
-    /// The failure of a cell; `None` if the cell has no failure file. If the file cannot be parsed, returns a failure
-    /// that says so.
+    /// Why the cell `id` failed; `None` if no failure is stored for it. If the failure's file cannot be parsed, returns
+    /// a failure that says so.
     pub fn get(&self, id: CellId) -> Option<Failure> {
         let text = std::fs::read_to_string(self.path(id)).ok()?;
         let unreadable = |e| Failure {
@@ -45,7 +46,7 @@ impl Failures {
         Some(serde_json::from_str(&text).unwrap_or_else(unreadable))
     }
 
-    /// Writes the failure of a cell.
+    /// Writes the file that says why a cell (one run of one policy) failed.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -60,7 +61,7 @@ impl Failures {
         Staged::write_all_to(&self.path(id), text.as_bytes()).map_err(write_problem)
     }
 
-    /// Removes the failure of a cell, so that the cell is run again.
+    /// Removes the stored failure of a cell (one run of one policy), so that the cell is run again.
     pub fn forget(&self, id: CellId) {
         let _ = std::fs::remove_file(self.path(id));
     }

@@ -16,41 +16,45 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a run does with a results folder that is not empty.
+/// What a run does if its results folder is not empty: refuse it, continue the run in it, or empty it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Refuse the folder with an error.
+    /// Refuse a results folder that is not empty, with an error.
     Fresh,
-    /// Continue the run that the folder holds.
+    /// Continue the run whose results, complete or not, are in the folder.
     Resume,
     /// Remove the folder's results and start again.
     Overwrite,
 }
 
-/// A folder with the results of one run.
+/// A results folder, which has the results of one run of an experiment.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Folders that did not exist before this run, the innermost first. They are removed if the run fails early.
+    /// Folders that did not exist before this run and that it made, the innermost first. They are removed if the run
+    /// fails before it has a result.
     made: Vec<PathBuf>,
     /// Did this run begin with an empty folder? False if it resumes an earlier run.
     fresh: bool,
-    /// The lock that keeps other processes out of the folder; `None` if the folder was not opened.
+    /// The lock that keeps other processes out of the results folder; `None` if the folder was only named, not opened
+    /// for a run.
     _lock: Option<Arc<Lock>>,
 }
 
-/// Name of the file with facts on a live run that the tables do not have.
+/// Name of the file with facts on a live run (real passes on a device) that the result tables do not have.
 pub const LIVE_JSON: &str = "live.json";
-/// Name of the file with facts on an observed run that the tables do not have.
+/// Name of the file with facts on an observed run (requests sent to a real server) that the result tables do not have.
 pub const OBSERVED_JSON: &str = "observed.json";
-/// Name of the file with the results of a capacity search.
+/// Name of the file with the results of a capacity search, which finds the highest request rate that keeps the latency
+/// bounds.
 pub const CAPACITY_JSON: &str = "capacity.json";
 /// Name of the file with the answer of `foretoken capacity --fleet`: the fewest replicas for a load.
 pub const FLEET_JSON: &str = "fleet.json";
-/// Name of the file that lists the runs of a validation.
+/// Name of the file that lists the runs of a validation, in which live runs are compared with simulations.
 pub const RUNS_JSON: &str = "runs.json";
-/// The names of all files and folders that may be in a results folder. `--overwrite` removes only these.
-const OURS: [&str; 39] = [
+/// The names of all files and folders that the program may write into a results folder. `--overwrite` removes only
+/// these.
+const OURS: [&str; 41] = [
     MANIFEST,
     CELLS,
     SHARDS,
@@ -65,6 +69,7 @@ const OURS: [&str; 39] = [
     "lengths.parquet",
     "calibration.parquet",
     "replicas.parquet",
+    "replica_series.parquet",
     "lives.parquet",
     "replica_counts.parquet",
     "decisions.parquet",
@@ -80,6 +85,7 @@ const OURS: [&str; 39] = [
     CAPACITY_JSON,
     FLEET_JSON,
     "fleet.txt",
+    "fleet.html",
     "fleet.parquet",
     "capacity.txt",
     "capacity.html",
@@ -93,15 +99,15 @@ const OURS: [&str; 39] = [
 ];
 
 impl Folder {
-    /// The folder at `path`. Does not make the folder or check it.
+    /// The results folder at `path`. Does not make the folder or check it.
     pub fn at(path: PathBuf) -> Folder {
         Folder { path, made: Vec::new(), fresh: false, _lock: None }
     }
 
     /// Makes the folder ready for a run of `plan`, and writes the manifest and the experiment. If the folder already
-    /// holds complete results of `plan`, only removes the folders that complete results do not need. Returns (the
-    /// folder, true if the results are complete already). As long as the returned folder or a copy lives, no other
-    /// process opens or joins the folder.
+    /// holds complete results of `plan`, only removes the folders of unfinished results, such as the stored results of
+    /// single runs. Returns (the folder, true if the results are complete already). As long as the returned folder or a
+    /// copy lives, no other process opens or joins the folder.
     ///
     /// # Errors
     /// Another process is at work in the folder, or it cannot be made, listed, emptied or written. With `Mode::Fresh`:
@@ -153,14 +159,14 @@ impl Folder {
                 .help("choose another with -o")
         })?;
         folder.keep_others_out(true)?;
-        // Several machines may begin a shard at the same time, so the folder is locked.
+        // Several machines may begin a shard (a part of the run) at the same time, so the folder is locked.
         let _lock = Lock::wait(&folder.shards().join("begin.lock"))?;
         if begun(&folder) {
             let complete = folder.manifest_of_same(plan)?.complete;
             return Ok((folder, complete));
         }
-        // A shard that was killed at its start may have left a manifest or the folder of shards. These do not count as
-        // contents.
+        // A shard (a part of the run) that was killed at its start may have left a manifest or the folder of shards.
+        // These do not count as contents.
         if folder.names()?.iter().any(|name| name != SHARDS && name != MANIFEST) {
             return Err(folder.not_empty());
         }
@@ -183,7 +189,7 @@ impl Folder {
     }
 
     /// Writes the experiment of `plan`, and a manifest that says that the results are not complete. `foretoken
-    /// validate` calls this a second time, after it measured the costs.
+    /// validate` calls this a second time, after it measured the pass times.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML, or the manifest or the experiment's file cannot be written.
@@ -214,9 +220,9 @@ impl Folder {
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// Removes the manifest, the experiment and the empty folders of a run that failed. Does nothing if a cell is
-    /// stored, or if the run resumed an earlier one. Errors are ignored, because the caller already has an error to
-    /// report.
+    /// Removes the manifest, the experiment and the empty folders of a run that failed. Does nothing if the result of a
+    /// cell (one run of one policy) is stored, or if the run resumed an earlier one. Errors are ignored, because the
+    /// caller already has an error to report.
     pub fn abandon(&self) {
         let own = |e: std::fs::DirEntry| is_own(CELLS, &e.file_name().to_string_lossy());
         let finished = std::fs::read_dir(self.cells()).is_ok_and(|entries| entries.flatten().any(own));
@@ -233,32 +239,32 @@ impl Folder {
         self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
 
-    /// The folder's path.
+    /// The path of the results folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Path of the folder with finished cells.
+    /// Path of the folder with the finished cells (runs of one policy each), one file per cell.
     pub fn cells(&self) -> PathBuf {
         self.path.join(CELLS)
     }
 
-    /// Path of the folder with the progress of shards.
+    /// Path of the folder with the progress files of shards, the parts of a run that several machines share.
     pub fn shards(&self) -> PathBuf {
         self.path.join(SHARDS)
     }
 
-    /// Path of the folder with figures.
+    /// Path of the results' folder with the SVG figures.
     pub fn figures(&self) -> PathBuf {
         self.path.join(FIGURES)
     }
 
-    /// Path of the folder with the HTML page.
+    /// Path of the results' folder with the HTML page.
     pub fn report(&self) -> PathBuf {
         self.path.join(REPORT)
     }
 
-    /// Writes a file of the folder, completely or not at all.
+    /// Writes a file of the results folder, completely or not at all.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -280,12 +286,12 @@ impl Folder {
         file.commit().map_err(write_problem)
     }
 
-    /// Marks the results as complete: writes a manifest that lists all result files, then removes stored cells, probes
-    /// and the progress of shards.
+    /// Marks the results as complete: writes a manifest that lists all result files, then removes the stored results of
+    /// single runs and the progress of shards (parts of the run).
     ///
     /// # Errors
-    /// A file of the results cannot be read for its digest, the manifest cannot be written, or a stored cell cannot be
-    /// removed.
+    /// A file of the results cannot be read for its digest, the manifest cannot be written, or the stored result of a
+    /// single run cannot be removed.
     pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
         self.write_manifest(plan, self.digests()?, Some(speed), true)?;
         self.clear_up()
@@ -295,16 +301,17 @@ impl Folder {
     /// paths of the input files, which may be missing on this machine.
     ///
     /// # Errors
-    /// A file of the results cannot be read for its digest, the manifest cannot be written, or a stored cell cannot be
-    /// removed.
+    /// A file of the results cannot be read for its digest, the manifest cannot be written, or the stored result of a
+    /// single run cannot be removed.
     pub fn complete_merged(&self, begun: Manifest, timing: Timing) -> Result<()> {
         let manifest = Manifest { files: self.digests()?, complete: true, timing, ..begun };
         self.write(MANIFEST, manifest.to_json().as_bytes())?;
         self.clear_up()
     }
 
-    /// Removes the folders that complete results do not need: probes, shards, cells. A run that was killed just before
-    /// its end leaves these folders behind.
+    /// Removes the folders that complete results do not need: stored results of single runs, runs that a capacity
+    /// search tried, progress of shards (parts of a run). A run that was killed just before its end leaves these
+    /// folders behind.
     ///
     /// # Errors
     /// A file that the program wrote into these folders cannot be removed. Files that the program did not write stay
@@ -316,7 +323,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a manifest for results that are not complete. `cells` is the number of cells of the whole plan.
+    /// Writes a manifest for results that are not complete. `cells` is the number of cells (runs of one policy) of the
+    /// whole plan.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, or the manifest cannot be written.
@@ -325,8 +333,8 @@ impl Folder {
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// The digest of each result file in the folder, by the file's path. Leaves out the manifest, the HTML pages,
-    /// stored cells, probes and the progress of shards.
+    /// The digest of each result file in the folder, by the file's path. Leaves out the manifest, the HTML pages, the
+    /// stored results of single runs and the progress of shards (parts of the run).
     fn digests(&self) -> Result<BTreeMap<String, String>> {
         let whole =
             OURS.iter().filter(|n| ![MANIFEST, CELLS, SHARDS, REPORT, FIGURES, TAPES, RECORDINGS, PROBES].contains(n));
@@ -383,8 +391,8 @@ impl Folder {
             .help("go on with the run it holds with --resume, replace it with --overwrite, or choose another with -o")
     }
 
-    /// Removes the files and folders `names` from the folder. If one of these names is not a name of results, removes
-    /// nothing and returns an error. In folders, removes only the files that the program wrote.
+    /// Removes the files and folders `names` from the results folder. If the program writes no results under one of
+    /// these names, removes nothing and returns an error. In folders, removes only the files that the program wrote.
     fn clear(&self, names: &[String]) -> Result<()> {
         if let Some(foreign) = names.iter().find(|n| !OURS.contains(&n.as_str())) {
             let message = format!("{} holds `{foreign}`, which is not a result of a run", self.path.display());
@@ -404,7 +412,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The sorted names of the folder's contents, without the `.partial` files that a killed run left.
+    /// The sorted names of the results folder's contents, without the `.partial` files that a killed run left.
     fn names(&self) -> Result<Vec<String>> {
         let cannot = |e| Problem::failed(format!("cannot look into {}: {e}", self.path.display()));
         let entries = std::fs::read_dir(&self.path).map_err(cannot)?;

@@ -1,22 +1,22 @@
-//! Identifies the cells of a plan.
+//! Names the cells of a plan. A cell is one run: one policy with one seed and one combination of swept values.
 
 use crate::plan::Plan;
 use foretoken_report::{Key, Swept};
 use foretoken_spec::document::Choice;
 use foretoken_spec::words::{self, Words};
 
-/// Names a cell by its indices into a plan's variants, seeds and policies.
+/// Names a cell (one run of one policy) by its indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellId {
-    /// Index into the plan's variants (combinations of swept values).
+    /// Index of the cell's variant (combination of swept values) in the plan.
     pub variant: usize,
-    /// Index into the plan's seeds.
+    /// Index of the cell's seed in the plan's seeds.
     pub seed: usize,
-    /// Index into the plan's policies.
+    /// Index of the cell's policy in the plan's policies.
     pub policy: usize,
 }
 
-/// All cells in the order of the plan: swept values vary slowest, then seeds, then policies.
+/// All cells (runs) of a plan, in order: swept values vary slowest, then seeds, then policies.
 pub fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     let (seeds, policies) = (plan.seeds.len(), plan.policies.len());
     (0..plan.cells()).map(move |i| CellId {
@@ -26,13 +26,13 @@ pub fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     })
 }
 
-/// The key by which tables name a cell: label of the policy, swept values and seed.
+/// The key by which result tables name a cell (one run): label of the policy, swept values and seed.
 pub fn key(plan: &Plan, id: CellId) -> Key {
     let (policy, seed) = (plan.policies[id.policy].spec.label(), plan.seeds[id.seed]);
     Key { policy, sweep: swept(plan, id.variant), seed }
 }
 
-/// The swept values of variant number `variant` of the plan.
+/// The swept settings, each with its value in variant number `variant` of the plan.
 pub fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
     plan.variants[variant].choices.iter().map(in_words).collect()
 }

@@ -6,13 +6,13 @@ use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// A guard: as long as it lives, no other process gets the lock.
+/// A guard on a file or folder: as long as it lives, no other process gets the lock.
 #[must_use]
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] Option<File>);
 
 impl Lock {
-    /// Takes the lock. Returns `None` if another process has it.
+    /// Tries to lock the file at `path`. Returns `None` if another process has the lock.
     ///
     /// # Errors
     /// The file cannot be made or locked. On a file system without locks, the lock counts as taken: all processes write
@@ -41,7 +41,8 @@ impl Lock {
         }
     }
 
-    /// As `try_folder`, but an error if another process holds a conflicting lock.
+    /// Locks the folder at `path` as `try_folder` does, but returns an error in place of `None` if another process
+    /// holds a conflicting lock.
     ///
     /// # Errors
     /// Another process holds a conflicting lock.
@@ -52,7 +53,7 @@ impl Lock {
         })
     }
 
-    /// Waits until no other process has the lock, then takes it.
+    /// Waits until no other process has the lock on the file at `path`, then takes it.
     ///
     /// # Errors
     /// The file cannot be made or locked.

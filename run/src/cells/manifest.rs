@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// `manifest.json`: says what the results are, and lists their files.
+/// `manifest.json`: says what the results in a folder are, and lists their files.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Version of the folder's format: [`SCHEMA`].
+    /// Version of the format of the results folder: [`SCHEMA`].
     pub schema: u32,
     /// The experiment's name.
     pub name: String,
@@ -27,29 +27,29 @@ pub struct Manifest {
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
-    /// Number of cells of the plan.
+    /// Number of cells of the whole plan. A cell is one policy with one seed and one combination of swept values.
     pub cells: usize,
-    /// Are the results of all cells of the plan in the folder?
+    /// Are the results of all cells (runs of one policy) of the plan in the folder?
     pub complete: bool,
     /// blake3 digest of each finished result file, by the file's path in the folder. While a run is in progress, only
     /// the experiment and the files that are finished already, such as recordings, are listed.
     pub files: BTreeMap<String, String>,
-    /// How long the run took. Two runs of one plan may differ only in this and in the seal.
+    /// How long the run took. Two runs of one plan may differ only in this and in the seal (the manifest's checksum).
     pub timing: Timing,
 }
 
 /// How long a run took.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Timing {
-    /// Number of cells that the last command ran.
+    /// Number of cells (runs of one policy) that the last command on this folder ran.
     pub cells: u64,
-    /// Wall time of the last command that ran cells, seconds.
+    /// Wall time of the last command that ran cells (runs of one policy), seconds.
     pub wall_s: f64,
     /// Wall time spent in the simulated engine, summed over threads, seconds.
     pub engine_s: f64,
 }
 
-/// Name of the manifest's file.
+/// Name of the file that says what the results in a folder are, and lists their files with digests.
 pub const MANIFEST: &str = "manifest.json";
 /// Version of the format of a results folder. Folders with another version are refused. Version 2 added the manifest's
 /// seal, and recordings to the list of files.
@@ -60,7 +60,8 @@ const HELP: &str = "give the folder that `foretoken run` wrote its results to: i
 pub const AGAIN: &str = "restore the original file, or run the experiment again with --overwrite";
 
 impl Manifest {
-    /// The manifest of `plan`. `files` are the result files with their digests.
+    /// The manifest for results of `plan`. `files` has the blake3 digest of each result file by its path; `complete`
+    /// says whether all runs are finished.
     pub fn of(plan: &Plan, files: BTreeMap<String, String>, complete: bool, timing: Timing) -> Manifest {
         Manifest {
             schema: SCHEMA,
@@ -77,12 +78,12 @@ impl Manifest {
         }
     }
 
-    /// The text of the manifest's file. The seal is its last field.
+    /// The JSON text of the manifest's file. Its last field is the seal, a checksum of the text before it.
     pub fn to_json(&self) -> String {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
 
-    /// Reads and checks the manifest of a results folder.
+    /// Reads the manifest of a results folder and checks its seal (a checksum).
     ///
     /// # Errors
     /// `folder` is missing or not a folder; its manifest is missing, not JSON or of another schema; or the manifest's
@@ -99,7 +100,8 @@ impl Manifest {
         Manifest::parse(folder, &bytes)
     }
 
-    /// As [`read`](Manifest::read), from the manifest's bytes. Error messages call the folder `folder`.
+    /// Reads and checks a manifest from its `bytes`, as [`read`](Manifest::read) does from a file. Error messages name
+    /// the folder `folder`.
     ///
     /// # Errors
     /// The bytes are not JSON or of another schema, or the seal does not match.
@@ -109,7 +111,8 @@ impl Manifest {
             Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(HELP)
         };
         let text = std::str::from_utf8(bytes).map_err(|e| unreadable(&e))?;
-        // The schema is checked before the fields are read, because another schema may have other fields.
+        // The version of the format (`schema`) is checked before the fields are read, because another version may have
+        // other fields.
         let value: serde_json::Value = serde_json::from_str(text).map_err(|e| unreadable(&e))?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64);
         if schema != Some(u64::from(SCHEMA)) && value.get("digest").is_some() {
@@ -169,7 +172,7 @@ impl Manifest {
     }
 }
 
-/// The names as text: the first eight names, then the number of the others.
+/// The first eight of `names` as text, separated by commas, then the number of the others.
 fn few(names: &[impl AsRef<str>]) -> String {
     const FEW: usize = 8;
     let shown: Vec<&str> = names.iter().take(FEW).map(AsRef::as_ref).collect();

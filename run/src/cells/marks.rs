@@ -10,22 +10,22 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The progress of one shard.
+/// The progress of one shard (a part of a run, for one of several machines), as its progress file stores it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// The shard's number, and the number N of shards.
+    /// Which shard it is: its number I, and the number N of shards.
     pub shard: Shard,
     /// The plan's digest, which covers experiment, input files and version.
     pub digest: String,
-    /// The version of Foretoken that runs the shard.
+    /// The version of Foretoken that runs the shard (a part of the run).
     pub version: String,
-    /// Are all cells of the shard finished? False as long as the shard runs, and if a cell failed.
+    /// Are all cells (runs of one policy) of the shard finished? False as long as the shard runs, and if a cell failed.
     pub complete: bool,
-    /// How long the last command for this shard took.
+    /// How many runs the last command for this shard made, and how long they took.
     pub timing: Timing,
 }
 
-/// The progress files in a results folder.
+/// The shards' progress files in a results folder that the shards share; the path of their folder.
 pub struct Marks(PathBuf);
 
 impl Marks {
@@ -40,7 +40,7 @@ impl Marks {
         Ok(Marks(path))
     }
 
-    /// The progress of every shard that began, in the order of shard numbers.
+    /// The progress of every shard (part of the run) that began, in the order of shard numbers.
     ///
     /// # Errors
     /// A progress file cannot be read.
@@ -88,8 +88,8 @@ impl Marks {
     }
 
     /// Begins a shard: takes its lock and writes its progress file. As long as the returned lock lives, no other
-    /// process runs the shard. Returns `None` if the shard is complete and its cells are undamaged (`whole` is true).
-    /// `goes_on`: may the call continue a shard that was begun before?
+    /// process runs the shard. Returns `None` if the shard is complete and the stored results of its runs are undamaged
+    /// (`whole` is true). `goes_on`: may the call continue a shard that was begun before?
     ///
     /// # Errors
     /// Another process runs the shard; the shard was begun before and `goes_on` is false; or the folder's shards have
@@ -121,7 +121,7 @@ impl Marks {
         Ok(Some(lock))
     }
 
-    /// Writes the progress file of a shard.
+    /// Writes the progress file of a shard (one of the parts of a run that several machines share).
     ///
     /// # Errors
     /// The file cannot be written.

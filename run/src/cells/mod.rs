@@ -5,7 +5,9 @@
 //! order of the plan.
 
 mod assemble;
+mod cell_file;
 mod failures;
+mod fleet_entry;
 mod folder;
 mod id;
 mod lock;
@@ -19,6 +21,7 @@ mod unwritten;
 mod warnings;
 
 pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
+pub use cell_file::{CellFile, PiecesOf, Written};
 pub use failures::{Failure, Failures};
 pub use folder::{CAPACITY_JSON, FLEET_JSON, Folder, LIVE_JSON, Mode, OBSERVED_JSON, RUNS_JSON};
 pub use id::{CellId, ids, in_words, key, swept};
@@ -35,9 +38,10 @@ use crate::guard::guarded;
 use crate::plan::Plan;
 use crate::setting::Setting;
 use crate::work::Work;
+use cell_file::split;
 use foretoken_policies::PolicySpec;
 use foretoken_report::not_finite;
-use foretoken_sim::metrics::Slo;
+use foretoken_sim::metrics::{Pieces, Slo};
 use foretoken_sim::{Ending, Run, Summary};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use progress::Progress;
@@ -45,8 +49,8 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs every cell of the plan that is missing or damaged in the folder. Finished cells stay in the folder, also after
-/// an error or an interrupt. Returns the simulator's speed.
+/// Runs every cell of the plan (a run of one policy with one seed) that is missing or damaged in the folder. Finished
+/// cells stay in the folder, also after an error or an interrupt. Returns the simulator's speed.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, a cell's setting cannot be built, a policy cannot be run (see [`play`]), a
@@ -62,9 +66,9 @@ pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     result.map(|()| speed)
 }
 
-/// Runs the cells of a shard that are missing or damaged in the folder. If a cell fails, its failure is stored, and the
-/// other cells still run. Returns the simulator's speed and all stored failures of the shard. If `again` is true, cells
-/// that failed before are run again; otherwise they are skipped.
+/// Runs the cells (runs of one policy) of a shard that are missing or damaged in the folder. If a cell fails, its
+/// failure is stored, and the other cells still run. Returns the simulator's speed and all stored failures of the
+/// shard. If `again` is true, cells that failed before are run again; otherwise they are skipped.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, the run is interrupted, or a finished cell cannot be stored or decoded.
@@ -98,16 +102,17 @@ fn comparisons(plan: &Plan) -> usize {
     plan.variants.len() * plan.seeds.len()
 }
 
-/// Index of the comparison to which a cell belongs, in the order of the plan.
+/// Index, in the order of the plan, of the comparison (all policies with one seed) to which a cell belongs.
 pub fn comparison(plan: &Plan, id: CellId) -> usize {
     id.variant * plan.seeds.len() + id.seed
 }
 
-/// Runs the cells of a plan. All threads share one runner.
+/// Runs the cells of a plan (one policy with one seed and one combination of swept values each). All threads share one
+/// runner.
 struct Runner<'a> {
     plan: &'a Plan,
     store: Store,
-    /// Where a shard stores failures. `None` for a run that ends at the first failure.
+    /// The files in which a shard (a part of a run) stores failures. `None` for a run that ends at the first failure.
     failures: Option<Failures>,
     progress: Progress,
     interrupt: &'a AtomicBool,
@@ -117,8 +122,8 @@ impl Runner<'_> {
     fn comparisons(&self, these: Vec<usize>) -> Result<()> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
-        // A TPOT bound may be scaled from the baseline of another comparison. First run the comparisons that scale from
-        // their own baseline. Then the other comparisons find this baseline in the store.
+        // A TPOT bound may be scaled from the baseline (autoregressive run) of another comparison. First run the
+        // comparisons that scale from their own baseline. Then the other comparisons find this baseline in the store.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
@@ -126,8 +131,9 @@ impl Runner<'_> {
         run(&first).and_then(|()| run(&rest))
     }
 
-    /// Runs the policies of one comparison, except those that are finished or have failed. The baseline runs first,
-    /// because the TPOT bound may be scaled from it. If the baseline fails, the other policies do not run.
+    /// Runs the policies of one comparison (one combination of swept values with one seed), except those that are
+    /// finished or have failed. The baseline runs first, because the TPOT bound may be scaled from it. If the baseline
+    /// fails, the other policies do not run.
     fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
         let id = |policy| CellId { variant, seed, policy };
         let baseline = id(self.plan.baseline);
@@ -137,12 +143,13 @@ impl Runner<'_> {
             return Ok(());
         }
         self.check_interrupt()?;
-        let setting = match Setting::new(&self.plan.variants[variant], self.plan.seeds[seed]) {
+        let policies = self.plan.policies.iter().map(|entrant| &entrant.spec);
+        let setting = match Setting::streaming(&self.plan.variants[variant], self.plan.seeds[seed], policies) {
             Ok(setting) => setting,
             Err(problem) => return self.failed(baseline, problem),
         };
-        let slo = match self.store.load(baseline)? {
-            Some(stored) => stored.summary.slo,
+        let slo = match self.store.open_cell(baseline)? {
+            Some((stored, _)) => stored.summary.slo,
             None => {
                 let ran = self
                     .bound_from_elsewhere(variant, seed, &setting)
@@ -167,12 +174,13 @@ impl Runner<'_> {
         self.failures.as_ref().is_some_and(|f| f.get(id).is_some())
     }
 
-    /// Is the cell finished, or has it failed before?
+    /// Does the cell (one run) need no run, because it is finished or failed before?
     fn is_settled(&self, id: CellId) -> bool {
         self.store.has(id) || self.has_failed(id)
     }
 
-    /// Handles the failure of a cell. A shard stores the failure and goes on; any other run returns it as an error.
+    /// Handles the failure of a cell (one run of one policy). A shard stores the failure and goes on; any other run
+    /// returns it as an error.
     fn failed(&self, id: CellId, problem: Box<Problem>) -> Result<()> {
         match &self.failures {
             Some(failures) if problem.exit != Exit::Interrupted => failures.keep(id, &key(self.plan, id), &problem),
@@ -180,14 +188,14 @@ impl Runner<'_> {
         }
     }
 
-    /// The SLO bounds of a comparison whose TPOT bound is scaled from the baseline of another variant; `None` if the
-    /// bound is not scaled from another variant. Reads that baseline from the store. If it is not there, runs it here,
-    /// which gives the same bound.
+    /// The SLO bounds of a comparison whose TPOT bound is scaled from the baseline (autoregressive run) of another
+    /// variant (combination of swept values); `None` if the bound is not scaled from another variant. Reads that
+    /// baseline from the store. If it is not there, runs it here, which gives the same bound.
     fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
         let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
         let id = CellId { variant: from, seed, policy: self.plan.baseline };
-        let tpot = match self.store.load(id)? {
-            Some(stored) => stored.summary.tpot,
+        let tpot = match self.store.open_cell(id)? {
+            Some((stored, _)) => stored.summary.tpot,
             None => {
                 let other = Setting::new(&self.plan.variants[from], self.plan.seeds[seed])?;
                 let policy = &self.plan.policies[id.policy].spec;
@@ -202,22 +210,24 @@ impl Runner<'_> {
         Ok(Some(setting.slo(tpot.map(|q| q.p90))))
     }
 
-    /// Runs and stores a cell. Returns its SLO bounds, or `None` if the cell failed and its failure was stored. `slo`
-    /// are the bounds. It is `None` for a baseline, unless another run gives the bounds: if the TPOT bound is scaled,
-    /// it is then scaled from this baseline's own run.
+    /// Runs and stores a cell (one policy with one seed). Returns its SLO bounds, or `None` if the cell failed and its
+    /// failure was stored. `slo` are the SLO bounds to apply. `None` is for a baseline whose bounds no other run gives:
+    /// a scaled TPOT bound is then computed from this baseline's own run.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
-        let played =
-            play(setting, policy, slo, self.interrupt).and_then(|played| match fault(&played.stored.summary) {
+        let mut file = self.store.begin(id)?;
+        let played = play_into(&mut file, setting, policy, slo, self.interrupt).and_then(|played| {
+            match fault(&played.stored.summary) {
                 None => Ok(played),
                 Some(fault) => Err(Problem::bad_input(format!("{}: {fault}", key(self.plan, id))).help(ABSURD)),
-            });
+            }
+        });
         let Played { stored, slo, engine } = match played {
             Ok(played) => played,
             Err(problem) => return self.failed(id, problem).map(|()| None),
         };
         self.progress.done(&policy.label(), &stored.summary, engine);
-        self.store.save(id, &stored)?;
+        self.store.finish(file, &stored)?;
         Ok(Some(slo))
     }
 
@@ -226,18 +236,18 @@ impl Runner<'_> {
     }
 }
 
-/// The result of running one policy on a setting.
+/// The result of running one policy on a setting (a workload with one seed): results, bounds and wall time.
 pub struct Played {
-    /// The results to store in the cell's file.
+    /// The run's results, as they are stored in the cell's file.
     pub stored: Stored,
-    /// The SLO bounds with which `slo_attainment` was computed.
+    /// The latency bounds with which the run's `slo_attainment` was computed.
     pub slo: Slo,
-    /// Wall time of the simulation.
+    /// Wall time that the simulation of the run took.
     engine: Duration,
 }
 
-/// Runs a policy on a setting to the end. `slo` are the SLO bounds. It is `None` for a baseline, unless another run
-/// gives the bounds: if the TPOT bound is scaled, it is then scaled from this baseline's own run.
+/// Runs a policy on a setting to the end. `slo` are the SLO bounds to apply. `None` is for a baseline whose bounds no
+/// other run gives: a scaled TPOT bound is then computed from this baseline's own run.
 ///
 /// # Errors
 /// The run is interrupted, the policy panics, the simulated clock passes its end of 213 days, or not one request fits
@@ -245,17 +255,31 @@ pub struct Played {
 pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt: &AtomicBool) -> Result<Played> {
     let started = Instant::now();
     let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
-    let (run, played) = run_through(setting, policy, bound, interrupt)?;
-    let engine = started.elapsed();
+    let (mut run, played) = run_through(setting, policy, bound, interrupt)?;
+    let records = std::mem::take(&mut run.records);
+    let mut played = judge(setting, (run, &played), &records, slo, started.elapsed())?;
+    played.stored.records = records;
+    Ok(played)
+}
+
+/// Makes the results of a finished `run` of a policy: its summary and its warnings. The per-request records are left
+/// out of the results and given as `records`. `slo` are the latency bounds, as in [`play`].
+fn judge(
+    setting: &Setting,
+    (run, policy): (Run, &PolicySpec),
+    records: &dyn Pieces,
+    slo: Option<Slo>,
+    engine: Duration,
+) -> Result<Played> {
     let slo = slo.unwrap_or_else(|| {
-        let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
+        let p90 = setting.summary_of(&run, records, Slo::default()).tpot.map(|q| q.p90);
         setting.slo(p90)
     });
-    let summary = setting.summary(&run, slo);
+    let summary = setting.summary_of(&run, records, slo);
     if summary.finished == 0 {
-        return Err(setting.nothing_fits(&played, &run));
+        return Err(setting.nothing_fits(policy, &run));
     }
-    let unfit = setting.limits(&played, &run).into_keys();
+    let unfit = setting.limits(policy, &run).into_keys();
     let unfit =
         unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
     let believes = !policy.definition().is_blind() && !policy.sees_hidden_truth();
@@ -263,6 +287,30 @@ pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt:
     let notes = setting.notes.iter().chain(&run.warnings).cloned().chain(unfit);
     let warnings = notes.chain(belief.cloned()).collect();
     Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
+}
+
+/// As [`play`], but writes the records of the requests to `file`, and leaves them out of the results. If possible, the
+/// records are written while the run goes on, and ended requests are forgotten.
+fn play_into(
+    file: &mut CellFile,
+    setting: &Setting,
+    policy: &PolicySpec,
+    slo: Option<Slo>,
+    interrupt: &AtomicBool,
+) -> Result<Played> {
+    let started = Instant::now();
+    let Some(speculation) = guarded(&policy.label(), || setting.to_stream(policy))? else {
+        let mut played = play(setting, policy, slo, interrupt)?;
+        let _ = split(&std::mem::take(&mut played.stored.records)).all(|piece| file.add(piece));
+        return Ok(played);
+    };
+    let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
+    let run = guarded(&policy.label(), || setting.stream(speculation, bound, interrupt, &mut |piece| file.add(piece)))?;
+    let written = file.records().map_err(write_problem)?;
+    let run = ended(run, &policy.label())?;
+    let played = judge(setting, (run, policy), written.pieces(), slo, started.elapsed());
+    written.check().map_err(|e| Problem::failed(e.to_string()))?;
+    played
 }
 
 /// Runs a policy on a setting to the end. `bound` is the TPOT bound in seconds; infinity for no bound. Also returns the
@@ -277,10 +325,16 @@ fn run_through(
         return Err(crate::interrupt::problem());
     }
     let (run, played) = guarded(&policy.label(), || setting.run_with_lives(policy, bound, interrupt))?;
+    ended(run, &policy.label()).map(|run| (run, played))
+}
+
+/// Returns the run if every request in it has ended. Otherwise the error: the user interrupted the run, or the
+/// simulated clock passed its end.
+fn ended(run: Run, policy: &str) -> Result<Run> {
     match run.ending {
-        Ending::Done => Ok((run, played)),
+        Ending::Done => Ok(run),
         Ending::Interrupted => Err(crate::interrupt::problem()),
-        Ending::OutOfTime => Err(out_of_time(&policy.label())),
+        Ending::OutOfTime => Err(out_of_time(policy)),
         Ending::Failed | Ending::Certain => {
             unreachable!("passes on the event clock cannot fail, and nothing is to be found out")
         }
@@ -294,8 +348,9 @@ fn out_of_time(policy: &str) -> Box<Problem> {
 const ABSURD: &str =
     "some time in the experiment is absurd: check hardware, engine.step_overhead_s, noise_cv and the arrivals";
 
-/// Why a summary is not usable; `None` if it is usable. A number that is not finite, a mean E2E of 0 or a bound of 0
-/// means that the experiment's times are absurd. A missing number (no draft was made, no bound is set) is no fault.
+/// Why the summary of a run is not usable; `None` if it is usable. A number that is not finite, a mean E2E of 0 or a
+/// bound of 0 means that the experiment's times are absurd. A missing number (no token was drafted, no bound is set) is
+/// no fault.
 fn fault(summary: &Summary) -> Option<String> {
     if let Some((name, value)) = not_finite(summary) {
         return Some(format!("`{name}` came out as {value}"));
@@ -339,8 +394,9 @@ mod tests {
         "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
     ];
 
-    /// A comparison scales its bound from the baseline of another comparison. On a machine that does not have this
-    /// baseline, the comparison gets the same bound.
+    /// A comparison is all policies with one combination of swept values and one seed. Its TPOT bound may be scaled
+    /// from the autoregressive baseline of another comparison. If the store does not have this baseline, the comparison
+    /// runs it, and gets the same bound.
     #[test]
     fn a_comparison_finds_its_bound_alone() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");

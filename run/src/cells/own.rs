@@ -1,32 +1,34 @@
 //! The folders inside a results folder, and the names of the files that the program writes into them. The program
-//! removes only files with these names.
+//! removes files with these names only.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
 /// Name of the file with the experiment that was run. The file has every default written out.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// Folder with one tape (log) for each cell of a live run.
+/// Name of the folder, in the results, with one tape (log) for each run of a live experiment.
 pub const TAPES: &str = "tapes";
-/// Folder of the recordings of observed runs, one per combination of swept values and seed.
+/// Name of the folder, in the results, with the recordings of observed runs: one for each combination of swept values
+/// and seed.
 pub const RECORDINGS: &str = "recordings";
 /// Folder of a search's probes (runs of the tried rates or numbers of replicas). It is removed when the search is
 /// complete.
 pub const PROBES: &str = "probes";
-/// Folder of finished cells, and of the failures of a shard's cells. It is removed when the run is complete.
+/// Name of the folder, in the results, with the finished cells (runs of one policy), and with the failures of a shard's
+/// cells. It is removed when the run is complete.
 pub const CELLS: &str = "cells";
-/// Folder of the shards' progress files and locks, and of the experiment as the user gave it. It is removed when the
-/// shards are merged.
+/// Name of the folder, in the results, with the progress files and locks of shards (parts of the run), and with the
+/// experiment as the user gave it. It is removed when the shards are merged.
 pub const SHARDS: &str = "shards";
-/// Folder of the SVG figures.
+/// Name of the folder, in the results, with the SVG figures.
 pub const FIGURES: &str = "figures";
-/// Folder of the HTML page. The page can be made again from the other files.
+/// Name of the folder, in the results, with the HTML page. The page can be made again from the other files.
 pub const REPORT: &str = "report";
 
 /// The names of the files that the program writes into each folder. `#` stands for a number, `*` for any text.
 const NAMES: [(&str, &[&str]); 7] = [
     (CELLS, &["v#-s#-p#.cell", "v#-s#-p#.failure.json"]),
-    (SHARDS, &["#-of-#.json", "#-of-#.lock", "begin.lock", "merge.lock", EXPERIMENT]),
+    (SHARDS, &["#-of-#.json", "#-of-#.lock", "begin.lock", "merge.lock", "alone-v#-p#.lock", EXPERIMENT]),
     (PROBES, &["v#-p#-s#.json", "fleet-v#-p#-s#.json"]),
     (FIGURES, &["*.svg"]),
     (TAPES, &["*.tape"]),
@@ -78,7 +80,7 @@ pub fn remove_own(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
         }
     }
     if left.is_empty() {
-        // An error is ignored, because the folder may be a link, which stays.
+        // The results folder's subfolder may be a link, which stays. So an error of removing it is ignored.
         let _ = std::fs::remove_dir(&folder);
     }
     left.sort();

@@ -1,25 +1,25 @@
-//! Counts the finished cells of a run, and measures how fast the simulator is.
+//! Counts the finished cells (runs of one policy), and measures how fast the simulator is.
 
 use crate::bar::{Bar, Counts};
 use foretoken_sim::Summary;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Counts the cells that have ended, shows a progress bar, and measures the simulator's speed.
+/// Counts the cells (runs of one policy) that have ended, shows a progress bar, and measures the simulator's speed.
 pub struct Progress {
     bar: Bar,
     started: Instant,
     sums: Mutex<Speed>,
 }
 
-/// The simulator's speed over the cells that this process ran.
+/// The simulator's speed over the cells (runs of one policy) that this process ran.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Speed {
-    /// Number of cells that this process ran.
+    /// Number of cells (runs of one policy) that this process ran.
     pub cells: u64,
-    /// Number of decoding requests, summed over steps and cells.
+    /// Number of decoding requests, summed over the steps of all cells that this process ran.
     pub request_steps: u64,
-    /// Simulated time, summed over cells, seconds.
+    /// Simulated time of all cells that this process ran, summed, seconds.
     pub simulated_s: f64,
     /// Wall time spent in the simulated engine, summed over threads, seconds.
     pub engine_s: f64,
@@ -28,18 +28,18 @@ pub struct Speed {
 }
 
 impl Progress {
-    /// Starts a bar and the clock for a run of `cells` cells.
+    /// Starts a progress bar and a clock for `cells` cells (runs of one policy).
     pub fn new(cells: u64, counts: &Counts) -> Progress {
         Progress { bar: Bar::new(cells, "cells", counts), started: Instant::now(), sums: Mutex::default() }
     }
 
-    /// Counts `cells` cells that are not run, because they finished or failed before. These cells do not count in the
-    /// speed.
+    /// Counts `cells` cells (runs of one policy) that are not run, because they finished or failed before. They do not
+    /// count in the speed.
     pub fn skip(&self, cells: u64) {
         self.bar.inc(cells);
     }
 
-    /// Counts a cell that ended. `engine` is the wall time of its simulation.
+    /// Counts one more cell (a run of `policy`) as ended. `engine` is the wall time of its simulation.
     pub fn done(&self, policy: &str, summary: &Summary, engine: Duration) {
         self.bar.inc(1);
         self.bar.say(policy.to_owned());
@@ -50,7 +50,7 @@ impl Progress {
         sums.engine_s += engine.as_secs_f64();
     }
 
-    /// Removes the bar and returns the speed.
+    /// Removes the progress bar and returns the simulator's speed over the cells that this process ran.
     pub fn finish(&self) -> Speed {
         self.bar.finish();
         let sums = *self.sums.lock().expect("no thread panics while it holds the lock");

@@ -1,4 +1,5 @@
-//! A shard: a part of a run, for one of several machines. It has every N-th comparison of a plan.
+//! A shard: a part of a run, for one of several machines. It has every N-th comparison of a plan; a comparison is all
+//! policies with one combination of swept values and one seed.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -8,20 +9,21 @@ use std::str::FromStr;
 /// seed), because the TPOT bound of a comparison may be scaled from the comparison's baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
-    /// Number N of shards in all.
+    /// Number N of shards (parts for several machines) into which the run is split.
     pub of: u32,
-    /// Number of this shard, from 1.
+    /// Number of this shard (part of the run), from 1.
     pub index: u32,
 }
 
 impl Shard {
-    /// Does the shard have comparison number `comparison`? Comparisons go to the shards in turn. Neighbours in a sweep
-    /// cost about the same, so all shards cost about the same.
+    /// Does the shard have comparison number `comparison` (all policies with one combination of swept values and one
+    /// seed)? Comparisons go to the shards in turn. Neighbours in a sweep cost about the same, so all shards cost about
+    /// the same.
     pub fn has(self, comparison: usize) -> bool {
         comparison % self.of as usize == self.index as usize - 1
     }
 
-    /// All shards, from number 1 to number `of`.
+    /// All shards of a run that is split into `of` shards, by rising number.
     pub fn all(of: u32) -> impl Iterator<Item = Shard> {
         (1..=of).map(move |index| Shard { of, index })
     }
@@ -70,7 +72,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every comparison is in exactly one shard, and the sizes of shards differ by at most one.
+        /// Every comparison (all policies with one seed) is in exactly one shard, and the sizes of shards differ by at
+        /// most one.
         #[test]
         fn shards_share_comparisons_out(of in 1u32..40, comparisons in 0usize..300) {
             let sizes: Vec<usize> = Shard::all(of).map(|s| (0..comparisons).filter(|&c| s.has(c)).count()).collect();

@@ -1,40 +1,41 @@
-//! Stores finished cells on disk, so that a killed run can be resumed. Each cell has a file of its own, which is
-//! written completely or not at all.
+//! Stores finished cells (runs of one policy) on disk, so that a killed run can be resumed. Each cell has a file of its
+//! own, which is written completely or not at all.
 //!
-//! A file starts with a digest of its other bytes. The digest also depends on the plan and the cell. If it does not
+//! A file ends with a seal, a digest of its other bytes. The seal also depends on the plan and the cell. If it does not
 //! match (a damaged file, or a cell of another plan), a warning names the file, and the cell is run again.
 
+use super::cell_file::{CellFile, END, PiecesOf, digest, parts, seal, split};
 use super::folder::Folder;
 use super::id::CellId;
 use super::unwritten::write_problem;
-use foretoken_report::{Cell, Entry, ReportError, Staged};
-use foretoken_sim::metrics::{CalibrationBin, LengthRow, Replicas, Series};
+use foretoken_report::{Cell, Entry, FleetCell};
+use foretoken_sim::metrics::{CalibrationBin, LengthRow, PIECE, Pieces, Replicas, Series};
 use foretoken_sim::{RequestRecords, Run, StepRecord, Summary};
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
-use std::io::Write;
 use std::path::PathBuf;
 
 /// The results of one run, as they are stored in the cell's file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Stored {
-    /// Latencies, rates and counts over the whole run.
+    /// Latencies, rates and counts over the whole run of one policy.
     pub summary: Summary,
-    /// Batch size and tokens over time, in bins.
+    /// The run over time, in bins of equal width: batch size, and numbers of drafted, accepted and emitted tokens.
     pub series: Series,
-    /// One record per request.
+    /// One record per request of the run. Empty if the records are stored separately, as pieces in the run's file.
     pub records: RequestRecords,
     /// One record per step; empty unless the experiment asks for steps.
     pub steps: Vec<StepRecord>,
-    /// Warnings for the user, one sentence each.
+    /// Warnings about the run for the user, one sentence each.
     pub warnings: Vec<String>,
     /// Number of the target's KV blocks that requests could use.
     pub usable_blocks: u32,
-    /// Sums over steps, by batch size and draft length.
+    /// For each batch size and draft length, sums over the run's steps, such as their number and time.
     pub lengths: Vec<LengthRow>,
-    /// Number of drafts and of right drafts in each bin of confidence.
+    /// For each bin of the draft model's confidence: how many draft tokens had it, and how many of these were right.
     pub calibration: Vec<CalibrationBin>,
-    /// The counts of each replica, and the replica of each request; `None` for one engine.
+    /// For a fleet: the counts (requests, tokens, steps) of each replica, and the replica that served each request;
+    /// `None` for one engine.
     pub replicas: Option<Replicas>,
 }
 
@@ -54,34 +55,48 @@ impl Stored {
         }
     }
 
-    /// A digest of all results except the warnings.
-    pub fn numbers(&self) -> blake3::Hash {
-        let Stored { summary, series, records, steps, warnings: _, usable_blocks, lengths, calibration, replicas } =
+    /// A digest of all results of a run except its warnings. `records` are the per-request records, which may lie
+    /// outside of `self`.
+    pub fn numbers(&self, records: &dyn Pieces) -> blake3::Hash {
+        let Stored { summary, series, records: _, steps, warnings: _, usable_blocks, lengths, calibration, replicas } =
             self;
-        let numbers = (summary, series, records, steps, usable_blocks, lengths, calibration, replicas);
-        blake3::hash(&postcard::to_stdvec(&numbers).expect("plain data always serialises into memory"))
+        let numbers = (summary, series, steps, usable_blocks, lengths, calibration, replicas);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&postcard::to_stdvec(&numbers).expect("plain data always serialises into memory"));
+        let mut add = |piece: &RequestRecords| {
+            let piece = postcard::to_stdvec(piece).expect("plain data always serialises into memory");
+            hasher.update(&piece);
+        };
+        // Equal per-request records have the same digest, whether they are whole or in pieces.
+        records.each(&mut |records| match records.len() {
+            0..=PIECE => add(records),
+            _ => split(records).for_each(|piece| add(&piece)),
+        });
+        hasher.finalize()
     }
 
-    /// Splits the results into the cell for tables and figures, the records of requests, the records of steps, the
-    /// warnings, and the number of usable KV blocks.
-    pub fn into_cell(self, entry: Entry) -> (Cell, RequestRecords, Vec<StepRecord>, Vec<String>, u32) {
-        let cell = Cell::new(entry, self.summary).with_latencies(&self.records);
-        let cell = Cell { series: self.series, lengths: self.lengths, calibration: self.calibration, ..cell };
-        (cell, self.records, self.steps, self.warnings, self.usable_blocks)
+    /// Splits the results into the cell for tables and figures, the records of steps, the warnings, and the number of
+    /// usable KV blocks. `records` are the records of the run's requests.
+    pub fn into_cell(self, entry: Entry, records: &dyn Pieces) -> (Cell, Vec<StepRecord>, Vec<String>, u32) {
+        let cell = Cell::new(entry, self.summary).with_latencies(records);
+        let fleet =
+            self.replicas.map(|Replicas { each, flows, scaled, .. }| Box::new(FleetCell { each, flows, scaled }));
+        let cell = Cell { series: self.series, lengths: self.lengths, calibration: self.calibration, fleet, ..cell };
+        (cell, self.steps, self.warnings, self.usable_blocks)
     }
 }
 
 /// [`Store::damage`] checks at most this many other cells to find the cell to which a damaged file belongs.
 const MOST_OTHERS: usize = 1000;
 
-/// The folder of finished cells of one plan.
+/// The folder in which the finished cells (runs of one policy) of a plan are stored.
 pub struct Store {
     folder: PathBuf,
     key: blake3::Hash,
 }
 
 impl Store {
-    /// Opens the store of a plan with the given digest.
+    /// Opens the folder of finished cells (runs of one policy) of the plan with the given digest.
     ///
     /// # Errors
     /// The folder of the cells cannot be made.
@@ -92,30 +107,32 @@ impl Store {
         Ok(Store { folder, key: blake3::hash(plan_digest.as_bytes()) })
     }
 
-    /// Is the cell stored in an undamaged file?
+    /// Is the result of the cell (one run) stored in an undamaged file?
     pub fn has(&self, id: CellId) -> bool {
-        self.bytes(id).is_some()
+        digest(&self.path(id)).is_ok_and(|read| read.is_some_and(|(digest, seal)| self.seals(id, &digest) == seal))
     }
 
-    /// The path of a cell's file, which may not exist.
+    /// The path of the file with the results of the cell `id` (one run of one policy); the file may not exist.
     pub fn file(&self, id: CellId) -> PathBuf {
         self.path(id)
     }
 
-    /// Describes the damage to a cell's file; `None` if the file is missing or undamaged. `others` are the cells of the
-    /// run. If the file is the file of another cell among the first 1000 of `others`, the text says so.
+    /// Describes the damage to the file of a cell (one run of one policy); `None` if the file is missing or undamaged.
+    /// `others` are the cells of the run. If the file is the file of another cell among the first 1000 of `others`, the
+    /// text says so.
     pub fn damage(&self, id: CellId, others: impl IntoIterator<Item = CellId>) -> Option<String> {
         let path = self.path(id);
         if !path.exists() || self.has(id) {
             return None;
         }
-        let why = match std::fs::read(&path) {
+        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+        let why = match digest(&path) {
             Err(e) => format!("cannot be read: {e}"),
-            Ok(bytes) if bytes.is_empty() => "is damaged: it is empty".to_owned(),
-            Ok(bytes) if bytes.len() <= blake3::OUT_LEN => format!("is damaged: it is cut to {} bytes", bytes.len()),
-            Ok(bytes) => {
-                let (seal, body) = bytes.split_at(blake3::OUT_LEN);
-                let whose = |other: &CellId| self.seal(*other, body).as_bytes().as_slice() == seal;
+            Ok(_) if bytes == 0 => "is damaged: it is empty".to_owned(),
+            Ok(_) if bytes <= END as u64 => format!("is damaged: it is cut to {bytes} bytes"),
+            Ok(None) => unreachable!("it is longer than a seal"),
+            Ok(Some((digest, seal))) => {
+                let whose = |other: &CellId| self.seals(*other, &digest) == seal;
                 match others.into_iter().take(MOST_OTHERS).find(whose) {
                     Some(other) => format!("is damaged: it is the file of another cell, {}", name(other)),
                     None => "is damaged: its checksum does not match its contents".to_owned(),
@@ -125,41 +142,67 @@ impl Store {
         Some(format!("{} {why}", path.display()))
     }
 
-    /// Reads a cell's results. `None` if the cell is not stored, or if its file is damaged.
+    /// Reads the stored results of a cell (one run of one policy). `None` if the cell is not stored, or if its file is
+    /// damaged.
     ///
     /// # Errors
-    /// The digest matches, but the content cannot be decoded.
+    /// The seal matches, but the content cannot be decoded.
     pub fn load(&self, id: CellId) -> Result<Option<Stored>> {
-        let Some(bytes) = self.bytes(id) else { return Ok(None) };
-        let stored = postcard::from_bytes(&bytes)
-            .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", self.path(id).display())))?;
+        let Some((mut stored, pieces)) = self.open_cell(id)? else { return Ok(None) };
+        stored.records = pieces.together().map_err(|e| Problem::failed(e.to_string()))?;
         Ok(Some(stored))
     }
 
-    /// Writes a finished cell to its file.
+    /// Reads a cell's results as [`load`](Store::load) does, but leaves the per-request records in the file, to be read
+    /// in pieces.
+    ///
+    /// # Errors
+    /// As [`load`](Store::load).
+    pub fn open_cell(&self, id: CellId) -> Result<Option<(Stored, PiecesOf)>> {
+        if !self.has(id) {
+            return Ok(None);
+        }
+        let unread = |e: &dyn std::fmt::Display| {
+            Problem::failed(format!("{}: cannot be read back: {e}", self.path(id).display()))
+        };
+        let (rest, pieces) = parts(&self.path(id)).map_err(|e| unread(&e))?;
+        Ok(Some((postcard::from_bytes(&rest).map_err(|e| unread(&e))?, pieces)))
+    }
+
+    /// Begins the results file of the cell `id` (one run). Its records are added while the run goes on.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn begin(&self, id: CellId) -> Result<CellFile> {
+        CellFile::create(&self.path(id), (self.key, name(id))).map_err(write_problem)
+    }
+
+    /// Writes the results of a finished cell (one run) to its file.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
-        let body = postcard::to_stdvec(stored).expect("plain data always serialises into memory");
-        let path = self.path(id);
-        let cannot = |cause| write_problem(ReportError::Write { path: path.clone(), cause });
-        let mut file = Staged::create(&path).map_err(write_problem)?;
-        file.write_all(self.seal(id, &body).as_bytes()).and_then(|()| file.write_all(&body)).map_err(cannot)?;
-        file.commit().map_err(write_problem)
+        let mut file = self.begin(id)?;
+        let _ = split(&stored.records).all(|piece| file.add(piece));
+        self.finish(file, stored)
     }
 
-    /// The content of a cell's file, without the digest. `None` if the file is missing or damaged.
-    fn bytes(&self, id: CellId) -> Option<Vec<u8>> {
-        let mut bytes = std::fs::read(self.path(id)).ok()?;
-        let body = bytes.split_off(blake3::OUT_LEN.min(bytes.len()));
-        (self.seal(id, &body).as_bytes().as_slice() == bytes).then_some(body)
+    /// Completes the results file of a cell, to which the per-request records were added before. Records in `stored`
+    /// are not written.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(&self, file: CellFile, stored: &Stored) -> Result<()> {
+        let Stored { summary, series, records: _, steps, warnings, usable_blocks, lengths, calibration, replicas } =
+            stored;
+        let none = RequestRecords::default();
+        // The fields stand in the order of the struct `Stored`, so that a `Stored` can be decoded from them.
+        let rest = (summary, series, &none, steps, warnings, usable_blocks, lengths, calibration, replicas);
+        file.finish(&rest).map_err(write_problem)
     }
 
-    fn seal(&self, id: CellId, body: &[u8]) -> blake3::Hash {
-        let mut hasher = blake3::Hasher::new_keyed(self.key.as_bytes());
-        hasher.update(name(id).as_bytes()).update(body);
-        hasher.finalize()
+    fn seals(&self, id: CellId, digest: &blake3::Hash) -> [u8; blake3::OUT_LEN] {
+        *seal(&(self.key, name(id)), digest).as_bytes()
     }
 
     fn path(&self, id: CellId) -> PathBuf {
@@ -167,7 +210,7 @@ impl Store {
     }
 }
 
-/// The file name of a cell.
+/// The name of the file with the results of the cell `id` (one run).
 pub fn name(id: CellId) -> String {
     format!("v{}-s{}-p{}.cell", id.variant, id.seed, id.policy)
 }
@@ -175,6 +218,7 @@ pub fn name(id: CellId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foretoken_report::ReportError;
     use foretoken_sim::Totals;
     use foretoken_sim::metrics::Slo;
 

@@ -1,4 +1,4 @@
-//! Makes errors with hints for results that cannot be written.
+//! Makes the errors, with hints, for results that cannot be written to disk.
 
 use foretoken_report::ReportError;
 use foretoken_spec::problem::Problem;

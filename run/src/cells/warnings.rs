@@ -4,19 +4,19 @@
 
 use foretoken_report::Key;
 
-/// Collects the warnings of cells.
+/// Collects the warnings of many cells (runs of one policy each), to print each kind of warning once.
 #[derive(Default)]
 pub struct Warnings {
     kinds: Vec<Kind>,
-    /// Number of cells of each policy, by the policy's label, in the order in which the policies appear.
+    /// Number of cells (runs) of each policy, as (policy's label, number), in the order in which the policies appear.
     cells: Vec<(String, usize)>,
 }
 
-/// A kind of warning: warnings that differ only in their numbers.
+/// A kind of warning about runs: all warnings that differ only in their numbers.
 struct Kind {
-    /// The parts of the text before, between and after the numbers.
+    /// The words of the warning before, between and after its numbers; one more than there are numbers.
     words: Vec<String>,
-    /// The smallest and the largest value of each number, as text.
+    /// (Smallest, largest) value of each number of the warning, over all runs that gave it, as text.
     numbers: Vec<(String, String)>,
     policies: Vec<String>,
     cells: usize,
@@ -24,7 +24,7 @@ struct Kind {
 }
 
 impl Warnings {
-    /// Adds the warnings of a cell.
+    /// Adds the warnings `from` of one cell (a run of one policy).
     pub fn collect(&mut self, cell: &Key, from: Vec<String>) {
         match self.cells.iter_mut().find(|(policy, _)| *policy == cell.policy) {
             Some((_, cells)) => *cells += 1,
@@ -45,7 +45,7 @@ impl Warnings {
         }
     }
 
-    /// The joined warnings, one line each.
+    /// The joined warnings of all cells, one line for each kind of warning.
     pub fn texts(self) -> Vec<String> {
         let policies = self.cells.len();
         let one = |kind: Kind| {
@@ -92,14 +92,14 @@ impl Kind {
     }
 }
 
-/// The swept values and the seed of a cell, as text.
+/// The swept values and the seed of a cell (a run of one policy), as text.
 fn name(cell: &Key) -> String {
     let swept = cell.sweep.iter().map(|s| format!("{} = {}", s.path, s.value));
     swept.chain([format!("seed {}", cell.seed)]).collect::<Vec<_>>().join(", ")
 }
 
-/// Splits a text into numbers and the words around them; there is one more word than numbers. A number is digits with
-/// at most one point, and not a part of a name.
+/// Splits a warning into numbers and the words around them; there is one more word than numbers. A number is digits
+/// with at most one point, and not a part of a name.
 fn parts(text: &str) -> (Vec<String>, Vec<String>) {
     let (mut words, mut numbers) = (vec![String::new()], Vec::new());
     let mut rest = text;

@@ -15,20 +15,22 @@ use serde::Serialize;
 use state::{Request, State};
 use std::collections::BTreeSet;
 
-/// The decision of one policy.
+/// What one policy decides in a state that the user wrote: draft lengths, with estimates of the step's time and
+/// goodput.
 #[derive(Debug, Serialize)]
 struct Decision {
-    /// The policy's name.
+    /// The name of the policy that decides.
     policy: String,
-    /// The policy's name, and every setting that differs from its default.
+    /// The policy's label: its name, and every setting that differs from its default.
     label: String,
     /// Number of draft tokens for each request; for a tree, its depth.
     draft_len: Vec<u32>,
-    /// Number of draft tokens to verify for each request; for a tree, the depth of the deepest node to verify.
+    /// Number of draft tokens to verify for each request of the batch; for a tree, the depth of the deepest node to
+    /// verify.
     verify_len: Vec<u32>,
-    /// Number of draft passes: the largest value of `draft_len`, or 1 at most if one pass makes all drafts.
+    /// Number of draft passes: the largest value of `draft_len`, or 1 at most if one pass makes all draft tokens.
     draft_forwards: u32,
-    /// Number of nodes to verify in each request's tree; absent for chains.
+    /// Number of nodes to verify in each request's tree of draft tokens; absent for policies that draft chains.
     #[serde(skip_serializing_if = "Option::is_none")]
     verify_nodes: Option<Vec<u32>>,
     /// Number of requests in the step's batch: the batch has this number of the state's first requests. Absent if the
@@ -39,9 +41,10 @@ struct Decision {
     estimated_step_s: f64,
     /// Expected output tokens of the step, computed from the confidences in the state, divided by `estimated_step_s`.
     estimated_token_goodput_tok_s: f64,
-    /// The policy's estimate of the quantity that it maximises; `None` if it maximises none.
+    /// The policy's estimate of the quantity that it maximises, such as goodput; `None` if it maximises none.
     own_estimate: Option<f64>,
-    /// The candidates that the policy compared; `None` if they were not asked for (`--explain`).
+    /// The draft lengths or trees that the policy weighed before it chose; `None` if they were not asked for
+    /// (`--explain`).
     #[serde(skip_serializing_if = "Option::is_none")]
     candidates: Option<Vec<Weighed>>,
 }
@@ -58,8 +61,8 @@ impl From<Candidate> for Weighed {
     }
 }
 
-/// The decision of each policy of a state, as JSON. `text` is the state as JSON; error messages call it `name`.
-/// `explain` adds the candidates that each policy compared.
+/// The decision of each policy in a server's state, as JSON. `text` is the state as JSON; error messages call it
+/// `name`. `explain` adds the candidates that each policy compared.
 ///
 /// # Errors
 /// The state is invalid, or a policy needs the hidden truth.
@@ -125,7 +128,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
             decision.candidates = explain.then(|| explanation.candidates.into_iter().map(Weighed::from).collect());
             decision
         }
-        // Without a drafter, no tokens are drafted. Oracles were refused above.
+        // Without a drafter, no tokens are drafted. Oracles were refused above, because they need the hidden truth.
         Speculation::Off | Speculation::Oracle(_) => {
             let view = columns.view(columns.ids.len());
             let mut drafts = Drafts::default();
@@ -141,19 +144,20 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
     Ok(decision)
 }
 
-/// vLLM's defaults (docs/model.md 4.1), because a state does not have these two settings. Cost tables reach to these
-/// sizes.
+/// vLLM's defaults for the most requests and the most tokens of a step (docs/model.md 4.1), because a state of
+/// `foretoken decide` does not have these two settings. The policies' cost tables (pass times by number of tokens)
+/// reach to these sizes.
 const MAX_NUM_SEQS: u32 = 256;
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 
-/// Makes the policy observe one past step, given as the number of accepted drafts of each request. First lets the
+/// Makes the policy observe one past step, in which request i had `accepted[i]` accepted draft tokens. First lets the
 /// policy choose lengths for a batch of that size, because some policies update their state when they choose.
 fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     let n = accepted.len();
     let columns = Columns::new(vec![1; n], MAX_SPEC_LEN, f64::INFINITY);
     policy.propose(&columns.view(n), &mut DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() });
-    // The history does not say how many tokens were drafted. Assumes the longest possible drafts, so that no request
-    // has more accepted than drafted tokens.
+    // The history does not say how many tokens were drafted. Assumes the most that is possible, so that no request has
+    // more accepted than drafted tokens.
     let drafted = vec![MAX_SPEC_LEN; n];
     policy.observe(&StepOutcome {
         ids: &columns.ids,
@@ -166,8 +170,9 @@ fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     });
 }
 
-/// The decided lengths with the estimates of docs/model.md 12: time by the linear belief, tokens by the confidences of
-/// the state. All policies get the same formula. The fields that only the policy knows stay empty.
+/// The decided draft lengths with two estimates (docs/model.md 12): the step's time by the linear cost model, and its
+/// expected tokens by the confidences of the state. All policies get the same formula. The fields that only the policy
+/// knows stay empty.
 fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -> Decision {
     let n = view.len();
     let (step_s, drafted_tokens) = if drafts.in_trees() {
@@ -209,8 +214,8 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
     }
 }
 
-/// The columns of a batch of decode requests, without prefill. The draft model has processed all tokens of every
-/// request.
+/// A batch of decode requests in columns, one entry per request, as policies get it. No request is in prefill, and the
+/// draft model has processed all tokens of every request.
 struct Columns {
     ids: Vec<RequestId>,
     context: Vec<u32>,
@@ -252,13 +257,14 @@ impl Columns {
         }
     }
 
-    /// Sets the limit of every request to `tokens`. For trees, the limit counts tokens and not depth.
+    /// Sets the most draft tokens that each request may have to `tokens`. For a tree of draft tokens, the limit counts
+    /// the tokens of the tree and not its depth.
     fn with_limit(mut self, tokens: u32) -> Columns {
         self.limit.fill(tokens);
         self
     }
 
-    /// The batch of the first `n` requests, in the form in which policies see it.
+    /// The first `n` requests of the batch, in the form in which policies see them.
     fn view(&self, n: usize) -> BatchView<'_> {
         BatchView {
             now: Time::ZERO,

@@ -6,13 +6,13 @@ use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShap
 use foretoken_spec::problem::{Problem, Result, nearest};
 use serde::Deserialize;
 
-/// One state of a server, and the policies that decide in this state.
+/// The state of a server in one step (costs, requests, observations), and the policies that decide in it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Time of a draft pass, linear in context and tokens: α, γ, δ in seconds.
+    /// Time of a pass of the draft model = α · context tokens + γ · new tokens + δ; the coefficients are in seconds.
     draft: Coefficients,
-    /// Time of a target pass, linear in context and tokens: α, γ, δ in seconds.
+    /// Time of a pass of the target model = α · context tokens + γ · new tokens + δ; the coefficients are in seconds.
     target: Coefficients,
     /// Does a verify pass read the context once per request, or once per verified position?
     #[serde(default)]
@@ -22,7 +22,8 @@ pub struct State {
     drafting: Drafting,
     /// The most tokens that a policy may draft for a request.
     pub max_draft_len: u32,
-    /// Probability that a draft is accepted if all earlier drafts of the round were accepted.
+    /// Probability that a draft token is accepted if all earlier draft tokens of the request in this step were
+    /// accepted.
     #[serde(default = "acceptance")]
     pub acceptance_rate: f64,
     /// The confidence that policies assume for a token before it is drafted.
@@ -31,23 +32,24 @@ pub struct State {
     /// The TPOT bound of every request, seconds; `None` for no bound.
     #[serde(default)]
     pub slo_tpot_s: Option<f64>,
-    /// The seed of policies that draw random numbers. `random` draws by seed, step and request id. Here the step is 0,
-    /// and the ids are 0, 1, ….
+    /// The seed of policies that draw random numbers. The policy `random` draws by seed, step and request id. Here the
+    /// step is 0, and the ids are 0, 1, ….
     #[serde(default)]
     pub seed: u64,
-    /// For each past step, the oldest first, the number of accepted drafts of each request.
+    /// For each past step, the oldest first, the number of accepted draft tokens of each request.
     #[serde(default)]
     pub history: Vec<Vec<u32>>,
-    /// The decode requests.
+    /// The decode requests of the step's batch.
     pub requests: Vec<Request>,
-    /// The policies whose decisions are computed.
+    /// The policies whose decisions in this state are computed.
     pub policies: Vec<PolicySpec>,
-    /// Measured pass times for policies with a cost table; `None`: their tables are filled from α, γ, δ.
+    /// Measured pass times for policies with a cost table (pass times by number of tokens); `None`: the times in their
+    /// tables are computed from α, γ, δ.
     #[serde(default)]
     tables: Option<Tables>,
 }
 
-/// A decode request.
+/// A request that decodes in the step, as the user describes it to `foretoken decide`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -56,19 +58,21 @@ pub struct Request {
     /// The request's category, for policies that choose by category; none by default.
     #[serde(default)]
     pub category: Option<String>,
-    /// The draft model's confidence in each token that it would draft next, in order.
+    /// The draft model's confidence (its probability) for each token that it would draft next for the request, in
+    /// order.
     confidences: Vec<f64>,
 }
 
 impl Request {
-    /// The confidence of each draft of the request, in order.
+    /// The draft model's confidence in each draft token of the request, in order.
     pub fn drafts(&self) -> Vec<f64> {
         self.confidences.clone()
     }
 }
 
-/// Measured pass times as `[tokens, seconds]`, ascending by tokens. A pass between two entries takes the time of the
-/// larger entry. Beyond the last entry, the time grows in proportion to the tokens.
+/// Measured pass times of the draft model and the target model, as `[tokens, seconds]`, ascending by tokens. A pass
+/// between two entries takes the time of the larger entry. Beyond the last entry, the time grows in proportion to the
+/// tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tables {
@@ -84,13 +88,14 @@ fn confidence() -> f64 {
     0.6
 }
 
-/// Largest allowed coefficient, seconds. No machine is that slow, and up to this value all results are finite.
+/// Largest allowed coefficient of a linear pass time, seconds. No machine is that slow, and up to this value all
+/// results are finite.
 const MOST_S: f64 = 1e6;
 /// Shortest allowed target pass, seconds: one picosecond, the engine's unit of time.
 const LEAST_S: f64 = 1e-12;
 
 impl State {
-    /// Reads and checks a state. `text` is JSON; error messages call it `file`.
+    /// Reads and checks the state of a server that the user wrote. `text` is JSON; error messages call it `file`.
     pub fn parse(file: &str, text: &str) -> Result<State> {
         let mut json = serde_json::Deserializer::from_str(text);
         let state: State = serde_path_to_error::deserialize(&mut json).map_err(|e| {
@@ -102,13 +107,13 @@ impl State {
         Ok(state)
     }
 
-    /// The linear belief with the state's coefficients.
+    /// The linear model of pass times that policies get, with the state's coefficients.
     pub fn belief(&self) -> Belief {
         let State { draft, target, context_reads, drafting, .. } = *self;
         Belief { draft, target, context_reads, drafting }
     }
 
-    /// Checks all values. The error is (the first field with an impossible value, the reason).
+    /// Checks all values of a server's state. The error is (the first field with an impossible value, the reason).
     fn check(&self) -> std::result::Result<(), (String, String)> {
         let fault = |field: String, why: String| Err((field, why));
         for (model, c) in [("draft", self.draft), ("target", self.target)] {
@@ -150,7 +155,8 @@ impl State {
                 return fault(format!("{field}[{j}]"), format!("{} is not in (0, 1]", request.confidences[j]));
             }
         }
-        // The shortest possible target pass has one token, of the request with the least context.
+        // For the check of the coefficients: the shortest possible target pass has one token, of the request with the
+        // least context.
         let least = self.requests.iter().map(|r| r.context).min().unwrap_or(0);
         if self.target.pass_s(f64::from(least), 1.0) < LEAST_S {
             let why = format!("a pass over 1 token after {least} takes no time, so that it has no goodput");
@@ -205,7 +211,7 @@ fn explain(path: &str, message: &str) -> (String, String) {
     (format!("{place}{message}"), help)
 }
 
-/// Time of a pass with `tokens` tokens, seconds, read from a table.
+/// Time of a pass with `tokens` tokens, seconds, from a table of (tokens, seconds).
 fn look_up(table: &[(u32, f64)], tokens: u64) -> f64 {
     match table.iter().find(|(n, _)| u64::from(*n) >= tokens) {
         Some((_, s)) => *s,

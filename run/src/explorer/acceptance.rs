@@ -1,38 +1,43 @@
-//! Draws, for an acceptance source, the number of tokens that a round emits and the number of drafts that it has.
+//! Draws, for an acceptance source (the law that decides which draft tokens are right), the number of tokens that a
+//! round emits and the number of its draft tokens. A round is one request's draft tokens of one step, verified
+//! together.
 //!
-//! The explorer's page computes constant rates and rates by depth itself. For other sources the program draws the
-//! acceptance bits of many requests, and goes through their rounds as in a run with a fixed draft length.
+//! The explorer's page computes constant rates and rates by depth itself. For other sources the program draws for many
+//! requests which draft tokens are right, and goes through the rounds as in a run with a fixed draft length.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Mixture, PromptLookup, Rates, Suffix};
 use foretoken_sim::{AcceptanceSource, Request, RequestTruth, Time, TruthRow, Workload};
 use serde::Serialize;
 
-/// Number of drawn requests for each category. `PROMPT` and `OUTPUT` are their lengths, tokens.
+/// Number of requests that are drawn for each category of requests that an acceptance source names. `PROMPT` and
+/// `OUTPUT` are their lengths in tokens.
 const REQUESTS: u32 = 500;
 const PROMPT: u32 = 512;
 const OUTPUT: u32 = 256;
 
-/// The longest draft on the page.
+/// The most draft tokens of a request in a step that a user can choose on the explorer's page.
 const LONGEST: usize = 16;
 
-/// The tokens and drafts of rounds, by the draft length that the policy asks for.
+/// Mean numbers of emitted tokens and of draft tokens of a round (one request's draft tokens of one step) under one
+/// acceptance source, by the draft length that the policy asks for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Acceptance {
-    /// The source as in an experiment.
+    /// The acceptance source (which decides which draft tokens are right), with its settings as in an experiment.
     pub source: Rates,
-    /// Where the numbers come from.
+    /// A sentence for the page: from which drawn requests the numbers of this acceptance source come.
     pub note: String,
-    /// Mean tokens that a round emits, with the target's own token. Index: the draft length, from 0 to [`LONGEST`].
+    /// Mean number of tokens that a request emits in a step, the target's own token included. The index is the draft
+    /// length, from 0 to [`LONGEST`].
     pub tokens: Vec<f64>,
-    /// For each length the shares of rounds that have a first, second, … draft. `None` if every round has all its
-    /// drafts.
+    /// For each draft length, the shares of rounds (one request's draft tokens of one step) that have a first, second,
+    /// … draft token: a lookup may find fewer draft tokens than asked for. `None` if every round has all of them.
     pub shares: Option<Vec<Vec<f64>>>,
 }
 
 impl Acceptance {
-    /// Draws `source` on requests of this file's lengths, equally many of each category that the source names. `None`
-    /// for recordings and truth tables, because their bits belong to the requests of a workload. `None` also if a draft
-    /// model drafts beside a lookup.
+    /// Draws the acceptance of `source` for requests with this file's lengths, equally many of each category that the
+    /// source names. `None` for recordings and truth tables, because they say which draft tokens are right for the
+    /// requests of one workload only. `None` also for a lookup with a draft model beside it.
     pub fn drawn(source: &Rates) -> Option<Acceptance> {
         if source.is_recorded() || matches!(source, Rates::LookupBesideModel(_)) {
             return None;
@@ -47,10 +52,12 @@ impl Acceptance {
         Some(Acceptance::of(source, note, &*built, &workload))
     }
 
-    /// Goes through the rounds of all requests of `workload` with each fixed length.
+    /// Goes through the rounds (one request's draft tokens of one step) of all requests of `workload` with each fixed
+    /// draft length. Averages the numbers of emitted tokens and of draft tokens per round. `bits` says which draft
+    /// tokens are right.
     fn of(source: &Rates, note: String, bits: &dyn AcceptanceSource, workload: &Workload) -> Acceptance {
-        // Index of both: the draft length. `emitted`: number of tokens. `rounds`: number of rounds by the number of
-        // their drafts.
+        // The index of `emitted` and `rounds` is the draft length that is asked for. `emitted` counts output tokens;
+        // `rounds` counts the rounds (one request's draft tokens of one step) by their number of draft tokens.
         let mut emitted = [0u64; LONGEST + 1];
         let mut rounds = [[0u64; LONGEST + 1]; LONGEST + 1];
         let mut row = TruthRow::default();
@@ -58,8 +65,8 @@ impl Acceptance {
             let request = RequestTruth::of(workload, id);
             bits.start(request, LONGEST as u32, &mut row);
             for k in 0..=LONGEST {
-                // The prompt's step emits the first token. The last rounds may go beyond the output's end, so their
-                // drafts are not cut.
+                // The step that ends the prompt emits output token 0, so the first draft token is for position 1. The
+                // draft tokens of the last step may go beyond the output's end; they are not cut.
                 let mut position = 1;
                 while position < request.output_len {
                     let drafts = row.proposed(position).min(k as u32);
@@ -81,8 +88,8 @@ impl Acceptance {
     }
 }
 
-/// The sources that the page always offers, with their names: the program's acceptance laws with their default
-/// settings.
+/// The acceptance sources that the explorer's page always offers, with their names: Spec-Bench's mixture as a whole and
+/// by task, prompt lookup, and suffix decoding, with their default settings.
 pub fn usual() -> Vec<(String, Acceptance)> {
     let spec_bench = Mixture::default();
     let tasks = spec_bench.categories.iter().map(|(task, law)| (task.replace('_', " "), *law));
@@ -97,7 +104,7 @@ pub fn usual() -> Vec<(String, Acceptance)> {
     laws.chain(copied).filter_map(|(name, source)| Acceptance::drawn(&source).map(|drawn| (name, drawn))).collect()
 }
 
-/// The categories that a source names; a single category without a name if it names none.
+/// The categories of requests that an acceptance source names; a single category without a name if it names none.
 fn categories(source: &Rates) -> Vec<String> {
     let named: Vec<String> = match source {
         Rates::Mixture(mixture) => mixture.categories.keys().cloned().collect(),
@@ -142,9 +149,11 @@ mod tests {
     fn rounds_without_a_match_have_no_drafts() {
         let lookup = drawn(&Rates::PromptLookup(PromptLookup { match_rate: 0.3, precision: 0.5, mean_run: 1.0 }));
         let shares = lookup.shares.unwrap();
-        // 30 % of positions have a match. The share is larger at starts of rounds, which follow wrong drafts.
+        // With prompt lookup, 30 % of positions have a match (earlier text that the lookup copies as draft tokens). The
+        // share is larger at positions where drafting starts, because these follow wrong draft tokens.
         assert!((0.29..0.35).contains(&shares[4][0]) && shares[4][3] == shares[4][0], "{:?}", shares[4]);
-        // At most one draft of a round is accepted, in about half of the rounds with a match.
+        // With these settings, at most one draft token of a request is accepted in a step, in about half of the steps
+        // in which the lookup finds a match.
         let gained = (lookup.tokens[4] - 1.0) / shares[4][0];
         assert!((0.4..0.6).contains(&gained), "{gained}");
         let suffix = drawn(&Rates::Suffix(Suffix::default())).shares.unwrap();

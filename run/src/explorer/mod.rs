@@ -24,7 +24,7 @@ use foretoken_sim::{ContextReads, Drafting, HostLaw};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The file name of the explorer's page in a results folder.
+/// The file name of the break-even explorer's page in a results folder.
 pub const PAGE: &str = "explore.html";
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -38,14 +38,15 @@ const SCRIPTS: [&str; 6] = [
     include_str!("app.js"),
 ];
 
-/// A machine that the page offers in addition to the presets. It comes from a profile, or is the hardware of a run.
+/// A machine (target, draft and their costs) that the explorer's page offers in addition to its presets. It comes from
+/// a profile, or is the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The machine's name on the page.
     pub name: String,
-    /// The cost model of target passes.
+    /// The cost model of the target model's passes on this machine.
     pub target: LatencySpec,
-    /// The cost model of draft passes.
+    /// The cost model of the draft model's passes on this machine.
     pub draft: LatencySpec,
     /// Does a verify pass read the context once per request, or once per verified position?
     pub context_reads: ContextReads,
@@ -55,17 +56,20 @@ pub struct Machine {
     pub step_overhead_s: f64,
     /// Host time of a step as a function of its requests and tokens; `None` if the host time does not depend on them.
     pub host: Option<HostLaw>,
-    /// The acceptance, if it is not a setting of the page such as a constant rate; `None` otherwise.
+    /// The acceptance with which the page opens, if it is none of the page's own settings (a constant rate, rates by
+    /// depth); `None` otherwise.
     pub acceptance: Option<Acceptance>,
-    /// The settings with which the page opens, in the form of its URL hash; may be empty.
+    /// The settings with which the page opens, in the form of its URL hash, such as `acc=by-depth&rates=0.8,0.7`; may
+    /// be empty.
     pub opens: String,
-    /// Were the costs measured? False for a roofline, which computes costs from datasheets.
+    /// Were the machine's pass times measured? False for a roofline, which computes them from datasheets.
     pub measured: bool,
     /// A note on the machine: where it was measured, and how far to trust it.
     pub note: String,
 }
 
-/// The page as HTML, with styles, scripts and presets inline. If `machine` is given, the page opens with that machine.
+/// The break-even explorer's page as HTML, with styles, scripts and presets inline. If `machine` is given, the page
+/// opens with that machine.
 pub fn page(machine: Option<&Machine>) -> String {
     // A name that contains `</script>` would end the script element with the presets, so `<` is escaped.
     let presets = presets(machine).to_string().replace('<', "\\u003c");
@@ -113,9 +117,10 @@ fn gpu(gpu: &Gpu, source: &str) -> Value {
     value
 }
 
-/// Adds the GPU and the model of the roofline of `role` (target or draft) to the presets, and makes `profile` name
-/// them. A model that is no preset is also added to `shapes`, with which the page writes experiments. If the run's
-/// settings change a model of the presets, the changed model gets a new name, and the preset stays.
+/// Adds the GPU and the model of the roofline of `role` (target or draft) to the presets, and writes their names into
+/// `profile`, the page's settings of the run's machine. A model that is no preset is also added to `shapes`, with which
+/// the page writes experiments. If the run's settings change a model of the presets, the changed model gets a new name,
+/// and the preset stays.
 fn own_hardware(
     role: &str,
     roofline: &RooflineSpec,
@@ -143,7 +148,8 @@ fn own_hardware(
     named["model"] = name.into();
 }
 
-/// The default settings of a roofline, with the first GPU and the first model of the presets.
+/// The default settings of a roofline (a cost model from peak arithmetic and bandwidth), with the first GPU and the
+/// first model of the presets.
 fn defaults() -> RooflineSpec {
     RooflineSpec::new(&gpus()[0].name, &catalog()[0].name)
 }

@@ -1,12 +1,12 @@
-//! Makes the machine with which the explorer's page opens from an experiment's first setting.
+//! Makes the machine with which the explorer's page opens from an experiment's first combination of swept values.
 
 use super::{Acceptance, Machine};
 use crate::plan::Plan;
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{PassShape, Time};
 
-/// The machine of the plan's first setting: its hardware, host time and acceptance. `None` if the costs of passes are
-/// not known, as after observing a server.
+/// The machine of the plan's first combination of swept values: its hardware, host time and acceptance. `None` if the
+/// costs of passes are not known, as after observing a server.
 pub fn planned_machine(plan: &Plan) -> Option<Machine> {
     let experiment = &plan.variants[0].experiment;
     let hardware = &experiment.hardware;
@@ -25,7 +25,8 @@ pub fn planned_machine(plan: &Plan) -> Option<Machine> {
         note += " The run sweeps its hardware; this is its first setting.";
     }
     let source = &experiment.acceptance.source;
-    // The page has settings for a constant rate and for rates by draft position.
+    // The explorer's page has settings for a constant acceptance rate and for rates by draft position. For other
+    // acceptance sources, numbers are drawn here.
     let (acceptance, opens) = match source {
         Rates::Constant { rate } => (None, format!("a={rate}")),
         Rates::ByDepth { rates } => (None, by_depth(rates)),
@@ -49,7 +50,8 @@ pub fn planned_machine(plan: &Plan) -> Option<Machine> {
     })
 }
 
-/// The part of the URL hash with the rates by draft position; empty without rates.
+/// The part of the explorer's URL hash that gives the acceptance rate at each draft position (at most 32), such as
+/// `acc=by-depth&rates=0.8,0.7`; empty without rates.
 pub fn by_depth(rates: &[f64]) -> String {
     let rates: Vec<String> = rates.iter().take(32).map(|rate| ((rate * 1e4).round() / 1e4).to_string()).collect();
     if rates.is_empty() { String::new() } else { format!("acc=by-depth&rates={}", rates.join(",")) }

@@ -1,4 +1,4 @@
-//! Reads a profile as a machine, with which the explorer's page opens.
+//! Reads a profile (measured or fitted pass times) as a machine, with which the explorer's page opens.
 
 use super::Machine;
 use crate::profiled::{self, Either};
@@ -42,7 +42,7 @@ pub fn profiled_machine(file: &Path) -> Result<Machine> {
     Ok(machine)
 }
 
-/// The machine of a profile with single passes. Its costs are the measured tables.
+/// The machine of a profile in which single passes were timed. Its costs are the measured tables of pass times.
 fn timed(profile: &Profile) -> Machine {
     let device = &profile.device;
     Machine {
@@ -51,7 +51,7 @@ fn timed(profile: &Profile) -> Machine {
         draft: profile.truth(Role::Draft, Truth::Table),
         context_reads: profile.reads(Role::Target, Truth::Table),
         drafting: Drafting::Autoregressive,
-        // A profile of single passes does not have the host time between passes.
+        // The profile has times of single passes only, so the host time between passes is not known.
         step_overhead_s: 0.0,
         host: None,
         acceptance: None,
@@ -61,7 +61,7 @@ fn timed(profile: &Profile) -> Machine {
     }
 }
 
-/// The machine of a calibrated profile. Its costs were fitted to the steps of a server.
+/// The machine of a calibrated profile, whose costs were fitted to the steps of an observed server.
 fn observed(server: &Calibrated) -> Machine {
     Machine {
         name: format!("calibrated to {}", server.server),

@@ -30,7 +30,7 @@ requests = 24
 [belief]
 "#;
 
-/// Keys and tables that `every_key.rs` tries.
+/// Keys and tables of an experiment that another test, `every_key.rs`, tries on the whole program.
 const OTHER_TABLES: [&str; 12] = [
     "name",
     "seeds",
@@ -45,11 +45,12 @@ const OTHER_TABLES: [&str; 12] = [
     "capacity",
     "fleet",
 ];
-/// Leaves that every experiment refuses with a message. They would sample a trace of arrivals, whose order must stay,
-/// or they belong to Spec-Bench files, which have no arrivals.
+/// Settings that every experiment refuses with a message. `sample` and `turns` would sample a trace of arrivals, whose
+/// order must stay; `accept` belongs to Spec-Bench files, which have no arrivals.
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
-/// Leaves that need a measured file. Tests of the command line try `hardware.profile` and `acceptance.source.table`.
+/// Settings that need a measured file, so this test does not try them. Tests of the command line try `hardware.profile`
+/// and `acceptance.source.table`.
 const NEEDS_A_FILE: [&str; 3] = ["hardware.profile", "hardware.truth", "acceptance.source.table"];
 
 /// Lists of changes to the experiment [`BASE`]. Each list makes one experiment, called a world; together the worlds set
@@ -69,7 +70,8 @@ fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
     worlds
 }
 
-/// The worlds (lists of changes to [`BASE`]) that read trace files. Together they set every option of the formats.
+/// The lists of changes to the experiment [`BASE`] that make it read trace files. Together they set every option of the
+/// trace formats.
 fn traces(folder: &FilePath) -> Vec<Vec<String>> {
     let write = |name: &str, text: String| {
         std::fs::write(folder.join(name), text).expect("written");
@@ -136,7 +138,7 @@ fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
         let played = play(&setting, &entrant.spec, Some(baseline.slo), &never).ok()?;
         let summary = &played.stored.summary;
         Some(Numbers {
-            digest: played.stored.numbers(),
+            digest: played.stored.numbers(&played.stored.records),
             requests: summary.requests,
             request_steps: summary.request_steps,
         })
@@ -144,8 +146,9 @@ fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
     each.collect()
 }
 
-/// The paths of the schema's leaves, without the groups that are not tried. Each has the names that are valid values;
-/// none for numbers and booleans. In a path, `[]` stands for any index and `*` for any name that the user chooses.
+/// The paths of all settings of the experiment's schema, without the groups that this test does not try. Each has the
+/// names that are valid values; none for numbers and booleans. In a path, `[]` stands for any index and `*` for any
+/// name that the user chooses.
 fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut leaves = BTreeMap::new();
@@ -187,7 +190,7 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BT
     if item["oneOf"].is_array() || item["properties"].is_object() {
         return walk(root, item, &format!("{at}[]"), leaves);
     }
-    // A table without settings has no leaf.
+    // A table of the schema without settings adds no setting to the list.
     if schema["type"] == "object" {
         return;
     }
@@ -195,7 +198,8 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BT
     leaves.entry(at.to_owned()).or_default().extend(names.filter_map(|n| Some(n.as_str()?.to_owned())));
 }
 
-/// The leaf of `leaves` that matches the path of a document's key, with its valid names; `None` if no leaf matches.
+/// The setting of the schema (`leaves`) that matches the path of a document's key, with its valid names; `None` if none
+/// matches.
 fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Option<(&'a str, &'a BTreeSet<String>)> {
     let plain: String = {
         let mut inside = false;
@@ -215,10 +219,10 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
         .map(|(leaf, names)| (leaf.as_str(), names))
 }
 
-/// Parts of paths of leaves that are not checked, because the test cannot guess another valid value: names and paths in
-/// files, lists and thresholds that must ascend, parameters that depend on each other, and values that some experiments
-/// refuse.
-const NOT_GUESSED: [&str; 27] = [
+/// Parts of the paths of settings that this test does not change, because it cannot guess another valid value: names
+/// and paths in files, lists and thresholds that must ascend, parameters that depend on each other, and values that
+/// some experiments refuse.
+const NOT_GUESSED: [&str; 28] = [
     ".trace.format",
     ".trace.log_type",
     ".trace.model",
@@ -241,27 +245,28 @@ const NOT_GUESSED: [&str; 27] = [
     ".specinfer.expansion",
     ".specinfer-star.expansion",
     ".cascade-like.lengths",
-    // A price is the word `step` or a table. The numbers in the table are leaves of their own, which are tried.
+    // `price` is the word `step` or a table. The numbers in the table are settings of their own, which are tried.
     ".oracle-goodput.price",
     ".oracle-tree.price",
     ".knows-rates.price",
     ".knows-confidences.price",
     ".knows-lengths.price",
+    ".one-step-ahead.price",
 ];
 
-/// What the test found for one leaf.
+/// What the test found for one setting of the schema.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Changes,
     Named,
-    /// The test found no other valid value for the leaf.
+    /// The test found no other valid value for the setting.
     NoOtherValue,
     Wrong(String),
 }
 
-/// Gives a leaf another value, and checks what the report says about the leaf. If the report says that the leaf does
-/// nothing, the results without the leaf must be the same. Otherwise another value, or leaving the leaf out, must
-/// change the results, unless the value is the default.
+/// Gives the setting at `path` another value, and checks what the report says about the setting. If the report says
+/// that it does nothing, the results without it must be the same. Otherwise another value, or leaving the setting out,
+/// must change the results, unless the value is the default.
 fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
     let named = || names.iter().map(|name| toml::Value::String(name.clone()));
     let with = |what: String| plan(&[sets, &[what]].concat()).ok();
@@ -299,7 +304,7 @@ fn every_leaf_of_the_schema_changes_the_results_or_is_named() {
     let leaves = schema_leaves();
     assert!(leaves.len() > 350, "only {} leaves", leaves.len());
     // The shape of a model and the datasheet of a GPU are tried as one value each (`trial.rs`), so their keys are not
-    // leaves here.
+    // tried alone.
     let is_part = |leaf: &&str| leaf.contains(".roofline.model.") || leaf.contains(".roofline.gpu.");
     let mut open: BTreeSet<&str> = leaves.keys().map(String::as_str).filter(|leaf| !is_part(leaf)).collect();
     let mut jobs = Vec::new();

@@ -1,11 +1,11 @@
-//! Settings that did nothing, and the report's lines about them.
+//! Settings of an experiment that did nothing, and the report's lines about them.
 
 use serde::{Deserialize, Serialize};
 
 /// The settings that did nothing in a run, and the settings that were not tried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inert {
-    /// Settings that changed no number of the run.
+    /// Settings that changed no number of the run when they were left out or changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_effect: Vec<WithoutEffect>,
     /// Settings that were not tried, for cost or because no other valid value is known.
@@ -16,14 +16,14 @@ pub struct Inert {
 /// A setting that changed no number of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WithoutEffect {
-    /// The path of the setting's key.
+    /// The path of the setting in the experiment, such as `engine.max_num_seqs`.
     pub path: String,
-    /// The value in the experiment, as TOML; absent if the setting was swept.
+    /// The setting's value in the experiment, as TOML; absent if the setting was swept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// How the setting was changed on trial, such as `without it, with the default 256`.
     pub tried: String,
-    /// How much of the run was repeated with this change; all its numbers stayed the same.
+    /// How much of the run was repeated with the setting changed. All numbers of this part stayed the same.
     pub evidence: Evidence,
     /// Why the setting did nothing; absent if the reason is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct WithoutEffect {
 /// A setting of which it is not known whether it has an effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotTried {
-    /// The path of the setting's key.
+    /// The path of the setting in the experiment, such as `engine.max_num_seqs`.
     pub path: String,
     /// True if the setting was not tried because a trial would take too long; `--check-settings always` tries it. False
     /// if the setting cannot be tried: its key is required, and no other valid value is known.
@@ -44,26 +44,26 @@ pub struct NotTried {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
-    /// The whole run.
+    /// The whole run was repeated with the setting changed.
     Whole,
     /// Some of the run's comparisons. A comparison is all policies with one combination of swept values and one seed.
     Part {
-        /// Number of comparisons that were repeated.
+        /// Number of comparisons (all policies with one seed and one combination of swept values) that were repeated.
         same: usize,
-        /// Number of all comparisons of the run.
+        /// Number of all comparisons (all policies with one seed and one combination of swept values) of the run.
         of: usize,
     },
-    /// The start of the run's first comparison.
+    /// Only the start of the run's first comparison (all policies with one seed) was repeated.
     Start {
-        /// Number of requests that were run, from the first.
+        /// Number of requests, from the first on, that were run again with the setting changed.
         requests: usize,
     },
 }
 
 impl Inert {
-    /// The report's lines. Settings that did nothing for the same reason and with the same evidence share a line.
-    /// Settings without a known reason have a line each. A last line names the settings that were not tried because of
-    /// the cost.
+    /// The report's lines about settings that did nothing. Settings with the same reason and the same evidence share a
+    /// line. Settings without a known reason have a line each. A last line names the settings that were not tried
+    /// because of the cost.
     pub fn lines(&self) -> Vec<String> {
         let mut groups: Vec<Vec<&WithoutEffect>> = Vec::new();
         for one in &self.without_effect {
@@ -86,7 +86,8 @@ impl Inert {
 }
 
 impl WithoutEffect {
-    /// Do both settings have the same reason and the same evidence?
+    /// Do two settings that did nothing have the same reason and the same evidence, so that they share a line of the
+    /// report?
     fn like(&self, other: &WithoutEffect) -> bool {
         (&self.why, self.evidence) == (&other.why, other.evidence)
     }

@@ -1,8 +1,8 @@
-//! Repeats a plan without some settings, to see whether any number changes. First, each setting is left out alone, and
-//! only the first requests of one comparison are run. Most settings change a number there, so they have an effect. Then
-//! the remaining settings of one policy (or of no policy) are left out together, and the whole run is repeated. If a
-//! number changes, these settings are split into halves, and each half is tried. So all settings of a policy that do
-//! nothing cost one repeated run together.
+//! Repeats the runs of a plan without some of its settings, to see whether any number changes. First, each setting is
+//! left out alone, and only the first requests of one comparison are run. Most settings change a number there, so they
+//! have an effect. Then the remaining settings of one policy (or of no policy) are left out together, and the whole run
+//! is repeated. If a number changes, these settings are split into halves, and each half is tried. So all settings of a
+//! policy that do nothing cost one repeated run together.
 //!
 //! The cost is counted in simulated work (request-steps), not in seconds, so that a plan always gets the same answer.
 
@@ -18,31 +18,34 @@ use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 
-/// Each setting is tried first on this number of requests, from the start of the run.
+/// Number of requests, from the start of the run, on which each setting is left out first.
 const START: usize = 64;
 /// The cost of building a run before it starts, in request-steps (decode requests summed over steps, the unit of
 /// [`Judge::budget`]): (for the run, for each of its requests).
 const BUILD: (u64, u64) = (50_000, 20);
 
-/// Repeats a plan with changed settings and compares the numbers.
+/// Repeats a plan with settings left out or changed, and compares the numbers with the unchanged run's.
 pub struct Judge<'a> {
     pub plan: &'a Plan,
-    /// Digest and size of each cell's results in the unchanged run, in the order of the plan.
+    /// Digest and size of the results of each cell (one run of one policy) in the unchanged run, in the order of the
+    /// plan.
     pub numbers: &'a [Numbers],
-    /// Number of request-steps that may still be simulated.
+    /// Number of request-steps (one request in one step) that may still be simulated.
     pub budget: u64,
     pub interrupt: &'a AtomicBool,
 }
 
-/// A trial that changed no number, and how much of the run was repeated for it.
+/// A trial (a run with a setting left out or changed) that changed no number, and how much of the run was repeated for
+/// it.
 type Judged = (Trial, Evidence);
 
-/// For each policy, in the order of the plan, the digest of its numbers; `None` for a policy that could not run.
+/// For each policy, in the order of the plan, the digest of its results; `None` for a policy that could not run.
 type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
-    /// Tries `trials`. `setting` is the plan's first variant with its first seed. Returns (the trials that changed no
-    /// number, each with its evidence; the trials for which the budget was too small).
+    /// Tries each setting of `trials`: runs the experiment without it or with another value. `setting` is the plan's
+    /// first variant with its first seed. Returns (the trials that changed no number, each with its evidence; the
+    /// trials for which the budget was too small).
     ///
     /// # Errors
     /// The setting of the first variant and seed cannot be built, or the work is interrupted. If the experiment of a
@@ -64,9 +67,9 @@ impl Judge<'_> {
         Ok((found, left))
     }
 
-    /// Splits the trials into two lists. The first trials go to the first list, as far as half of the budget pays for
-    /// trying them at the start of the run. All others go to the second list. Subtracts the cost of the first list from
-    /// the budget.
+    /// Splits the trials (runs with one setting left out or changed) into two lists. The first trials go to the first
+    /// list, as far as half of the budget pays for trying them at the start of the run. All others go to the second
+    /// list. Subtracts the cost of the first list from the budget.
     fn affordable(&mut self, mut trials: Vec<Trial>, setting: &Setting) -> (Vec<Trial>, Vec<Trial>) {
         let share = (START as f64 / setting.workload.len() as f64).min(1.0);
         let mut half = self.budget / 2;
@@ -81,8 +84,9 @@ impl Judge<'_> {
         (trials, left)
     }
 
-    /// The cost of repeating a comparison, in request-steps. With a `policy` (an index in the file), only this policy
-    /// and the baseline run; else all policies. `share` (0 to 1) is the part of the requests that is run.
+    /// The cost of repeating a comparison (all policies with one seed and one combination of swept values), in
+    /// request-steps. With a `policy` (an index in the file), only this policy and the baseline run; else all policies.
+    /// `share` (0 to 1) is the part of the requests that is run.
     fn cost(&self, variant: usize, seed: usize, policy: Option<usize>, share: f64) -> u64 {
         let row = self.row(variant, seed);
         let steps: u64 = match policy.map(|i| self.index_in_plan(i)) {
@@ -97,8 +101,8 @@ impl Judge<'_> {
         &self.numbers[(variant * seeds + seed) * policies..][..policies]
     }
 
-    /// The index in the plan of policy number `policy` of the file. The two numbers differ if the plan has a baseline
-    /// in front that the file does not list.
+    /// The index in the plan of policy number `policy` of the experiment's file. The two numbers differ if the plan has
+    /// a baseline in front that the file does not list.
     fn index_in_plan(&self, policy: usize) -> usize {
         policy + usize::from(self.plan.policies[self.plan.baseline].implied)
     }
@@ -122,8 +126,9 @@ impl Judge<'_> {
         self.same(&altered, trial.policy(), 0, expected, requests, (Some(START), None))
     }
 
-    /// Leaves out all `suspects` together, and repeats the whole run. If a number changes, tries each half of them.
-    /// Adds the trials that change nothing to `found`. All suspects must belong to the same policy, or to no policy.
+    /// Leaves out all `suspects` (settings that may have no effect) together, and repeats the whole run. If a number
+    /// changes, tries each half of the suspects. Adds the trials that change no number to `found`. All suspects must
+    /// belong to the same policy, or to no policy.
     fn settle(&mut self, policy: Option<usize>, suspects: Vec<Trial>, found: &mut Vec<Judged>) -> Result<()> {
         match self.together(policy, &suspects)? {
             Some(evidence) => found.extend(suspects.into_iter().map(|trial| (trial, evidence))),
@@ -138,9 +143,9 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// Repeats the run without all suspects, comparison by comparison, as far as the budget goes. Returns how much of
-    /// the run was repeated with equal numbers. `None` if a number changes, or if the experiment without the suspects
-    /// is wrong.
+    /// Repeats the run without all `suspects` (settings that may have no effect), comparison by comparison, as far as
+    /// the budget goes. Returns how much of the run was repeated with equal numbers. `None` if a number changes, or if
+    /// the experiment without these settings is wrong.
     fn together(&mut self, policy: Option<usize>, suspects: &[Trial]) -> Result<Option<Evidence>> {
         let trials: Vec<&Trial> = suspects.iter().collect();
         let (variants, seeds) = (self.plan.variants.len(), self.plan.seeds.len());
@@ -171,8 +176,8 @@ impl Judge<'_> {
         Ok(Some(Evidence::Whole))
     }
 
-    /// The SLO bounds that the baseline of variant `from` gives if the settings of `trials` are changed. `None` if that
-    /// baseline cannot run.
+    /// The SLO bounds that the autoregressive run of variant `from` gives if the settings of `trials` are changed.
+    /// `None` if that run fails.
     fn bound(&self, from: usize, seed: usize, trials: &[&Trial], policy: Option<usize>) -> Result<Option<Slo>> {
         let requests = self.row(from, seed)[0].requests;
         let Ok(altered) = alter(self.plan, from, trials, policy, requests) else { return Ok(None) };
@@ -180,9 +185,9 @@ impl Judge<'_> {
         Ok(self.play(&setting, &altered.policies[altered.baseline].spec, None)?.map(|(_, slo)| slo))
     }
 
-    /// Do the runs of the plan `altered` give the digests `expected`? `policy` is the policy to which `altered` is
-    /// reduced; `None` if it has all. `cut` is the number of requests to run; `None` for all. `bound` are the SLO
-    /// bounds; `None` if the baseline's own run gives them.
+    /// Do the runs of the plan `altered`, in which settings were changed, give results with the digests `expected`?
+    /// `policy` is the policy to which `altered` is reduced; `None` if it has all. `cut` is the number of requests to
+    /// run; `None` for all. `bound` are the SLO bounds; `None` if the baseline's own run gives them.
     fn same(
         &self,
         altered: &Plan,
@@ -204,10 +209,11 @@ impl Judge<'_> {
         let Some((digest, slo)) = self.play(&setting, baseline, bound)? else {
             return Ok(expected[self.plan.baseline].is_none());
         };
-        // For each policy: (its index in `altered`, its index in the original plan).
+        // For each policy: (its index in the changed plan, its index in the original plan).
         let indices = (0..altered.policies.len()).map(|p| (p, policy.map_or(p, |i| self.index_in_plan(i))));
         let (baselines, others): (Vec<_>, Vec<_>) = indices.partition(|(p, _)| *p == altered.baseline);
-        // If `altered` is reduced to one policy, its baseline runs only to give the bounds, and is not compared.
+        // If the plan `altered` is reduced to one policy, its autoregressive baseline runs only to give the SLO bounds,
+        // and is not compared.
         let only_bounds = policy.is_some() && !others.is_empty();
         if !only_bounds && baselines.iter().any(|&(_, index)| expected[index] != Some(digest)) {
             return Ok(false);
@@ -222,10 +228,11 @@ impl Judge<'_> {
         changed.transpose().map(|changed| changed.is_none())
     }
 
-    /// Runs a policy. Returns the digest of its results and its SLO bounds; `None` if the policy cannot run.
+    /// Runs a policy on a setting. Returns the digest of its results and its SLO bounds; `None` if the policy cannot
+    /// run.
     fn play(&self, setting: &Setting, spec: &PolicySpec, slo: Option<Slo>) -> Result<Option<(blake3::Hash, Slo)>> {
         match play(setting, spec, slo, self.interrupt) {
-            Ok(played) => Ok(Some((played.stored.numbers(), played.slo))),
+            Ok(played) => Ok(Some((played.stored.numbers(&played.stored.records), played.slo))),
             Err(problem) if problem.exit == Exit::Interrupted => Err(problem),
             Err(_) => Ok(None),
         }

@@ -34,15 +34,16 @@ pub enum Check {
     /// The settings whose trials together take at most a quarter of the run's work, or a few seconds if that is more.
     #[default]
     Auto,
-    /// All settings, on the whole run.
+    /// All settings are tried, on the whole run.
     Always,
-    /// Only swept keys and seeds, for which no run is repeated.
+    /// Only swept keys and seeds: their finished runs are compared, and no run is repeated.
     Never,
 }
 
-/// The check may simulate this number of request-steps after any run, however short. That takes a few seconds.
+/// The check may simulate this number of request-steps (one request in one step) after any run, however short. That
+/// takes a few seconds.
 const SMALL: u64 = 12_000_000;
-/// After a long run, the check may simulate this part of the run's request-steps: 1 / PART.
+/// After a long run, the check may simulate at most 1 / PART of the run's request-steps (one request in one step).
 const PART: u64 = 4;
 
 /// Finds the settings of a finished run that did nothing. `numbers` has the digest of each cell's results, in the order
@@ -54,7 +55,8 @@ pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBo
     look_at(plan, numbers, check, interrupt, |_| true)
 }
 
-/// Does the work of [`look`]. Of the keys that the experiment gives, tries only those for which `wanted` is true.
+/// Finds the settings of a finished run that did nothing, as [`look`] does. Of the keys that the experiment gives,
+/// tries only those for which `wanted` is true.
 fn look_at(
     plan: &Plan,
     numbers: &[Numbers],
@@ -80,8 +82,8 @@ fn look_at(
         let why = Some("nothing in this experiment is random".to_owned());
         inert.without_effect.push(swept("seeds".to_owned(), "with each of its values", why));
     }
-    // A claim of a paper may be computed from the acceptance without a run. For such claims `[acceptance]` has an
-    // effect, although it changes no number of the run.
+    // A claim of a paper (a statement with its number) may be computed from the acceptance without a run. For such
+    // claims `[acceptance]` has an effect, although it changes no number of the run.
     let experiment = &plan.variants[0].experiment;
     let of_papers = experiment.paper.iter().flat_map(|paper| &paper.claims).map(|claim| &claim.measure);
     let of_questions = experiment.question.iter().flat_map(|question| &question.claims).map(|claim| &claim.measure);
@@ -96,14 +98,15 @@ fn look_at(
     }
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
-    // `slo.reference` connects variants, so a trial on one variant would not show its effect.
+    // `slo.reference` takes the bound of one variant (combination of swept values) from another, so a trial on one
+    // variant would not show its effect.
     let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];
     let document = first.document();
-    // An experiment with a calibrated profile describes a server and its requests in these tables. Their values are
-    // facts and not choices. `Check::Auto` therefore tries only the values of these tables that the user replaced with
-    // `--set`.
+    // An experiment with a calibrated profile describes an observed server and its requests in the tables `engine`,
+    // `workload` and `acceptance`. Their values are facts and not choices. So `Check::Auto` tries only those values of
+    // these tables that the user replaced with `--set`.
     let described = |path: &Path| {
         let in_tables = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
         check == Check::Auto && first.filled.calibrated && in_tables && !document.is_overridden(path)

@@ -1,5 +1,5 @@
-//! Reasons why a setting did nothing, if the experiment shows the reason. `judge.rs` finds the settings. The report
-//! names a setting also if the reason is not known.
+//! Reasons why a setting did nothing in a run, if the experiment shows the reason. `judge.rs` finds the settings. The
+//! report names a setting also if the reason is not known.
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -9,18 +9,19 @@ use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{SpecPolicy, Wants};
 use foretoken_spec::experiment::Experiment;
 
-/// Facts about an experiment that explain why a setting had no effect.
+/// Facts about an experiment (its first variant, requests and policies) that explain why a setting had no effect.
 pub struct Facts<'a> {
     experiment: &'a Experiment,
     setting: &'a Setting,
-    /// The policies that a server can run. Oracles and clairvoyant policies are left out; they are assumed to use every
-    /// setting.
+    /// The experiment's policies that a server can run. Oracles and clairvoyant policies are left out; they are assumed
+    /// to use every setting.
     policies: Vec<Box<dyn SpecPolicy>>,
     bounds: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// Collects the facts of a plan's first variant. `setting` is that variant with the first seed.
+    /// Collects the facts that explain settings without effect from a plan's first variant. `setting` is that variant
+    /// with the first seed.
     pub fn new(plan: &'a Plan, setting: &'a Setting) -> Facts<'a> {
         let sees_more = |spec: &PolicySpec| spec.sees_hidden_truth() || !spec.definition().tries(1).is_empty();
         let servers = plan.policies.iter().map(|entrant| &entrant.spec).filter(|spec| !sees_more(spec));
@@ -32,7 +33,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Why the key `path` has no effect; `None` if the reason is not known.
+    /// A sentence that says why the setting `path` has no effect; `None` if the reason is not known.
     pub fn why(&self, path: &str) -> Option<String> {
         let below = |above: &str| path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         let any = |of: fn(&dyn SpecPolicy) -> bool| self.policies.iter().any(|policy| of(&**policy));
@@ -104,7 +105,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Other settings that have no effect if no policy drafts.
+/// Settings that have no effect if no policy of the experiment drafts. Whole tables of settings, such as `acceptance`,
+/// are not in this list; `why` adds them.
 const OF_DRAFTS: [&str; 6] = [
     "engine.draft_prefill",
     "engine.draft_gap",

@@ -1,15 +1,15 @@
-//! Finds swept keys and seeds that change no number, by comparing the finished cells. Runs nothing.
+//! Finds swept keys and seeds that change no number, by comparing the finished runs. Repeats no run.
 
 use crate::cells::Numbers;
 use crate::plan::Plan;
 
-/// The swept keys for which all values give the same numbers, at every combination of the other swept values.
+/// The swept keys for which all values give the same results, at every combination of the other swept values.
 pub fn keys(plan: &Plan, numbers: &[Numbers]) -> Vec<String> {
     let keys = plan.variants[0].choices.iter().map(|c| c.path.clone()).enumerate();
     keys.filter(|(at, _)| changes_nothing(plan, numbers, *at)).map(|(_, path)| path).collect()
 }
 
-/// Are there several seeds, and do all seeds give the same numbers?
+/// Does the plan have several seeds, and do the runs with all seeds give the same numbers?
 pub fn seeds_agree(plan: &Plan, numbers: &[Numbers]) -> bool {
     let policies = plan.policies.len();
     let digests = |row: &[Numbers]| row.iter().map(|n| n.digest).collect::<Vec<_>>();

@@ -9,8 +9,8 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use toml::Value;
 
-/// Top-level keys that are never tried: keys about the whole experiment, and tables that `foretoken run` does not use
-/// or that other commands use.
+/// Top-level keys of an experiment that are never left out on trial: keys about the whole experiment, and tables that
+/// `foretoken run` does not use or that other commands use.
 const NOT_TRIED: [&str; 12] = [
     "name",
     "seeds",
@@ -26,31 +26,33 @@ const NOT_TRIED: [&str; 12] = [
     "fleet",
 ];
 
-/// A trial: one setting that is left out or gets another value.
+/// A trial: a run of the experiment in which one setting is left out or gets another value, to see whether any number
+/// changes.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The path of the setting's key.
+    /// The path of the setting that the trial changes.
     pub path: Path,
-    /// The value in the experiment, as TOML.
+    /// The setting's value in the experiment, as TOML.
     pub value: String,
-    /// The other value, as TOML; `None` if the key is left out.
+    /// The value that the setting gets on trial, as TOML; `None` if its key is left out.
     other: Option<String>,
-    /// The change, as text for the report, such as `without it, with the default 256`.
+    /// The trial's change of the setting, as text for the report, such as `without it, with the default 256`.
     pub tried: String,
 }
 
-/// The trials of a plan's settings, and the settings that cannot be tried.
+/// The trials of a plan's settings (each leaves one setting out or changes it), and the settings that cannot be tried.
 #[derive(Debug, Default)]
 pub struct Trials {
-    /// One trial per key, in the order of the file.
+    /// One trial (a run without the setting, or with another value) for each key of the experiment that can be tried,
+    /// in the order of the file.
     pub trials: Vec<Trial>,
     /// Keys that cannot be left out and for which the program cannot guess another valid value, such as paths of files.
     pub impossible: Vec<Path>,
 }
 
 impl Trial {
-    /// The index in the file's `policies` of the policy to which the setting belongs; `None` if it belongs to no
-    /// policy.
+    /// The index in the file's `policies` of the policy to which the trial's setting belongs; `None` if it belongs to
+    /// no policy.
     pub fn policy(&self) -> Option<usize> {
         policy(&self.path)
     }
@@ -64,8 +66,8 @@ fn policy(path: &Path) -> Option<usize> {
     }
 }
 
-/// Is the key inside the shape of a model or the datasheet of a GPU? A shape or a datasheet is tried as one value, not
-/// key by key.
+/// Is the key inside the shape of a model or the datasheet of a GPU? Such a shape or datasheet is replaced on trial as
+/// one value, not key by key.
 fn is_part_of_hardware(path: &Path) -> bool {
     let keys = path.0.windows(2);
     let named =
@@ -73,8 +75,8 @@ fn is_part_of_hardware(path: &Path) -> bool {
     keys.into_iter().position(named).is_some_and(|at| at + 2 < path.0.len())
 }
 
-/// The plan of one variant, changed as `trials` say. With a `policy` (an index in the file), the plan has only this
-/// policy. `requests` is the number of requests of the original run.
+/// The plan of one variant, with the settings of `trials` left out or changed. With a `policy` (an index in the file),
+/// the plan has only this policy. `requests` is the number of requests of the original run.
 ///
 /// # Errors
 /// A trial's other value is not TOML or has no place in the experiment, or the altered experiment is wrong (see
@@ -103,9 +105,10 @@ fn bound(document: &mut Document, requests: u64) -> Result<()> {
 }
 
 impl Trials {
-    /// Makes a trial for each key that the plan's file gives and for which `wanted` is true. Leaves out swept keys,
-    /// keys with their default value, keys that a profile filled in, the keys of [`NOT_TRIED`], and single keys of a
-    /// model's shape or a GPU's datasheet. `requests` is the number of requests of the first variant.
+    /// Makes a trial (a run without the setting) for each key that the plan's file gives and for which `wanted` is
+    /// true. Leaves out swept keys, keys with their default value, keys that a profile filled in, the keys of
+    /// [`NOT_TRIED`], and single keys of a model's shape or a GPU's datasheet. `requests` is the number of requests of
+    /// the first variant.
     pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
         let first = &plan.variants[0];
         let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();
@@ -154,7 +157,8 @@ fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found 
         let (digest, altered) = digest(&[&trial])?;
         let in_altered = Path(path.0.iter().enumerate().map(|(i, step)| step_in_altered(i, step)).collect());
         trial.tried = match altered.resolved_at(&in_altered) {
-            // If `workload.requests` is left out, `bound` may set a number, which is not the default.
+            // For most keys, leaving the key out gives its default. Not for `workload.requests`: without it, `bound`
+            // may set another number.
             Some(default) if default.len() < 60 && *path != Path::of("workload.requests") => {
                 format!("without it, with the default {default}")
             }
@@ -178,7 +182,8 @@ fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found 
     tables.map_or(Found::Nothing, |(_, trial)| Found::Trial(trial))
 }
 
-/// Step number `i` of a path, in a plan that is reduced to one policy: the policy's index becomes 0.
+/// Part number `i` of the path of a key, in a plan that is reduced to one policy: the policy's index in the path
+/// becomes 0.
 fn step_in_altered(i: usize, step: &Step) -> Step {
     match step {
         Step::Index(_) if i == 1 => Step::Index(0),
@@ -197,8 +202,9 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
         Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(Value::Integer).to_vec(),
         Value::Float(_) | Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
         Value::String(_) => {
-            // The names are tried from the last to the first, because neighbours in the lists are alike, and some have
-            // the same numbers. The first five GPUs and the first 15 models differ enough.
+            // Names of models to try as other values. They are tried from the last to the first, because neighbours in
+            // the lists are alike, and some have the same numbers. The first five GPUs and the first 15 models differ
+            // enough.
             let models = catalog().iter().map(|e| e.name.as_str()).take(15);
             let presets =
                 gpus().iter().map(|g| g.name.as_str()).take(5).chain(models).collect::<Vec<_>>().into_iter().rev();

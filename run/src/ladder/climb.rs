@@ -13,43 +13,50 @@ use serde::Serialize;
 /// knowledge.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ladders {
-    /// The experiment's name.
+    /// The name of the experiment whose policies have the ladders.
     pub name: String,
-    /// Number of seeds.
+    /// For which models, hardware, load and bounds the ladders hold, in one line.
+    #[serde(skip)]
+    pub scope: String,
+    /// Number of seeds with which each policy ran.
     pub seeds: usize,
-    /// One ladder for each combination of swept values and policy.
+    /// One ladder (a policy's loss, split by missing knowledge) for each combination of swept values and policy.
     pub ladders: Vec<Ladder>,
 }
 
-/// A policy's ladder. A loss is ln(E2E / E2E of the best oracle), paired by seed.
+/// A policy's ladder: its loss, split into rungs, one for each piece of knowledge that the policy lacks. A loss is
+/// ln(E2E / E2E of the best oracle), paired by seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ladder {
-    /// The policy's label.
+    /// The label of the policy whose loss is split.
     pub policy: String,
     /// Does the policy draft trees? The bounds and oracles of the ladder draft chains.
     pub trees: bool,
-    /// The swept settings with their values in these runs.
+    /// The swept settings, each with its value in the runs from which this ladder is made.
     pub sweep: Vec<Choice>,
-    /// The loss of the policy as the experiment gives it, without added knowledge.
+    /// The loss ln(E2E / E2E of the best oracle) of the policy as the experiment gives it, without added knowledge.
     pub as_is: Interval,
-    /// The rungs, in the order of [`RUNGS`].
+    /// The parts of the policy's loss in the order of [`RUNGS`], one for each piece of knowledge that the policy lacks.
     pub rungs: Vec<Rung>,
 }
 
-/// One rung of a ladder: one more piece of knowledge that the policy gets.
+/// One rung of a ladder: one more piece of knowledge that the policy gets, and the loss that this removes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rung {
-    /// The rung's name in [`RUNGS`].
+    /// The rung's name in [`RUNGS`], such as `cost` for knowledge of the true cost.
     pub name: &'static str,
-    /// Label of the policy that ran with this knowledge; absent if the rung does not apply.
+    /// Label of the policy that ran with the knowledge of this rung and all earlier ones; absent if the rung does not
+    /// apply.
     pub run: Option<String>,
-    /// The loss that this knowledge removes; absent if the rung does not apply.
+    /// The part of the policy's loss that the rung's knowledge removes: mean over seeds and 95 % interval. Absent if
+    /// the rung does not apply.
     pub height: Option<Interval>,
 }
 
 impl Ladders {
-    /// Computes every ladder of a plan. `cells` are the plan's finished cells, in the order of the plan; `runs` says
-    /// which policies are on which rung. `None` if no request finished in some run.
+    /// Computes every ladder (a policy's loss, split by missing knowledge) of a plan. `cells` are the plan's finished
+    /// runs, in the order of the plan; `runs` says which policies are on which rung. `None` if no request finished in
+    /// some run.
     pub fn of(plan: &Plan, runs: &LadderRuns, cells: &[Cell]) -> Option<Ladders> {
         let size = plan.seeds.len() * plan.policies.len();
         let mut ladders = Vec::new();
@@ -59,29 +66,29 @@ impl Ladders {
                 ladders.push(finished.climb(policy, runs, &variant.choices)?);
             }
         }
-        Some(Ladders { name: plan.name.clone(), seeds: plan.seeds.len(), ladders })
+        Some(Ladders { name: plan.name.clone(), scope: crate::scope::of(plan), seeds: plan.seeds.len(), ladders })
     }
 }
 
-/// The run with a rung's knowledge: the policy's label, and ln(mean E2E) for each seed. `None` if the rung does not
-/// apply.
+/// The run of a policy with the knowledge of one rung of a ladder (each rung gives one more piece of knowledge): the
+/// policy's label, and ln(mean E2E) for each seed. `None` if the rung does not apply.
 type Top = Option<(String, Vec<f64>)>;
 
-/// The finished runs under one combination of swept values.
+/// The finished runs of all policies under one combination of swept values.
 struct VariantRuns<'a> {
     plan: &'a Plan,
     cells: &'a [Cell],
 }
 
 impl VariantRuns<'_> {
-    /// ln(mean E2E) of the policy `label` for each seed. `None` if no request finished in some run.
+    /// ln(mean E2E) of the runs of the policy `label`, one number per seed. `None` if no request finished in some run.
     fn logs(&self, label: &str) -> Option<Vec<f64>> {
         let n = self.plan.policies.len();
         let at = self.plan.policies.iter().position(|p| p.spec.label() == label)?;
         self.cells.iter().skip(at).step_by(n).map(|c| Some(c.summary.e2e?.mean.ln())).collect()
     }
 
-    /// The policy among `labels` with the least mean E2E, and its ln(mean E2E) for each seed.
+    /// The policy among `labels` with the least mean E2E, and ln of its mean E2E for each seed.
     fn best<'l>(&self, labels: &'l [String]) -> Option<(&'l str, Vec<f64>)> {
         let mean = |logs: &[f64]| logs.iter().map(|x| x.exp()).sum::<f64>();
         let candidates = labels.iter().filter_map(|label| Some((label.as_str(), self.logs(label)?)));
@@ -117,8 +124,9 @@ fn loss(a: &[f64], b: &[f64]) -> Option<Interval> {
     Interval::of(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>())
 }
 
-/// The rungs with their heights. `as_is` is ln(mean E2E) for each seed of the policy without added knowledge. `tops`
-/// are the runs with the knowledge of each rung, in order.
+/// The rungs of a policy's ladder with their heights: the losses that the knowledge of each rung removes. `as_is` is
+/// ln(mean E2E) for each seed of the policy without added knowledge. `tops` are the runs with the knowledge of each
+/// rung, in order.
 fn heights(as_is: Vec<f64>, tops: Vec<Top>) -> Vec<Rung> {
     let mut below = as_is;
     let mut rungs = Vec::new();

@@ -8,42 +8,49 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 
-/// Name of the file with the ladders as JSON, in the results folder.
+/// Name of the JSON file in a results folder with the ladders, in which each policy's loss is split by missing
+/// knowledge.
 pub const LADDER_JSON: &str = "ladder.json";
-/// Name of the HTML page with the ladders, in the results folder.
+/// Name of the HTML page in a results folder with the ladders, in which each policy's loss is split by missing
+/// knowledge.
 pub const PAGE: &str = "ladder.html";
 
-/// The wrapper policies of the first three rungs, in order. Each gives the policy that it contains one true value, such
-/// as the true cost.
+/// The wrapper policies of a ladder's first three rungs, in order. Each gives the policy that it contains one true
+/// value, such as the true cost.
 const WRAPPERS: [&str; 3] = ["true-cost", "true-calibration", "true-rates"];
-/// The bounds of the next three rungs, in order. Each replaces the policy.
+/// The policies of a ladder's next three rungs, in order. Each replaces the policy and knows more than a server can.
 const BOUNDS: [&str; 3] = ["knows-rates", "knows-confidences", "knows-lengths"];
-/// Each bound runs with each of these settings of `price` (the cost of a second, see `oracle-goodput`). For each bound,
-/// only the run with the least E2E counts.
+/// Each bound (a policy that knows more than a server can) runs with each of these values of its setting `price` (the
+/// number of tokens that a second of a step's time must bring); with the empty value, the setting is left out. For each
+/// bound, only the run with the least E2E counts.
 const PRICES: [&str; 6] = ["", "decode = 1.0", "decode = 2.0", "decode = 3.0", "system = 1.0", "system = 2.0"];
 
-/// The runs from which one policy's ladder is made, as labels of policies of the plan.
+/// The runs from which one policy's ladder (its loss, split by missing knowledge) is made, as labels of policies of the
+/// plan.
 pub struct PolicyRuns {
-    /// The policy without added knowledge.
+    /// Label of the ladder's policy as the experiment gives it, without added knowledge.
     pub label: String,
-    /// Does the policy draft trees?
+    /// Does the ladder's policy draft trees?
     pub trees: bool,
-    /// For each of the first three rungs, the label of the policy inside the wrappers up to this rung. `None` if the
-    /// rung's wrapper does not apply to the policy.
+    /// For each of the first three rungs, the label of the ladder's policy inside the wrappers up to this rung; each
+    /// wrapper gives it one true value. `None` if the rung's wrapper does not apply to the policy.
     pub wrapped: [Option<String>; 3],
 }
 
-/// Which policies of the plan are on which rung, as labels.
+/// Which policies of the plan are on which rung of a ladder (a policy's loss, split by missing knowledge), as labels.
 pub struct LadderRuns {
-    /// The policies that get a ladder.
+    /// The policies whose loss is split, each with its runs on the first rungs.
     pub policies: Vec<PolicyRuns>,
-    /// For each rung with a bound, the labels of the bound with each price of `PRICES`.
+    /// For each of the three rungs on which a bound replaces the policy, the labels of that bound with each price of
+    /// `PRICES`.
     pub bounds: [Vec<String>; 3],
-    /// The labels of the oracles; the oracle with the least E2E is on the last rung.
+    /// The labels of the oracles (policies that know which draft tokens are right); the oracle with the least E2E is on
+    /// the ladder's last rung.
     pub oracles: Vec<String>,
 }
 
-/// Makes the plan of an experiment's ladder. Also returns which policies of the plan are on which rung.
+/// Makes the plan of an experiment's ladder, which splits each policy's loss by missing knowledge. Also returns which
+/// policies of the plan are on which rung.
 ///
 /// # Errors
 /// The experiment is wrong, its acceptance is recorded (which gives no probabilities), or it has no policy that drafts
@@ -75,7 +82,8 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
         add(&mut specs, policy.clone());
         for (at, wrapper) in WRAPPERS.iter().enumerate() {
             let wrapped = read(&format!("{{ {wrapper} = {{ policy = {} }} }}", written(&inner)?))?;
-            // The check fails if the wrapper has nothing to correct in the policy; then the rung does not apply.
+            // A wrapper such as `true-cost` may have nothing to correct in a policy. Then its check fails, and the
+            // policy's ladder has no such rung.
             if wrapped.check().is_ok() {
                 runs.wrapped[at] = Some(wrapped.label());
                 add(&mut specs, wrapped.clone());
@@ -87,7 +95,7 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
     let bounds = [priced(BOUNDS[0], &mut specs)?, priced(BOUNDS[1], &mut specs)?, priced(BOUNDS[2], &mut specs)?];
     let mut oracles = Vec::new();
     for text in REFERENCES {
-        // The bounds of the other rungs draft chains, and so must the oracles of the last rung.
+        // The bounds on the ladder's other rungs draft chains, so only oracles of chains can be on the last rung.
         if !read(text)?.definition().drafts_trees() {
             oracles.push(listed(text, &mut specs)?);
         }
@@ -98,7 +106,8 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
     Ok((Plan::of(document, folder)?, LadderRuns { policies, bounds, oracles }))
 }
 
-/// Adds the policy `bound` with each of [`PRICES`] to `specs`. Returns the labels.
+/// Adds the policy `bound`, which knows more than a server can, with each value of its setting `price` in [`PRICES`] to
+/// the policies `specs`. Returns the labels.
 fn priced(bound: &str, specs: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
     let form = |price: &&str| match *price {
         "" => format!("{{ {bound} = {{}} }}"),
@@ -115,7 +124,7 @@ fn listed(text: &str, specs: &mut Vec<PolicySpec>) -> Result<String> {
     Ok(label)
 }
 
-/// Adds a policy to `specs`, unless `specs` has it already.
+/// Adds a policy to the list `specs`, unless it is in the list already.
 fn add(specs: &mut Vec<PolicySpec>, spec: PolicySpec) {
     if !specs.contains(&spec) {
         specs.push(spec);
@@ -127,14 +136,14 @@ struct Listed {
     policy: PolicySpec,
 }
 
-/// Reads a policy that is written as in an experiment.
+/// Reads a policy from a text as it stands in an experiment's file.
 fn read(text: &str) -> Result<PolicySpec> {
     toml::from_str::<Listed>(&format!("policy = {text}"))
         .map(|listed| listed.policy)
         .map_err(|e| Problem::failed(format!("{text}: {}", e.message())))
 }
 
-/// Writes a policy as in an experiment.
+/// Writes a policy as the text that stands for it in an experiment's file.
 fn written(spec: &PolicySpec) -> Result<String> {
     let value = toml::Value::try_from(spec);
     value.map(|value| value.to_string()).map_err(|e| Problem::failed(format!("{}: {e}", spec.label())))

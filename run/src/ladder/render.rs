@@ -7,7 +7,7 @@ use foretoken_report::html::{Page, Part, Row, Section, Table as PageTable, Value
 use foretoken_report::{LadderBar, ladder_figure};
 use foretoken_sim::metrics::Interval;
 
-/// The ladders as text for a terminal.
+/// The ladders (each policy's loss, split into rungs) as text for a terminal.
 pub fn render(ladders: &Ladders) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -30,12 +30,12 @@ pub fn render(ladders: &Ladders) -> String {
     foretoken_spec::shown::escape(&text).into_owned()
 }
 
-/// The ladders as JSON.
+/// The ladders (each policy's loss, split into rungs) as JSON.
 pub fn render_json(ladders: &Ladders) -> String {
     serde_json::to_string_pretty(ladders).expect("plain data always serialises") + "\n"
 }
 
-/// The ladders as an HTML page.
+/// The ladders (each policy's loss, split into rungs) as an HTML page.
 pub fn page(ladders: &Ladders) -> Page {
     let mut section = Section::new("ladder", "Rungs");
     let bar = |ladder: &Ladder| LadderBar {
@@ -62,11 +62,24 @@ pub fn page(ladders: &Ladders) -> Page {
     Page {
         title: format!("Ladder: {}", ladders.name),
         kind: "Foretoken ladder · simulated".to_owned(),
-        lead: vec![Part::Text(heading(ladders) + ".")],
+        scope: ladders.scope.clone(),
+        lead: headline(ladders).into_iter().map(Part::Headline).collect(),
         sections: vec![section],
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
         ..Page::default()
     }
+}
+
+/// Which policy is nearest to the best oracle, and which rung has most of its loss. `None` without ladders. Of several
+/// swept values, the policy with the least loss at any of them is named.
+fn headline(ladders: &Ladders) -> Option<String> {
+    let near = ladders.ladders.iter().min_by(|a, b| a.as_is.mean.total_cmp(&b.as_is.mean))?;
+    let loss = format!("{}: L = {} behind the best oracle", name(near), shown(near.as_is).replace(" +-", " ± "));
+    let rungs = near.rungs.iter().filter_map(|rung| Some((rung.name, rung.height?)));
+    let Some((most, height)) = rungs.max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) else { return Some(loss + ".") };
+    let gets = RUNGS.iter().find(|rung| rung.0 == most).map_or("", |rung| rung.1);
+    let height = shown(height).replace(" +-", " ± ");
+    Some(format!("Nearest is {loss}. Most of it, {height}, would go with {gets}."))
 }
 
 fn heading(ladders: &Ladders) -> String {

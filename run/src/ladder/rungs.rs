@@ -1,6 +1,7 @@
-//! The rungs of a ladder, in order from the policy without added knowledge to the best oracle.
+//! The rungs of a ladder, which splits a policy's loss against the best oracle, in order from the policy without added
+//! knowledge to the oracle.
 
-/// The rungs in order: (name, the knowledge that the policy gets).
+/// The rungs of a ladder in order: (name, the knowledge that the policy gets on this rung).
 pub const RUNGS: [(&str, &str); 7] = [
     ("cost", "the true cost of passes instead of its belief"),
     ("calibration", "the true calibration of the draft's confidences"),

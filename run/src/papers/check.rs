@@ -32,7 +32,8 @@ pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
 struct Check<'a> {
     plan: &'a Plan,
     labels: Vec<String>,
-    /// The key of the number that a claim states: `paper` in a `[paper]` table, `reported` in a `[question]` table.
+    /// The key under which a claim states the number that its source reports: `paper` in a `[paper]` table, `reported`
+    /// in a `[question]` table.
     stated: &'static str,
 }
 
@@ -165,8 +166,8 @@ impl Check<'_> {
         format!("labels here: {}", self.labels.join(", "))
     }
 
-    /// Checks that every setting in `at` is swept and takes the value in `at`, and that the picked variants have the
-    /// metric.
+    /// `at` gives the swept values at which a claim is measured. Checks that every setting in `at` is swept and takes
+    /// the value in `at`, and that the variants (combinations of swept values) that `at` picks have the metric.
     fn metric(&self, metric: Metric, at: &At, path: &Path) -> Result<()> {
         self.picked(at, path)?;
         let unbounded = |v: usize| self.plan.variants[v].experiment.slo == SloSpec::default();
@@ -177,7 +178,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that every setting in `at` is swept, and that its sweep takes the value in `at`.
+    /// Checks that every setting that a claim names in `at` is swept, and that its sweep takes the value in `at`.
     fn picked(&self, at: &At, path: &Path) -> Result<()> {
         for (swept, value) in at {
             let place = path.key("at").key(swept);
@@ -212,8 +213,8 @@ impl Check<'_> {
         values.join(", ")
     }
 
-    /// Checks that the setting `along` takes at least two values in the variants that `at` picks. `numbers`: must the
-    /// values be numbers?
+    /// Checks that the swept setting `along` takes at least two values in the variants (combinations of swept values)
+    /// that `at` picks. `numbers`: must the values be numbers?
     fn along(&self, along: &str, at: &At, path: &Path, numbers: bool) -> Result<()> {
         let place = path.key("along");
         self.swept(along, &place)?;

@@ -1,4 +1,4 @@
-//! Compares the claims of a paper with the values that this run measured.
+//! Compares the claims of a paper (its statements with numbers) with the values that this run measured.
 
 use super::measure::measure;
 use super::results::{Measured, Results};
@@ -8,14 +8,14 @@ use foretoken_spec::paper::{Claim, Paper, Stated};
 use foretoken_spec::problem::Result;
 use serde::{Deserialize, Serialize};
 
-/// A paper's claims, each compared with this run's value.
+/// A paper's claims (its statements with numbers), each compared with this run's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperReport {
     /// Title of the paper or document.
     pub title: String,
     /// The figure or table of the paper that the experiment repeats.
     pub figure: String,
-    /// One result per claim, in the order of the file.
+    /// Each claim of the paper with this run's value, in the order of the file.
     pub claims: Vec<Compared>,
 }
 
@@ -24,16 +24,16 @@ pub struct PaperReport {
 pub struct Compared {
     /// Name of the claim within its experiment.
     pub id: String,
-    /// The claim, in our words.
+    /// What the paper claims, in our words.
     pub says: String,
-    /// The place of the claim in the document.
+    /// The place of the claim in the paper or document, such as a section or a figure.
     #[serde(rename = "where")]
     pub place: String,
-    /// The value in the document; absent if the document only shows a figure without a number.
+    /// The value that the paper or document states; absent if it only shows a figure without a number.
     pub paper: Option<Measured>,
     /// The value that this run measured.
     pub ours: Measured,
-    /// Are the values shares? Then 0.1 means a gain of 10 %.
+    /// Are the claim's values shares, such as gains? Then 0.1 means a gain of 10 %.
     pub share: bool,
     /// Our value / the document's value − 1; for shares, 1 + share is compared. 0 if our value is inside the document's
     /// range. If our value is a range, the end that is farther outside is compared. Absent if a ratio has no meaning,
@@ -46,11 +46,11 @@ pub struct Compared {
     pub because: Option<String>,
 }
 
-/// The largest relative difference that counts as agreement.
+/// The largest relative difference between our value and a paper's value that counts as agreement.
 const TENTH: f64 = 0.1;
 
 impl PaperReport {
-    /// Measures every claim of an experiment in its finished cells.
+    /// Measures every claim of the paper that an experiment repeats, in the experiment's finished cells.
     ///
     /// # Errors
     /// A claim needs a setting that cannot be built, for example because its trace is missing.
@@ -88,8 +88,8 @@ impl Compared {
     }
 }
 
-/// The value that a claim states; `None` if the document only shows a figure. An infinite end of a range becomes an
-/// open end.
+/// The value that a document states for a claim; `None` if it only shows a figure. An infinite end of a range becomes
+/// an open end.
 pub fn stated(stated: &Stated) -> Option<Measured> {
     let end = |x: f64| Some(x).filter(|x| x.is_finite());
     match stated {
@@ -108,16 +108,16 @@ pub fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, 
             (None, Some(ours.iter().all(|label| theirs.contains(label))))
         }
         (&Measured::Numbers(low, high), &Measured::Numbers(from, to)) => {
-            // An open end of our range means that the true value is beyond the swept values. Then the other end, which
-            // is the last swept value, is compared.
+            // An open end of our range means that the true value is beyond the swept values. Then the other end of our
+            // range, which is the last swept value, is compared.
             let (from, to) = (from.or(to), to.or(from));
             let off = |x: f64, end: f64| if share { (1.0 + x) / (1.0 + end) - 1.0 } else { x / end - 1.0 };
             let below = low.zip(from).filter(|(low, from)| from < low).map(|(low, from)| off(from, low));
             let above = high.zip(to).filter(|(high, to)| to > high).map(|(high, to)| off(to, high));
             let farthest = [below, above].into_iter().flatten().max_by(|a, b| a.abs().total_cmp(&b.abs()));
             let difference = farthest.unwrap_or(0.0);
-            // If the paper's range has an open end, it states a direction. Then any value outside disagrees, however
-            // near.
+            // If the paper's range has an open end, the paper states a direction, such as "at least 2". Then any of our
+            // values outside the range disagrees, however near.
             let direction = low.is_none() || high.is_none();
             let agrees = if direction { farthest.is_none() } else { difference.abs() <= TENTH };
             (Some(difference).filter(|d| d.is_finite()), Some(agrees))
@@ -131,7 +131,7 @@ pub fn six_digits(x: f64) -> f64 {
     format!("{x:.5e}").parse().unwrap_or(x)
 }
 
-/// Rounds every number to six significant digits.
+/// Rounds every number of a claim's value to six significant digits.
 pub fn rounded(measured: Measured) -> Measured {
     match measured {
         Measured::Numbers(low, high) => Measured::Numbers(low.map(six_digits), high.map(six_digits)),

@@ -9,8 +9,8 @@ use foretoken_sim::{BatchView, Categories, ChunkTotals, DraftPlan, LatencyModel,
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
-/// The draft length that maximises goodput by the linear cost model that policies believe. Returns the range over the
-/// variants that `what.at` picks.
+/// The draft length with the most expected tokens per second by the linear cost model that policies get. Returns the
+/// range over the variants (combinations of swept values) that `what.at` picks.
 ///
 /// # Errors
 /// A variant cannot be built, for example because no linear cost model fits its true costs.
@@ -66,8 +66,9 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
     plan.draft_len[0]
 }
 
-/// The number of tokens per round that a published throughput implies: tokens per second × time of a round by our
-/// costs. Returns the range over the variants that `what.at` picks.
+/// The number of output tokens per round (one request's step: draft passes, then a verify pass) that a published
+/// throughput implies: tokens per second × time of a round by the true costs of passes. Returns the range over the
+/// variants (combinations of swept values) that `what.at` picks.
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;
@@ -89,8 +90,9 @@ mod tests {
     use foretoken_sim::{Coefficients, ContextReads, Drafting};
     use foretoken_spec::paper::At;
 
-    /// The best length at the first point of the context test in docs/model.md 10. If drafts are free, the best length
-    /// is the longest; if drafts are expensive, it is 0.
+    /// The best draft length for 16 requests of 128 context tokens under a linear cost model, whose coefficients for
+    /// the target are taken from an example in docs/model.md 10. If draft passes take no time, it is the longest
+    /// length; if they take very long, it is 0; in between it is 5.
     #[test]
     fn the_best_length_in_a_belief() {
         let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };

@@ -1,8 +1,8 @@
-//! Measures the quantity of a claim in a finished comparison. There are a few general kinds of quantities. Each is
-//! measured in the variants (combinations of swept values) that the claim's `at` picks.
+//! Measures the quantity of a claim in a finished comparison. There are a few general kinds of quantities, such as a
+//! gain or a crossing. Each is measured in the variants (combinations of swept values) that the claim's `at` picks.
 //!
 //! Most quantities are computed from the cells' means over seeds. Two groups are not: quantities that need no run
-//! (`cost.rs`), and quantities that need the acceptance of drafts but no engine (`replay.rs`).
+//! (`cost.rs`), and quantities that need to know which draft tokens are right but need no engine (`replay.rs`).
 
 use super::results::{Measured, Results};
 use super::{cost, replay, windows};
@@ -10,7 +10,7 @@ use crate::plan::variants;
 use foretoken_spec::paper::{At, Keep, Measure, Metric, Turns};
 use foretoken_spec::problem::Result;
 
-/// Measures the quantity `what` in finished cells.
+/// Measures the quantity `what` of a paper's claim in the finished runs.
 ///
 /// # Errors
 /// A setting cannot be built, for example because its trace is missing.
@@ -67,16 +67,16 @@ pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     })
 }
 
-/// How much better `own` is than `other`, as a share: 0.1 means 10 % better. The metric says whether less or more is
-/// better.
+/// How much better the metric's value `own` is than `other`, as a share: 0.1 means 10 % better. The metric says whether
+/// less or more is better.
 fn gain(metric: Metric, own: f64, other: f64) -> f64 {
     if metric.less_is_better() { other / own - 1.0 } else { own / other - 1.0 }
 }
 
-/// The x at which the gain first falls to 0 or below, by linear interpolation between `points` (x, gain), which ascend
-/// by x. The search goes to rising x, or to falling x for `Turns::Ahead`. If no point has a gain of 0 or below, or if
-/// the first point of the search has a gain of 0 or below, the answer is a range with an open end beyond the points.
-/// `Nothing` without points.
+/// The x at which the gain first falls to 0 or below, by linear interpolation between `points`, pairs (swept value x,
+/// gain) that ascend by x. The search goes to rising x, or to falling x for `Turns::Ahead`. If no point has a gain of 0
+/// or below, or if the first point of the search has a gain of 0 or below, the answer is a range with an open end
+/// beyond the points. `Nothing` without points.
 fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     if turns == Turns::Ahead {
         points.reverse();
@@ -95,9 +95,9 @@ fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     }
 }
 
-/// The least x of `points` (x, margin to the bound) from which on every point keeps the bound (margin 0 or more). It is
-/// one of the swept values. If the last point breaks the bound, the answer is a range from the last x on, with an open
-/// end. `Nothing` without points.
+/// The least x of `points`, pairs (swept value x, margin to the bound), from which on every point keeps the bound
+/// (margin 0 or more). If the last point breaks the bound, the answer is a range from the last x on, with an open end.
+/// `Nothing` without points.
 fn keeps_from(points: &[(f64, f64)]) -> Measured {
     let Some(last) = points.last() else { return Measured::Nothing };
     match points.iter().rposition(|&(_, margin)| margin < 0.0) {

@@ -1,11 +1,11 @@
-//! Reads the metrics that claims can name from a cell.
+//! Reads from a run's results the metrics that claims can name, such as mean E2E.
 
 use foretoken_report::Cell;
 use foretoken_sim::Summary;
 use foretoken_sim::metrics::Quantiles;
 use foretoken_spec::paper::Metric;
 
-/// The value of a metric in a cell; `None` if the cell does not have the metric.
+/// The value of a metric, such as mean E2E, in the results of one run; `None` if the run does not have the metric.
 pub fn of(metric: Metric, cell: &Cell) -> Option<f64> {
     let s: &Summary = &cell.summary;
     let mean = |q: Option<Quantiles>| q.map(|q| q.mean);

@@ -1,5 +1,5 @@
-//! Measures each claim of a paper in the finished comparison, and compares the measured value with the paper's value.
-//! This module must not run the engine or tune a setting.
+//! Measures each claim of a paper (a statement with its number) in the finished comparison, and compares the measured
+//! value with the paper's value. This module must not run the engine or tune a setting.
 
 mod check;
 pub(crate) mod compared;

@@ -6,7 +6,7 @@ use super::compared::{Compared, PaperReport};
 use super::results::Measured;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
-/// Names and widths of the columns, in characters.
+/// Names of the columns of the table of claims, and their widths in characters.
 const COLUMNS: [(&str, u16); 6] =
     [("claim", 22), ("the paper says", 46), ("paper", 16), ("ours", 18), ("difference", 10), ("reason", 46)];
 
@@ -22,13 +22,13 @@ pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>)
     text
 }
 
-/// The rows as lines of text, in columns of the widths in [`COLUMNS`].
+/// The rows of the table of claims as lines of text, in columns of the widths in [`COLUMNS`].
 fn lines(rows: impl IntoIterator<Item = [String; 6]>) -> String {
     wrapped(COLUMNS, rows)
 }
 
-/// The rows as lines of text, in six columns of the given widths. Long texts continue on the next line. The third,
-/// fourth and fifth column are aligned to the right.
+/// The rows of a table of claims as lines of text, in six columns of the given widths. Long texts continue on the next
+/// line. The third, fourth and fifth column are aligned to the right.
 pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String; 6]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -44,8 +44,8 @@ pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String
 }
 
 impl Compared {
-    /// The claim as texts: what it says, its place in the paper, the paper's value, our value, their difference, the
-    /// reason for it.
+    /// The claim as the texts of one row: what it says, its place in the paper, the paper's value, our value, their
+    /// difference, the reason for it.
     pub fn row(&self) -> [String; 6] {
         let paper = self.paper.as_ref().map_or_else(|| "figure only".to_owned(), |m| shown(m, self.share, false));
         let ours = shown(&self.ours, self.share, true);
@@ -76,13 +76,14 @@ fn difference(claim: &Compared) -> String {
     }
 }
 
-/// A value as text; shares are in percent. `ours`: is it our value and not the paper's?
+/// A claim's value as text; shares are in percent. `ours`: is it our value and not the paper's?
 fn shown(measured: &Measured, share: bool, ours: bool) -> String {
     in_words(measured, ours, |x| number(x, share))
 }
 
-/// A value as text; `one` writes each number. `ours`: is it our value and not the paper's? An open end of our range is
-/// beyond the swept values, as in `above 4`. An open end of the paper's range states a direction, as in `at least 4`.
+/// A claim's value as text; `one` writes each number. `ours`: is it our value and not the paper's? An open end of our
+/// range is beyond the swept values, as in `above 4`. An open end of the paper's range states a direction, as in `at
+/// least 4`.
 pub fn in_words(measured: &Measured, ours: bool, one: impl Fn(f64) -> String) -> String {
     match measured {
         Measured::Numbers(Some(low), Some(high)) if low == high => one(*low),
@@ -108,7 +109,7 @@ pub fn number(x: f64, share: bool) -> String {
     format!("{x:.digits$}")
 }
 
-/// The claims of several experiments as a JSON list.
+/// The claims of several experiments, each compared with our value, as a JSON list.
 pub fn render_json<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> serde_json::Value {
     let one = |(name, report): (&str, &PaperReport)| {
         let mut value = serde_json::to_value(report).expect("plain data always serialises");

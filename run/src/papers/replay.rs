@@ -1,5 +1,6 @@
-//! Compares the estimated with the actual number of accepted tokens for a fixed draft length, summed over all requests.
-//! No engine runs, because an estimate from confidences does not depend on time (AdaSpec, section 4.2 and Fig. 8).
+//! Compares the number of accepted draft tokens that the draft model's confidences predict with the actual number, for
+//! a fixed draft length, summed over all requests. No engine runs, because the prediction does not depend on time
+//! (AdaSpec, section 4.2 and Fig. 8).
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -8,8 +9,8 @@ use foretoken_sim::{RequestTruth, TruthRow};
 use foretoken_spec::paper::{Estimate, Keep};
 use foretoken_spec::problem::Result;
 
-/// Estimated / actual number of accepted tokens − 1, over all requests, with the first seed. Returns the range over the
-/// variants that `what.at` picks.
+/// Number of accepted draft tokens that the draft model's confidences predict / actual number − 1, over all requests,
+/// with the first seed. Returns the range over the variants (combinations of swept values) that `what.at` picks.
 ///
 /// # Errors
 /// A variant cannot be built, for example because its trace is missing.
@@ -30,7 +31,7 @@ fn ratio(setting: &Setting, length: u32) -> f64 {
         let truth =
             RequestTruth { id, prompt_len: request.prompt_len, output_len, category, recording: request.recording };
         setting.acceptance().start(truth, length, &mut row);
-        // The prefill gives the first output token (position 0), so the first round drafts from position 1 on.
+        // The prefill gives output token 0, so the first draft token is for output position 1.
         let mut at = 1;
         while at < output_len {
             let run = row.run(at, length);

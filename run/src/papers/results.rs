@@ -1,4 +1,4 @@
-//! Looks up the numbers of a finished comparison that claims name. Defines the type of a measured value.
+//! Looks up the numbers of a finished comparison that a paper's claims name. Defines the type of a measured value.
 
 use super::metric;
 use crate::plan::{Plan, choice, place, variants};
@@ -8,21 +8,22 @@ use foretoken_spec::paper::{At, Keep, Metric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A value of a claim: a range of numbers, or names of policies.
+/// A value of a claim, measured in a run or stated in a document: a range of numbers, or names of policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
     /// A range of numbers, as (low end, high end); a single number has equal ends. An absent end is open: it lies
     /// beyond the swept values.
     Numbers(Option<f64>, Option<f64>),
-    /// Labels of policies; of a measured value, one for each variant.
+    /// Labels of policies. A measured value has one label for each variant (combination of swept values).
     Policies(Vec<String>),
-    /// The quantity does not exist in this run.
+    /// The claim's quantity does not exist in this run.
     Nothing,
 }
 
 impl Measured {
-    /// The range from the least to the greatest of `values`, or only the least or the greatest if `keep` says so.
+    /// The range from the least to the greatest of `values`; only the least or only the greatest value if `keep` says
+    /// so.
     pub fn of(values: Vec<f64>, keep: Keep) -> Measured {
         let least = values.iter().copied().reduce(f64::min);
         let most = values.iter().copied().reduce(f64::max);
@@ -45,23 +46,23 @@ impl Measured {
         ranges.into_iter().reduce(covering).unwrap_or(Measured::Nothing)
     }
 
-    /// A range with both ends at `x`.
+    /// A measured value that is the single number `x`: a range with both ends at `x`.
     pub fn one(x: f64) -> Measured {
         Measured::Numbers(Some(x), Some(x))
     }
 }
 
-/// The cells of a finished comparison, from which claims are measured.
+/// The finished runs of an experiment, from which the claims of a paper are measured.
 #[derive(Clone, Copy)]
 pub struct Results<'a> {
-    /// The plan that was run.
+    /// The plan of the experiment that was run.
     pub plan: &'a Plan,
-    /// The plan's finished cells, in the order of the plan: variants vary slowest, then seeds, then policies.
+    /// The plan's finished runs, in the order of the plan: variants vary slowest, then seeds, then policies.
     pub cells: &'a [Cell],
 }
 
 impl<'a> Results<'a> {
-    /// The cells of a policy in variant number `variant`, one per seed.
+    /// The runs of a policy in variant number `variant` (a combination of swept values), one per seed.
     pub fn cells_of(&self, variant: usize, policy: &str) -> impl Iterator<Item = &'a Cell> + use<'a> {
         let (policies, seeds) = (self.plan.policies.len(), self.plan.seeds.len());
         let at = self.plan.policies.iter().position(|p| p.spec.label() == policy);

@@ -1,16 +1,17 @@
-//! Draft lengths over time. A run is cut into windows of a few seconds, as in a monitor. Only windows whose mean batch
-//! size is in a given range count (AdaSpec, section 7.4).
+//! Draft lengths over time. A run is cut into windows of a few seconds, as a monitoring tool does. Only windows whose
+//! mean batch size is in a given range count (AdaSpec, section 7.4).
 
 use super::results::{Measured, Results};
 use crate::plan::variants;
 use foretoken_sim::metrics::{Bin, Series, quantile_sorted};
 use foretoken_spec::paper::Windows;
 
-/// Quantiles over windows. Draft lengths below the first quantile and above the second are rare and are left out.
+/// Quantiles of the mean draft lengths in windows (a few seconds of a run each) that bound the usual range. Draft
+/// lengths below the first quantile and above the second are rare and are left out.
 const USUAL: [f64; 2] = [0.1, 0.9];
 
 /// The range between the two quantiles [`USUAL`] of the windows' mean draft lengths, over all seeds and all variants
-/// that `what.at` picks.
+/// (combinations of swept values) that `what.at` picks. A window is a few seconds of a run.
 pub fn lengths(what: &Windows, results: Results) -> Measured {
     let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
     let mut lengths: Vec<f64> = cells.flat_map(|c| of_series(what, &c.series)).collect();
@@ -29,8 +30,8 @@ fn of_series(what: &Windows, series: &Series) -> Vec<f64> {
     series.bins.chunks(bins).filter_map(|window| of_window(what, window)).collect()
 }
 
-/// The mean draft length of a window. `None` if the window's mean batch size is outside the range, or if nothing
-/// decodes in it.
+/// The mean draft length of a window (a few seconds of a run). `None` if the window's mean batch size is outside the
+/// range that `what` gives, or if nothing decodes in it.
 fn of_window(what: &Windows, window: &[Bin]) -> Option<f64> {
     let sum = |f: fn(&Bin) -> f64| window.iter().map(f).sum::<f64>();
     let (busy, steps) = (sum(|b| b.busy as f64), sum(|b| b.request_steps as f64));

@@ -1,5 +1,5 @@
-//! Trace events in the JSON object form of Google's "Trace Event Format". Times are in microseconds. The file has one
-//! event per line.
+//! Events of a timeline in the JSON object form of Google's "Trace Event Format", which Perfetto opens. Times are in
+//! microseconds. The file has one event per line.
 
 use foretoken_sim::Time;
 use serde::Serialize;
@@ -9,31 +9,41 @@ use std::io::{self, Write};
 /// One event of a timeline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
-    /// The text that the viewer shows.
+    /// The text that the viewer shows for the event.
     pub name: String,
-    /// The kind of event (the key `ph`, "phase", in the format): `X` for a span, `C` a counter, `i` an instant, `M`
-    /// metadata.
+    /// The kind of event (the key `ph`, "phase", in the format): `X` for a span, `C` a counter, `i` an instant, `s`,
+    /// `t` and `f` the start, a stop and the end of an arrow, `M` metadata.
     ph: &'static str,
-    /// Start of the event, microseconds.
+    /// Time at which the event starts in the timeline, microseconds.
     ts: f64,
-    /// Length of a span, microseconds; absent for other kinds.
+    /// Length of a span (an event with a start and an end), microseconds; absent for other kinds of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     dur: Option<f64>,
-    /// Scope of an instant: `t` for its thread; absent for other kinds.
+    /// Scope of an instant (an event without length): `t` for its thread; absent for other kinds of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'static str>,
+    /// The id that connects the start, the stops and the end of an arrow; absent for other kinds of events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    /// To which span the end of an arrow points: `e` for the span that is open at its time; absent for other kinds of
+    /// events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bp: Option<&'static str>,
+    /// The category of an arrow, which the format requires; absent for other kinds of events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cat: Option<&'static str>,
     pid: u32,
     tid: u32,
     #[serde(skip_serializing_if = "Map::is_empty")]
     args: Map<String, Value>,
 }
 
-/// A time in microseconds. For times up to two hours the result is exact to the picosecond.
+/// A simulated time in microseconds. For times up to two hours the result is exact to the picosecond.
 fn micros(time: Time) -> f64 {
     time.0 as f64 / 1e6
 }
 
-/// The arguments of an event as a JSON object; empty if `args` is not an object.
+/// The arguments of a timeline's event as a JSON object; empty if `args` is not an object.
 fn object(args: Value) -> Map<String, Value> {
     match args {
         Value::Object(map) => map,
@@ -42,31 +52,64 @@ fn object(args: Value) -> Map<String, Value> {
 }
 
 impl Event {
-    /// A span from `start` to `end`. `on` is (process id, thread id).
+    /// An event of the kind `ph` at the time `at`; `on` is (process id, thread id). All optional fields are absent.
+    fn new(name: &str, ph: &'static str, on: (u32, u32), at: Time, args: Value) -> Event {
+        let (ts, args) = (micros(at), object(args));
+        Event {
+            name: name.into(),
+            ph,
+            ts,
+            dur: None,
+            s: None,
+            id: None,
+            bp: None,
+            cat: None,
+            pid: on.0,
+            tid: on.1,
+            args,
+        }
+    }
+
+    /// An event that lasts from `start` to `end`, which the viewer draws as a bar. `on` is (process id, thread id).
     pub fn span(name: &str, on: (u32, u32), start: Time, end: Time, args: Value) -> Event {
-        let dur = Some(micros(end.saturating_sub(start)));
-        Event { name: name.into(), ph: "X", ts: micros(start), dur, s: None, pid: on.0, tid: on.1, args: object(args) }
+        Event { dur: Some(micros(end.saturating_sub(start))), ..Event::new(name, "X", on, start, args) }
     }
 
-    /// New values of a counter.
+    /// An event that gives the counter `name` of process `pid` new values at the time `at`.
     pub fn counter(name: &str, pid: u32, at: Time, values: Value) -> Event {
-        Event { name: name.into(), ph: "C", ts: micros(at), dur: None, s: None, pid, tid: 0, args: object(values) }
+        Event::new(name, "C", (pid, 0), at, values)
     }
 
-    /// An instant at the time `at`. `on` is (process id, thread id).
+    /// An event without length at the time `at`. `on` is (process id, thread id).
     pub fn instant(name: &str, on: (u32, u32), at: Time, args: Value) -> Event {
-        let (pid, tid) = on;
-        Event { name: name.into(), ph: "i", ts: micros(at), dur: None, s: Some("t"), pid, tid, args: object(args) }
+        Event { s: Some("t"), ..Event::new(name, "i", on, at, args) }
     }
 
-    /// Metadata of a process or a thread; `on` is (process id, thread id). `fact` is `process_name`, `thread_name` or
-    /// `process_sort_index`.
+    /// The start of the arrow with the number `id`, in the span that is open at the time `at`. `on` is (process id,
+    /// thread id).
+    pub fn arrow_start(name: &str, on: (u32, u32), at: Time, id: u64) -> Event {
+        Event { id: Some(id), cat: Some("request"), ..Event::new(name, "s", on, at, Value::Null) }
+    }
+
+    /// A stop of the arrow with the number `id`, on its way between two spans; the arguments are as for
+    /// [`arrow_start`](Event::arrow_start).
+    pub fn arrow_on(name: &str, on: (u32, u32), at: Time, id: u64) -> Event {
+        Event { bp: Some("e"), ph: "t", ..Event::arrow_start(name, on, at, id) }
+    }
+
+    /// The end of the arrow with the number `id`; the arguments are as for [`arrow_start`](Event::arrow_start).
+    pub fn arrow_end(name: &str, on: (u32, u32), at: Time, id: u64) -> Event {
+        Event { bp: Some("e"), ph: "f", ..Event::arrow_start(name, on, at, id) }
+    }
+
+    /// A fact about a process or a thread of the timeline; `on` is (process id, thread id). `fact` is `process_name`,
+    /// `thread_name` or `process_sort_index`.
     pub fn about(fact: &str, on: (u32, u32), args: Value) -> Event {
-        Event { name: fact.into(), ph: "M", ts: 0.0, dur: None, s: None, pid: on.0, tid: on.1, args: object(args) }
+        Event::new(fact, "M", on, Time::ZERO, args)
     }
 }
 
-/// Writes a trace file: the events, and `about` as the file's metadata.
+/// Writes a timeline's trace file: its `events`, and `about` as the file's metadata.
 ///
 /// # Errors
 /// `out` cannot be written.

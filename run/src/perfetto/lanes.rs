@@ -1,16 +1,23 @@
 //! The timeline's rows of requests, called lanes. A request takes the free lane with the lowest number when it arrives.
 //! The lane shows how long the request was queued, in prefill and in decode.
 
-use super::REQUESTS;
 use super::event::Event;
+use super::recorded::REQUESTS;
 use foretoken_sim::{Outcome, RequestRecords, Time};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Adds the events of requests that are in the system between `from` and `to`; the parts outside are cut off. Requests
-/// that did not finish end at `ends`, the end of the run.
-pub fn add(events: &mut Vec<Event>, requests: &RequestRecords, from: Time, to: Time, ends: Time) {
+/// Adds the events of requests that are in the system between the times `from` and `to`; what lies outside is cut off.
+/// Requests that did not finish end at `ends`, the end of the run. `transfer`: when the KV of a request's prompt was
+/// transferred to another replica, and its bytes; `None` if it was not. Returns the requests that were running.
+pub fn add(
+    events: &mut Vec<Event>,
+    requests: &RequestRecords,
+    (from, to, ends): (Time, Time, Time),
+    transfer: impl Fn(usize) -> Option<(Time, Time, u64)>,
+) -> Vec<Placed> {
+    let mut placed = Vec::new();
     let mut lanes = Lanes::default();
     let clip = |t: Time| t.clamp(from, to);
     for i in 0..requests.len() {
@@ -34,8 +41,26 @@ pub fn add(events: &mut Vec<Event>, requests: &RequestRecords, from: Time, to: T
             if a < b {
                 events.push(Event::span(name, on, a, b, Value::Null));
             }
+            if let ("prefill", Some((begun, arrived, bytes))) = (name, transfer(i)) {
+                let (begun, arrived) = (begun.clamp(a, b), arrived.clamp(a, b));
+                if begun < arrived {
+                    events.push(Event::span("KV transfer", on, begun, arrived, json!({ "bytes": bytes })));
+                }
+            }
+        }
+        if scheduled < first_token && clip(scheduled) == scheduled {
+            placed.push(Placed { request: i, on });
         }
     }
+    placed
+}
+
+/// A request that begins to run in the part of the run that the timeline shows.
+pub struct Placed {
+    /// Index of the request in the run's records.
+    pub request: usize,
+    /// (Process id, thread id) of the timeline's row that shows the request.
+    pub on: (u32, u32),
 }
 
 fn numbers(r: &RequestRecords, i: usize) -> Value {
@@ -59,15 +84,16 @@ fn numbers(r: &RequestRecords, i: usize) -> Value {
 
 #[derive(Default)]
 struct Lanes {
-    /// The lanes in use, as (time at which the lane becomes free, lane number). The earliest time comes first.
+    /// The timeline's rows of requests (lanes) that are in use, as (time at which the lane becomes free, lane number).
+    /// The earliest time comes first.
     busy: BinaryHeap<Reverse<(Time, u32)>>,
     free: BTreeSet<u32>,
     made: u32,
 }
 
 impl Lanes {
-    /// Takes the free lane with the lowest number at the time `start`, and keeps it until `end`. Lanes count from 1. If
-    /// no lane is free, makes a new one and adds its name to `events`.
+    /// Takes the free row of requests (lane) with the lowest number at the time `start`, and keeps it until `end`.
+    /// Lanes count from 1. If no lane is free, makes a new one and adds its name to `events`.
     fn take(&mut self, events: &mut Vec<Event>, start: Time, end: Time) -> u32 {
         while let Some(&Reverse((until, lane))) = self.busy.peek()
             && until <= start

@@ -1,13 +1,15 @@
 //! Timelines: a cell (run) of a results folder as Chrome trace events, which Perfetto and `chrome://tracing` open.
 //!
 //! A timeline has two processes. The first is the engine: steps with their draft and target passes, prompts, and
-//! counters. The second is the requests, in rows called lanes. A timeline shows only recorded facts. A target pass may
-//! verify drafts and also run prefill chunks. Such a pass has its full length in the row of steps and also in the row
-//! of prefill.
+//! counters. The second is the requests, in rows called lanes. A fleet has such a process for each replica, and one for
+//! the router. A timeline shows only recorded facts. A target pass may verify draft tokens and also run prefill chunks.
+//! Such a pass has its full length in the row of steps and also in the row of prefill.
 
 mod cell;
 mod event;
+mod fleet;
 mod lanes;
+mod recorded;
 mod select;
 mod steps;
 
@@ -16,58 +18,39 @@ pub use event::write;
 pub use select::Wanted;
 
 use event::Event;
-use foretoken_report::Key;
-use foretoken_sim::{DeliverAt, RequestRecords, StepRecord, Time};
+use fleet::Fleet;
+use foretoken_sim::Time;
+use recorded::{ENGINE, REQUESTS, Recorded};
 use serde_json::{Value, json};
 
-/// Process id, in the trace file, of the engine's rows.
-const ENGINE: u32 = 1;
-/// Process id, in the trace file, of the requests' rows (lanes).
-const REQUESTS: u32 = 2;
-
-/// Without an end of the window, a timeline has at most this number of steps. Browsers open such a file (about 10 MB)
-/// without trouble.
+/// The most steps in a timeline whose end the user did not choose. Browsers open such a file (about 10 MB) without
+/// trouble.
 const MOST_STEPS: usize = 20_000;
-
-/// The recorded data of a cell, from which a timeline is made.
-pub struct Recorded<'a> {
-    /// The cell that is shown.
-    pub key: &'a Key,
-    /// Where the cell's numbers come from: simulated, measured on a device, or observed on a server.
-    pub source: &'a str,
-    /// One record per step of the cell, in order; at least one.
-    pub steps: &'a [StepRecord],
-    /// The records of the cell's requests.
-    pub requests: &'a RequestRecords,
-    /// Number of KV blocks that the requests could use; `None` if it is not known.
-    pub blocks: Option<u32>,
-    /// When output tokens leave a step, if drafts are made at the end of a step. `None` if drafts are made at the start
-    /// of a step.
-    pub behind: Option<DeliverAt>,
-}
 
 /// The part of a run that a timeline shows: the steps that start at `from` or later and before `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// Start of the window on the run's clock.
+    /// Simulated or measured time at which the timeline starts, counted from the start of the run.
     pub from: Time,
-    /// End of the window on the run's clock; `None`: the timeline shows the first [`MOST_STEPS`] steps from `from` on.
+    /// Time at which the timeline ends, counted from the start of the run; `None`: the timeline shows the first
+    /// [`MOST_STEPS`] steps from `from` on.
     pub to: Option<Time>,
 }
 
-/// A timeline of a cell, and a note on the part of the run that it leaves out.
+/// A timeline of one run, and a note on the part of the run that it leaves out.
 pub struct Timeline {
-    /// The events of the timeline, in any order.
+    /// The trace events of the timeline, in any order.
     pub events: Vec<Event>,
-    /// The timeline's metadata, as a JSON object.
+    /// The metadata of the timeline's file, as a JSON object.
     pub about: Value,
     /// A sentence on the part of the run that the timeline shows; `None` if it shows the whole run.
     pub cut: Option<String>,
 }
 
 impl Timeline {
-    /// Makes the timeline of a cell; `None` if no step starts in the window.
-    pub fn of(recorded: &Recorded, window: Window) -> Option<Timeline> {
+    /// Makes the timeline of a run; `None` if no step starts in the window. `fleet`: the replicas and the router,
+    /// `None` for a single engine.
+    pub fn of(recorded: &Recorded, fleet: Option<&Fleet>, window: Window) -> Option<Timeline> {
         let steps = recorded.steps;
         let first = steps.partition_point(|s| s.start < window.from);
         let last = match window.to {
@@ -77,7 +60,8 @@ impl Timeline {
         let shown = steps.get(first..last).filter(|s| !s.is_empty())?;
         let whole = shown.len() == steps.len();
         let from = if whole { Time::ZERO } else { window.from };
-        let to = if whole { Time::MAX } else { shown[shown.len() - 1].end };
+        let to = if whole { Time::MAX } else { shown.iter().map(|s| s.end).max().unwrap_or(Time::MAX) };
+        let ends = steps.iter().map(|s| s.end).max().unwrap_or(Time::MAX);
         let cut = (!whole).then(|| {
             format!(
                 "shows {} of {} steps, {:.3} s to {:.3} s of a run of {:.3} s",
@@ -85,12 +69,28 @@ impl Timeline {
                 steps.len(),
                 shown[0].start.as_s(),
                 to.as_s(),
-                steps[steps.len() - 1].end.as_s()
+                ends.as_s()
             )
         });
-        let mut events = steps::names(recorded);
-        steps::add(&mut events, shown, recorded);
-        lanes::add(&mut events, recorded.requests, from, to, steps[steps.len() - 1].end);
+        let mut events = Vec::new();
+        match fleet {
+            None => {
+                let title = format!("engine: {} ({})", recorded.key, recorded.source);
+                steps::names(&mut events, ENGINE, &title, 0, recorded.behind.is_some());
+                events.extend(names_of_requests(1));
+                events.extend(recorded.behind.map(|_| steps::name_of_behind(ENGINE)));
+                steps::add(&mut events, shown, recorded, ENGINE);
+                lanes::add(&mut events, recorded.requests, (from, to, ends), |_| None);
+            }
+            Some(fleet) => {
+                fleet.add(&mut events, (first, shown), recorded);
+                events.extend(names_of_requests(fleet.names.len() as u32 + 1));
+                fleet.add_decisions(&mut events, recorded.requests, (from, to));
+                let transfer = |i: usize| fleet.transfer(i);
+                let placed = lanes::add(&mut events, recorded.requests, (from, to, ends), transfer);
+                fleet.add_arrows(&mut events, &placed, recorded.requests, (first, shown));
+            }
+        }
         let about = json!({
             "made by": format!("Foretoken {}", env!("CARGO_PKG_VERSION")),
             "source": recorded.source,
@@ -100,4 +100,12 @@ impl Timeline {
         });
         Some(Timeline { events, about, cut })
     }
+}
+
+/// Events that name the timeline's process of requests and give it the place `index` among the processes.
+fn names_of_requests(index: u32) -> [Event; 2] {
+    [
+        Event::about("process_name", (REQUESTS, 0), json!({ "name": "requests" })),
+        Event::about("process_sort_index", (REQUESTS, 0), json!({ "sort_index": index })),
+    ]
 }

@@ -1,20 +1,20 @@
-//! Chooses the cell of a results folder that a timeline shows.
+//! Chooses the run of a results folder that a timeline shows.
 
 use foretoken_report::Key;
 use foretoken_spec::problem::{Problem, Result, nearest};
 
-/// The user's choice of a cell. A field that is absent fits every cell.
+/// Which run of a results folder the user wants to see. A field that is absent fits every run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// The label of the cell's policy.
+    /// The label of the wanted run's policy.
     pub policy: Option<&'a str>,
-    /// The cell's seed.
+    /// The wanted run's seed.
     pub seed: Option<u64>,
-    /// Swept values of the cell, each as `path=value`.
+    /// Swept values of the wanted run, each as `path=value`.
     pub sweep: &'a [String],
 }
 
-/// (The index in `keys` of the first cell that fits `wanted`, the number of cells that fit).
+/// (The index in `keys` of the first run that fits `wanted`, the number of runs that fit).
 ///
 /// # Errors
 /// No cell has the wanted policy, seed or swept value; a choice of `sweep` is not `path=value` or names a setting that
@@ -55,7 +55,8 @@ pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     Ok((first, fits.len()))
 }
 
-/// The error for a name `given` that no cell has. The hint names the most similar name, and all known names.
+/// The error for a name `given` (such as a policy) that no run has. The hint names the most similar name, and all known
+/// names.
 fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str>) -> Box<Problem> {
     let mut names: Vec<&str> = Vec::new();
     known.for_each(|name| {

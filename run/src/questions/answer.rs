@@ -13,59 +13,59 @@ use foretoken_spec::question::{Question, Reported};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A question with its answer, and each claim with its value.
+/// A question of users with its answer, and each claim on which the answer rests, with its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// The issue or pull request that asks the question, such as `vllm-project/vllm#49369`.
     pub thread: String,
-    /// The URL of the thread.
+    /// The URL of the public thread in which the question was asked.
     pub url: String,
-    /// The question in one sentence.
+    /// The users' question in one sentence.
     pub asks: String,
     /// Do the claims that decide the answer hold for all values that the experiment assumes?
     pub decided: Decided,
-    /// The answer in one sentence. If the claims do not decide it, the sentence says which claim is open.
+    /// The answer in one sentence. If the question's claims do not decide it, the sentence says which claim is open.
     pub answer: String,
     /// Facts that the thread does not state, with the values that the experiment assumes for them.
     pub assumed: Vec<String>,
-    /// The claims, in the order of the file.
+    /// The claims that the question's answer rests on, each with its measured value, in the order of the file.
     pub claims: Vec<Finding>,
 }
 
-/// Do the claims in `decided_by` hold for all values that the experiment assumes?
+/// Do the claims that decide a question's answer (`decided_by`) hold for all values that the experiment assumes?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decided {
-    /// All claims in `decided_by` hold for all assumed values.
+    /// All claims in `decided_by` (the claims on which the answer rests) hold for all assumed values.
     Yes,
-    /// At least one claim in `decided_by` holds for no assumed value.
+    /// At least one claim in `decided_by` (the claims on which the answer rests) holds for no assumed value.
     No,
     /// The answer is not `No`, but at least one claim in `decided_by` holds only for some assumed values, or was not
     /// measured.
     CannotSay,
 }
 
-/// One claim, with the value that this run measured.
+/// One claim of a question, with the value that this run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Name of the claim within its experiment.
     pub id: String,
-    /// The claim, in our words.
+    /// What is claimed, in our words.
     pub says: String,
-    /// The value that the thread reports; absent if it reports none.
+    /// The value that the question's thread reports for the claim; absent if it reports none.
     pub reported: Option<Measured>,
-    /// The value that this run measured: the range over all assumed values.
+    /// The value that this run measured for the claim: the range over all values that the experiment assumes.
     pub ours: Measured,
-    /// Are the values shares? Then 0.1 means a gain of 10 %.
+    /// Are the claim's values shares? Then 0.1 means a gain of 10 %.
     pub share: bool,
-    /// How our value compares with the reported value.
+    /// How the value that this run measured compares with the value that the thread reports.
     pub verdict: Verdict,
     /// Why the values differ, or why the claim cannot be decided; absent if no reason is given.
     pub because: Option<String>,
 }
 
 impl Answer {
-    /// Measures every claim of a question in the finished cells, and writes the answer.
+    /// Measures every claim of a question in the finished runs, and writes the answer.
     ///
     /// # Errors
     /// A claim needs a setting that cannot be built, for example because its trace is missing.
@@ -110,25 +110,25 @@ impl Finding {
         })
     }
 
-    /// Our value as text; equal policies are named once.
+    /// The claim's measured value as text; equal policies are named once.
     pub fn ours_shown(&self) -> String {
         match &self.ours {
             Measured::Policies(labels) => {
                 let names: BTreeSet<&str> = labels.iter().map(String::as_str).collect();
                 Vec::from_iter(names).join(" or ")
             }
-            // If both ends are equal after rounding, one number is shown.
+            // If both ends of a measured range are equal after rounding, one number is shown.
             &Measured::Numbers(Some(low), Some(high)) if self.digits(low) == self.digits(high) => self.digits(low),
             ours => in_words(ours, true, |x| self.digits(x)),
         }
     }
 
-    /// The reported value as text; `-` if there is none.
+    /// The value that the thread reports for a claim, as text; `-` if there is none.
     pub fn reported_shown(&self) -> String {
         self.reported.as_ref().map_or_else(|| "-".to_owned(), |reported| in_words(reported, false, |x| self.digits(x)))
     }
 
-    /// A number as text with about three significant digits, also below 0.1. A share is in percent.
+    /// A number of a claim as text with about three significant digits, also below 0.1. A share is in percent.
     fn digits(&self, x: f64) -> String {
         if self.share || x == 0.0 || x.abs() >= 0.1 {
             return number(x, self.share);
@@ -138,7 +138,7 @@ impl Finding {
     }
 }
 
-/// Replaces each `{id}` in the text `template` by our value of the claim called `id`.
+/// Replaces each `{id}` in the text `template` by the value that this run measured for the claim called `id`.
 fn filled(template: &str, claims: &[Finding]) -> String {
     claims.iter().fold(template.to_owned(), |text, c| text.replace(&format!("{{{}}}", c.id), &c.ours_shown()))
 }

@@ -1,4 +1,4 @@
-//! Checks the `[question]` table of a plan.
+//! Checks the `[question]` table of a plan, which states a question of users and its answers.
 
 use crate::papers::check_claims;
 use crate::plan::Plan;
@@ -37,7 +37,7 @@ pub fn check(plan: &Plan) -> Result<()> {
     address(plan, question)
 }
 
-/// The names in braces in a text, such as `id` in `{id}`.
+/// The names in braces in the text of an answer, such as `id` in `{id}`.
 fn places(text: &str) -> impl Iterator<Item = &str> {
     text.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(id, _)| id)
 }

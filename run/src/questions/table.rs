@@ -5,7 +5,7 @@ use super::verdict::Verdict;
 use crate::papers::render::wrapped;
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// Names and widths of the columns, in characters.
+/// Names of the columns of a question's table of claims, and their widths in characters.
 const COLUMNS: [(&str, u16); 6] =
     [("claim", 22), ("what is measured", 46), ("reported", 18), ("ours", 20), ("verdict", 10), ("reason", 42)];
 
@@ -57,7 +57,8 @@ fn row(claim: &Finding) -> [String; 6] {
     ]
 }
 
-/// Appends the text `says` to `text`, in lines of at most [`WIDTH`] characters. `word` stands before the first line.
+/// Appends the text `says` to `text`, in lines of at most [`WIDTH`] characters. The heading `word` stands before the
+/// first line.
 fn paragraph(text: &mut String, word: &str, says: &str) {
     let first = format!("  {word:<8}");
     let indent = " ".repeat(first.len());

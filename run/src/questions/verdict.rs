@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A share (gain) closer to 0 than this counts as neither positive nor negative.
 const TIE: f64 = 0.01;
 
-/// How a measured value compares with the reported value.
+/// How the value that a run measured for a claim compares with the value that the question's thread reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -21,14 +21,15 @@ pub enum Verdict {
     /// The measured value agrees only for some assumed values. For shares: the measured shares have different signs, or
     /// some are too close to 0.
     CannotSay,
-    /// The measured value agrees for no assumed value. For shares: all measured shares have the other sign.
+    /// The measured value agrees for no assumed value. For shares: the sign of all measured shares is opposite to the
+    /// sign of the reported share.
     Differs,
-    /// The thread reports no value.
+    /// The question's thread reports no value for the claim.
     NotReported,
 }
 
 impl Verdict {
-    /// The verdict as text for the table.
+    /// The verdict on a claim as text for the table of claims.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Agrees => "agrees",
@@ -103,8 +104,8 @@ fn sign(reported: &Measured) -> Option<f64> {
     }
 }
 
-/// `Some(true)` if all measured shares have the sign `wanted`, `Some(false)` if all have the other sign, else `None`. A
-/// share within [`TIE`] of 0 and an open end have no sign.
+/// `Some(true)` if all measured shares have the sign `wanted`, `Some(false)` if all have the opposite sign, else
+/// `None`. A share within [`TIE`] of 0 and an open end have no sign.
 fn same_sign(wanted: f64, ours: &Measured) -> Option<bool> {
     let &Measured::Numbers(Some(from), Some(to)) = ours else { return None };
     let ends = [from * wanted, to * wanted];
@@ -115,7 +116,7 @@ fn same_sign(wanted: f64, ours: &Measured) -> Option<bool> {
     }
 }
 
-/// Does our range begin below the reported range and end above it?
+/// Does the range that this run measured begin below the reported range and end above it?
 fn covers(ours: &Measured, reported: &Measured) -> bool {
     match (ours, reported) {
         (&Measured::Numbers(from, to), &Measured::Numbers(low, high)) => {

@@ -5,7 +5,8 @@ use crate::papers::PaperReport;
 use crate::questions::Answer;
 use foretoken_report::html::{Part, Row, Section, Table, Value};
 
-/// The section; `None` if the experiment repeats no paper and answers no question.
+/// The page's section with a paper's claims or a question's answer. `None` if the experiment repeats no paper and
+/// answers no question.
 pub fn section(results: &Results) -> Option<Section> {
     match (&results.paper, &results.question) {
         (Some(paper), _) => Some(of_paper(paper)),

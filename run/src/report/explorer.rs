@@ -15,15 +15,17 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
         counts(cells).iter().filter(|p| p.reached > 0).map(|p| p.accepted as f64 / p.reached as f64).collect();
     let acceptance = match &plan.variants[0].experiment.acceptance.source {
         Rates::Constant { .. } => String::new(),
-        // The page cannot draw from recordings. It uses the rates that the run counted.
+        // The explorer's page cannot draw from recorded acceptance. So it opens with the acceptance rates by draft
+        // position that the run counted.
         _ if machine.opens.is_empty() => by_depth(&rates),
         _ => machine.opens.clone(),
     };
     Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells, &acceptance) }))
 }
 
-/// Counts by draft position, over all policies that see no hidden truth. If some policies choose lengths without
-/// looking at the requests, only these are counted, because other policies draft more where they expect acceptance.
+/// Numbers of verified and of accepted draft tokens by their position in the draft, over all policies that do not see
+/// which draft tokens are right. If some policies choose lengths without looking at the requests, only these are
+/// counted, because other policies draft more where they expect acceptance.
 fn counts(cells: &[Cell]) -> Vec<PositionCounts> {
     let mut sums: Vec<PositionCounts> = Vec::new();
     let seeing = || cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle));
@@ -41,9 +43,9 @@ fn counts(cells: &[Cell]) -> Vec<PositionCounts> {
     sums
 }
 
-/// The explorer's initial state, for the page's address. `a` is the probability that the next draft is accepted.
-/// `acceptance` is a further part of the address, such as rates by draft position. `n` is the mean batch size over all
-/// policies that see no hidden truth.
+/// The explorer's initial state, as parameters of the page's address. `a` is the probability that the next draft token
+/// is accepted. `acceptance` is a further parameter, such as rates by draft position. `n` is the mean batch size over
+/// all policies that do not see which draft tokens are right.
 fn state(cells: &[Cell], acceptance: &str) -> String {
     let seeing: Vec<&Cell> = cells.iter().filter(|c| !matches!(c.entry.role, Role::Bound | Role::Oracle)).collect();
     let positions = counts(cells);

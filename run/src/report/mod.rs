@@ -20,7 +20,8 @@ use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// Name of the page's file. The file is written last, so if it exists, the other files of the page exist too.
+/// Name of the file of a results folder's HTML page. The file is written last, so if it exists, the other files of the
+/// page exist too.
 pub const INDEX: &str = "index.html";
 /// A line that all pages of Foretoken contain. A page without this line is never overwritten.
 const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
@@ -35,16 +36,17 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
     Ok(write(results, None, &to)?.page)
 }
 
-/// A page that was written.
+/// An HTML page of results that was written.
 pub struct Written {
-    /// The page's path.
+    /// The path of the written HTML page.
     pub page: PathBuf,
-    /// A paragraph about the change against the baseline; `None` without a baseline.
+    /// A paragraph on how the results differ from the other results folder with which the page compares them; `None` if
+    /// there is none.
     pub changes: Option<String>,
 }
 
-/// Writes the page of `results` into the folder `to`, together with the timing and the explorer's page. `baseline` are
-/// the results of another folder with which the page compares.
+/// Writes the HTML page of `results` into the folder `to`, together with the file of the run's timing and the
+/// explorer's page. `baseline` are the results of another folder with which the page compares.
 ///
 /// # Errors
 /// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that
@@ -80,7 +82,7 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<W
     let html = run_page(&report, &run).html();
     let mut files = vec![(TIMING, timing.as_str())];
     files.extend(explorer_page.as_deref().map(|text| (PAGE, text)));
-    // The page is written last, so that its links never point at missing files.
+    // The page's HTML is written last, so that its links never point at missing files.
     files.push((INDEX, &html));
     Ok(Written { page: keep(to, &files)?, changes })
 }

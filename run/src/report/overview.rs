@@ -7,7 +7,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The paths of pages in results folders, for runs and other commands.
+/// The paths in a results folder at which `foretoken run` and other commands put their HTML pages.
 const PAGES: [&str; 7] = [
     "report/index.html",
     "capacity.html",
@@ -53,7 +53,7 @@ pub fn overview(folder: &Path) -> Result<PathBuf> {
 
 const HELP: &str = "give the folder that holds results folders, as --index results";
 
-/// The row of a page; `None` if the file does not exist or Foretoken did not make it.
+/// The overview's row for one HTML page; `None` if the file does not exist or Foretoken did not make it.
 fn row(folder: &Path, page: &str) -> Option<Row> {
     let path = folder.join(page);
     let html = std::fs::read_to_string(&path).ok().filter(|html| html.contains(super::MARK))?;
@@ -71,7 +71,7 @@ fn row(folder: &Path, page: &str) -> Option<Row> {
     ]))
 }
 
-/// The text after a tag in a page, up to the next tag. `None` if the page does not have the tag.
+/// The text after the first `tag` in an HTML page, up to the next tag. `None` if the page does not have the tag.
 fn part(html: &str, tag: &str) -> Option<String> {
     let text = html.split_once(tag)?.1.split('<').next()?;
     let marks = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#x2f;", "/"), ("&amp;", "&")];
@@ -80,7 +80,7 @@ fn part(html: &str, tag: &str) -> Option<String> {
 
 /// Seconds since 1970 as a date and a time, such as `2026-01-31 09:05`.
 fn day(seconds: u64) -> String {
-    // The last second of the year 9999: `humantime` writes no later time.
+    // The last second of the year 9999, in seconds since 1970: `humantime` writes no later time.
     let time = UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799));
     let text = humantime::format_rfc3339_seconds(time).to_string();
     format!("{} {}", &text[..10], &text[11..16])

@@ -7,11 +7,11 @@ use foretoken_spec::experiment::UNSWEPT;
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeMap;
 
-/// The settings that decide the requests and the random draws. If one of them differs between two experiments, runs
-/// with the same seed have other requests or other draws.
+/// The settings that decide the requests and the random draws of a run. If one of them differs between two experiments,
+/// runs with the same seed have other requests or other draws.
 const DRAWS: [&str; 3] = ["workload", "acceptance", "hardware.noise_cv"];
 
-/// Pairs each cell of `own` with the cell of `other` that has the same policy, swept values and seed. Also lists
+/// Pairs each run of `own` with the run of `other` that has the same policy, swept values and seed. Also lists
 /// differences between the experiments, and warnings.
 ///
 /// # Errors
@@ -48,7 +48,8 @@ pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     Ok(Compared { name, pairs, unpaired, differs, warnings })
 }
 
-/// Do two keys stand for the same cell? Swept values that are numbers are compared as numbers: 1 equals 1.0.
+/// Do two keys (policy, swept values and seed) stand for the same run? Swept values that are numbers are compared as
+/// numbers: 1 equals 1.0.
 fn same(a: &Key, b: &Key) -> bool {
     let value = |a: &foretoken_report::Swept, b: &foretoken_report::Swept| match (a.number, b.number) {
         (Some(x), Some(y)) => x == y,
@@ -60,8 +61,8 @@ fn same(a: &Key, b: &Key) -> bool {
         && a.sweep.iter().zip(&b.sweep).all(|(a, b)| a.path == b.path && value(a, b))
 }
 
-/// Reasons why cells have no partner: swept settings, swept values, policies or seeds that only one of the two results
-/// has, or no finished run.
+/// Reasons why runs of one results folder have no partner in the other: swept settings, swept values, policies or seeds
+/// that only one of them has, or no finished run.
 fn reasons(own: &Results, other: &Results) -> Vec<String> {
     let entries = |r: &Results| r.cells.iter().map(|c| c.entry.clone()).collect::<Vec<_>>();
     let (here, there) = (entries(own), entries(other));

@@ -7,10 +7,10 @@ use foretoken_report::{Cell, Report, Staged, column_figures};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// The file with the numbers of every run.
+/// Name of the CSV file with the numbers of every run.
 const NUMBERS: &str = "numbers.csv";
 
-/// A column of [`NUMBERS`]: its heading and the function that reads its number from a cell.
+/// A column of the CSV file [`NUMBERS`]: its heading and the function that reads its number from a run's results.
 type Column = (&'static str, fn(&Cell) -> Option<f64>);
 
 const COLUMNS: [Column; 12] = [
@@ -49,7 +49,8 @@ pub fn paper(results: Results, to: &Path) -> Result<Vec<String>> {
     Ok(files.into_iter().map(|(name, _)| name).collect())
 }
 
-/// The numbers as CSV: a row for each run, with its policy, swept values and seed. A missing number is empty.
+/// The numbers of all runs as CSV: a row for each run, with its policy, swept values and seed. A missing number is
+/// empty.
 fn numbers(cells: &[Cell]) -> String {
     let mut csv = csv::Writer::from_writer(Vec::new());
     let swept = cells.first().map_or(Vec::new(), |c| c.key().sweep.iter().map(|s| s.path.clone()).collect());

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-/// The absolute paths of a run, and the names that replace them on a page.
+/// The absolute paths that the texts of a run contain, and the names that replace them on an HTML page.
 pub struct Portable {
-    /// (The absolute path, its replacement), the longest path first.
+    /// (An absolute path on this computer, the name that replaces it on the page), the longest path first.
     names: Vec<(String, String)>,
 }
 
@@ -26,7 +26,7 @@ impl Portable {
         };
         let absolute = paths.into_iter().filter(|path| is_absolute(path));
         let mut names: Vec<(String, String)> = absolute.filter_map(name).collect();
-        // Paths in an input's folder, or in the folder where the command ran, become relative to this folder.
+        // Paths in the folder of an input file, or in the folder where the command ran, become relative to this folder.
         let folders = names.iter().filter_map(|(path, _)| Some(Path::new(path).parent()?.display().to_string()));
         let folders: Vec<String> = folders.chain(here).filter(|folder| folder.len() > 1).collect();
         names.extend(folders.into_iter().map(|folder| (folder + "/", String::new())));
@@ -35,7 +35,7 @@ impl Portable {
         Portable { names }
     }
 
-    /// The text with each absolute path replaced.
+    /// The text with each absolute path of this computer replaced by a shorter name.
     pub fn text(&self, text: &str) -> String {
         self.names.iter().fold(text.to_owned(), |text, (path, name)| text.replace(path, name))
     }
@@ -47,7 +47,7 @@ fn is_absolute(path: &str) -> bool {
     path.len() > 1 && (path.starts_with('/') || drive)
 }
 
-/// Adds every string of a TOML value to `all`.
+/// Adds every string in a TOML value, at any depth, to `all`.
 fn texts(value: &toml::Value, all: &mut Vec<String>) {
     match value {
         toml::Value::String(text) => all.push(text.clone()),

@@ -1,4 +1,4 @@
-//! Reads a results folder: complete results, or the finished cells of a run that is not complete.
+//! Reads a results folder: complete results, or the finished runs of an experiment that did not end.
 
 use crate::cells::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
 use crate::host_band::HostBand;
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 const SUMMARY: &str = "summary.parquet";
 const COMPARISON: &str = "report.json";
-/// The files from which a report is made. Their digests are checked against the manifest.
-const READ: [&str; 8] = [
+/// The files in a results folder from which a report is made. Their digests are checked against the manifest.
+const READ: [&str; 13] = [
     EXPERIMENT,
     SUMMARY,
     "requests.parquet",
@@ -22,33 +22,39 @@ const READ: [&str; 8] = [
     "series.parquet",
     "lengths.parquet",
     "calibration.parquet",
+    "replicas.parquet",
+    "replica_series.parquet",
+    "lives.parquet",
+    "replica_counts.parquet",
+    "decisions.parquet",
     COMPARISON,
 ];
 
-/// The contents of a results folder.
+/// The contents of a results folder, as reports need them.
 pub struct Results {
     /// The path of the results folder.
     pub folder: PathBuf,
-    /// The manifest of the results folder.
+    /// The manifest of the results folder: what the results are, and the digests of their files.
     pub manifest: Manifest,
-    /// The experiment with every default, as TOML.
+    /// The folder's experiment with every default, as TOML.
     pub config: String,
-    /// The plan of the experiment. Its input files were not read.
+    /// The plan (list of runs) of the folder's experiment. The experiment's input files were not read.
     pub plan: Plan,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: Source,
-    /// The finished cells, in the order of the plan.
+    /// The finished runs (one policy with one seed each), in the order of the plan.
     pub cells: Vec<Cell>,
     /// Warnings of the policies and of the engine, and lines about settings that did nothing.
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
-    /// How measured host time would change the fastest policy's speedup; `None` if the run counts host time, or if this
-    /// was not simulated.
+    /// How the host time of a real server would change the fastest policy's speedup; `None` if the run counts host
+    /// time, or if this was not simulated.
     pub host_band: Option<HostBand>,
-    /// The claims of the paper that the experiment repeats; `None` if it repeats none or did not end.
+    /// The claims of the paper that the experiment repeats, with this run's values; `None` if it repeats none or the
+    /// run did not end.
     pub paper: Option<PaperReport>,
-    /// The question that the experiment answers; `None` if it answers none or did not end.
+    /// The question that the experiment answers, with its answer; `None` if it answers none or the run did not end.
     pub question: Option<Answer>,
 }
 
@@ -81,7 +87,7 @@ impl Results {
                 let problem = Problem::bad_input(format!("{} holds no tables of results", folder.display()));
                 return Err(problem.help("give the folder of a run; what a validation found is in its validation.html"));
             }
-            // The manifest of a killed run lists no tables, so the stored cells are read.
+            // The manifest of a killed run lists no tables of results, so the stored results of single runs are read.
             false => {
                 let found = from_store(folder, &plan, &manifest)?;
                 Unfinished { warnings: [manifest.edited.clone(), found.warnings].concat(), ..found }
@@ -118,8 +124,8 @@ impl Results {
                 timing.wall_s, timing.engine_s
             ),
         };
-        // The manifest has the time of the last command. If this command ran only some of the cells, a rate over the
-        // steps of all cells would be wrong.
+        // The manifest has the time of the last command. If this command made only some of the runs, a rate over the
+        // steps of all runs would be wrong.
         if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
             text += &format!(": {:.1} million request-steps a second", steps as f64 / timing.engine_s / 1e6);
         }
@@ -145,7 +151,7 @@ fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<Unfinis
     }
 }
 
-/// The fields of `report.json` that the page needs.
+/// The fields of `report.json` that the HTML page needs.
 #[derive(Deserialize)]
 struct SavedReport {
     #[serde(default)]

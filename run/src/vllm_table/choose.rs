@@ -3,75 +3,77 @@
 //!
 //! A length is as good as the fastest if it is at most [`AS_GOOD`] slower. It is also as good if it is at most [`FEW`]
 //! slower and the difference is not significant over the seeds. The row takes the smallest of these lengths, because it
-//! loses least if the draft is worse than expected. A row is too noisy if some length is more than [`FEW`] slower and
-//! the difference is not significant. Then the row takes the fastest length, and a warning asks for more seeds.
+//! loses least if the draft model is worse than expected. A row is too noisy if some length is more than [`FEW`] slower
+//! and the difference is not significant. Then the row takes the fastest length, and a warning asks for more seeds.
 //!
 //! Each comparison has its own 95 % interval. The intervals are not corrected for the number of comparisons: by chance,
 //! one comparison in forty finds an equally fast length to be slower.
 
 use foretoken_sim::metrics::Interval;
 
-/// A length is as good as the fastest if its rate (output tokens per second) is at most this share lower.
+/// A draft length is as good as the fastest length if its rate (output tokens per second) is at most this share lower.
 pub const AS_GOOD: f64 = 0.01;
-/// If the difference is not significant over the seeds, a length is as good as the fastest if its rate is at most this
-/// share lower.
+/// If the difference is not significant over the seeds, a draft length is as good as the fastest length if its rate
+/// (output tokens per second) is at most this share lower.
 pub const FEW: f64 = 0.03;
 
-/// How a length compares with the fastest length of its row.
+/// How a fixed draft length compares with the fastest length at the same number of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This length is the fastest.
+    /// This draft length is the fastest.
     Fastest,
-    /// The length is at most [`AS_GOOD`] slower than the fastest.
+    /// The draft length is slower than the fastest, but by at most [`AS_GOOD`].
     Near,
-    /// The length is slower by more than [`AS_GOOD`] and at most [`FEW`], and the difference is not significant over
-    /// the seeds.
+    /// The draft length is slower than the fastest by more than [`AS_GOOD`] and at most [`FEW`], and the difference is
+    /// not significant over the seeds.
     NotApart,
-    /// The length is more than [`FEW`] slower, and the difference is not significant over the seeds.
+    /// The draft length is slower than the fastest by more than [`FEW`], and the difference is not significant over the
+    /// seeds.
     Noisy,
-    /// The length is slower by more than [`AS_GOOD`], and the difference is significant over the seeds.
+    /// The draft length is slower than the fastest by more than [`AS_GOOD`], and the difference is significant over the
+    /// seeds.
     Behind,
 }
 
-/// A length of a row, compared with the row's fastest length.
+/// A draft length, compared with the fastest length at the same number of clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ComparedLength {
     /// The draft length, tokens.
     pub k: u32,
-    /// ln(rate of this length / rate of the fastest): mean over seeds and 95 % interval.
+    /// ln(output tokens per second of this draft length / of the fastest length): mean over seeds and 95 % interval.
     pub over_fastest: Interval,
-    /// How the length compares with the fastest, by this ratio and its interval.
+    /// How this draft length compares with the fastest length, by the ratio of their rates and its interval.
     pub verdict: Verdict,
 }
 
-/// The chosen length of a row, and the comparison of all lengths.
+/// The draft length chosen for a row of the table (a number of clients), and the comparison of all lengths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The chosen length, tokens.
+    /// The chosen draft length, tokens.
     pub k: u32,
-    /// The length with the highest rate, tokens.
+    /// The draft length, in tokens, with the most output tokens per second.
     pub fastest: u32,
-    /// Every length with its comparison, ascending by length.
+    /// Every draft length, compared with the fastest one, ascending by length.
     pub all: Vec<ComparedLength>,
 }
 
 impl Choice {
-    /// The lengths with the verdict `verdict`.
+    /// The draft lengths whose comparison with the fastest length has the verdict `verdict`.
     pub fn with_verdict(&self, verdict: Verdict) -> impl Iterator<Item = &ComparedLength> {
         self.all.iter().filter(move |length| length.verdict == verdict)
     }
 
-    /// Is some length more than [`FEW`] slower than the fastest, without a significant difference?
+    /// Is some draft length more than [`FEW`] slower than the fastest, without a significant difference over the seeds?
     pub fn is_noisy(&self) -> bool {
         self.with_verdict(Verdict::Noisy).next().is_some()
     }
 }
 
-/// Chooses a length. `lengths` are (length, its rate with each seed), ascending by length. `None` if there are no
-/// lengths.
+/// Chooses a draft length. `lengths` are (length, its output tokens per second with each seed), ascending by length.
+/// `None` if there are no lengths.
 pub fn choose(lengths: &[(u32, &[f64])]) -> Option<Choice> {
     let mean = |rates: &[f64]| rates.iter().map(|rate| rate.ln()).sum::<f64>() / rates.len() as f64;
-    // If several lengths have equal rates, the first one counts, which is the shortest.
+    // If several draft lengths have equal rates, the first one is the fastest, which is the shortest.
     let &(fastest, best) = lengths.iter().reduce(|a, b| if mean(b.1) > mean(a.1) { b } else { a })?;
     let compare = |&(k, rates): &(u32, &[f64])| {
         let over_fastest = over(rates, best);
@@ -85,7 +87,7 @@ pub fn choose(lengths: &[(u32, &[f64])]) -> Option<Choice> {
     Some(choice)
 }
 
-/// ln(`rates` / `others`), paired by seed: mean over seeds and 95 % interval.
+/// ln(`rates` / `others`), both in output tokens per second and paired by seed: mean over seeds and 95 % interval.
 ///
 /// # Panics
 /// There is no seed.
@@ -94,8 +96,8 @@ pub fn over(rates: &[f64], others: &[f64]) -> Interval {
     Interval::of(&logs).expect("there is a seed")
 }
 
-/// Is the difference significant, that is, does the interval exclude 0? With one seed there is no interval; then every
-/// difference counts as significant.
+/// Is a difference of two rates significant, that is, does the 95 % interval `over` of the logarithm of their ratio
+/// exclude 0? With one seed there is no interval; then every difference counts as significant.
 pub fn is_significant(over: Interval) -> bool {
     over.half_width.is_none_or(|half| over.mean.abs() > half)
 }
@@ -132,7 +134,7 @@ mod tests {
         assert!((slower.over_fastest.mean - (150.0f64 / 170.0).ln()).abs() < 1e-3 && slower.over_fastest.n == 3);
     }
 
-    /// Over three seeds, neither length 1 nor length 3 differs significantly from length 2, the fastest. A comparison
+    /// Over three seeds, neither draft length 1 nor 3 differs significantly from length 2, the fastest. A comparison
     /// with the second best length alone would not find length 1.
     #[test]
     fn every_length_is_compared_with_the_fastest() {
@@ -145,8 +147,8 @@ mod tests {
         assert_eq!(chosen(&row), (1, 2, vec![Behind, NotApart, Fastest, Near]));
     }
 
-    /// Length 1 is 6 % slower than length 2, but not significantly over three seeds. The row is too noisy, so it takes
-    /// the fastest length.
+    /// Draft length 1 is 6 % slower than length 2, but not significantly over three seeds. The comparison is too noisy,
+    /// so the fastest length is taken.
     #[test]
     fn a_noisy_length_far_behind_is_not_taken() {
         let row: [(u32, &[f64]); 3] =
@@ -161,8 +163,8 @@ mod tests {
         assert_eq!(chosen(&row), (3, 4, vec![Near, Fastest]));
     }
 
-    /// Rates differ threefold between seeds. Paired by seed, length 4 is 2 % faster than length 3, and the interval
-    /// excludes 0.
+    /// Rates differ threefold between seeds. Paired by seed, draft length 4 is 2 % faster than length 3, and the
+    /// interval excludes 0.
     #[test]
     fn seeds_are_paired() {
         let row: [(u32, &[f64]); 2] = [(3, &[10_000.0, 20_000.0, 30_000.0]), (4, &[10_200.0, 20_410.0, 30_590.0])];

@@ -1,4 +1,5 @@
-//! Reduces an experiment to one variant in closed loops, in which each client sends a request when its last one ends.
+//! Reduces an experiment to one variant (without sweeps) in closed loops, in which each client sends a request when its
+//! last one ends.
 
 use crate::plan::{Plan, Variant};
 use foretoken_spec::document::Choice;
@@ -7,9 +8,9 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 use std::path::Path;
 
-/// The one variant of a plan, with a closed loop in place of its arrivals. Settings without effect in a closed loop
-/// with a fixed draft length (arrivals, their transformations, bounds, beliefs) get their defaults. If a plan sweeps
-/// only these settings, a note on stderr names the sweeps. The variant records its steps.
+/// The one variant (without sweeps) of a plan, with a closed loop in place of its arrivals. Settings without effect in
+/// a closed loop with a fixed draft length (arrivals, their transformations, bounds, beliefs) get their defaults. If a
+/// plan sweeps only these settings, a note on stderr names the sweeps. The variant records its steps.
 ///
 /// # Errors
 /// The experiment sweeps a setting that has an effect in closed loops.
@@ -46,7 +47,7 @@ fn close_the_loop(experiment: &mut Experiment) {
     workload.duration_s = None;
     workload.requests = None;
     (experiment.slo, experiment.belief) = (SloSpec::default(), BeliefSpec::default());
-    // Steps are recorded, because the tokens per second of a loop are computed from them.
+    // Steps are recorded, because the output tokens per second of a closed loop are computed from them.
     experiment.output = Output { steps: true, ..experiment.output };
 }
 
@@ -54,8 +55,8 @@ fn value(experiment: &Experiment) -> toml::Value {
     toml::Value::try_from(experiment).expect("it was read from TOML")
 }
 
-/// Does the swept setting with index `at` have an effect? True if two variants that differ only in this choice have
-/// different `experiments`.
+/// Does the swept setting with index `at` have an effect in closed loops? True if two variants that differ only in this
+/// setting have different `experiments`.
 fn matters(plan: &Plan, experiments: &[toml::Value], at: usize) -> bool {
     let choices = |v: usize| &plan.variants[v].choices;
     let differ_in_it_alone = |a: usize, b: usize| {
@@ -75,8 +76,8 @@ fn values_of(plan: &Plan, at: usize) -> Vec<&Choice> {
     values
 }
 
-/// If a swept value is longer than this, in bytes, the error message shows only the number of values. Such values are
-/// tables.
+/// Longest swept value, in bytes, that the error message shows. For longer values, which are tables, it shows only the
+/// number of values.
 const SHORT: usize = 40;
 
 fn describe(values: &[&Choice]) -> String {

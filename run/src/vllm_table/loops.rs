@@ -11,30 +11,29 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// Number of requests that each client sends before the measurement starts.
+/// Number of requests that each client of a closed loop sends before the measurement starts.
 const SETTLING: u32 = 2;
-/// Fewest requests that each client sends during the measurement.
+/// Fewest requests that each client of a closed loop sends during the measurement.
 const ROUNDS: u32 = 10;
-/// Fewest requests of all clients during the measurement.
+/// Fewest requests that all clients of a closed loop send together during the measurement.
 const FEWEST: u32 = 200;
-/// Fewest output tokens of all clients during the measurement.
+/// Fewest output tokens of all clients of a closed loop together during the measurement.
 const TOKENS: f64 = 16_000.0;
-/// Number of requests in the sample that gives the mean output length and the shortest prompt.
+/// Number of requests in the sample of the workload that gives the mean output length and the shortest prompt.
 pub const SAMPLE: u32 = 64;
 
-/// The results of one policy in closed loops with one number of clients.
+/// The results of one policy in closed loops with one number of clients, over all seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Output tokens per second, one number per seed.
+    /// Output tokens per second of the closed loop, one number per seed.
     pub tok_s: Vec<f64>,
-    /// For each number of scheduled requests, prompts included, the number of steps that schedule it; summed over
-    /// seeds.
+    /// By the number of requests that a step schedules, prompts included: the number of such steps, summed over seeds.
     pub sizes: BTreeMap<u32, u64>,
     /// Largest share (0 to 1) of the KV blocks in use, over the whole loops of all seeds, also before the measurement.
     pub kv_peak: f64,
 }
 
-/// Runs closed loops of one variant with all seeds.
+/// Runs closed loops (each client sends one request after another) of one experiment with all seeds.
 pub struct Loops<'a> {
     variant: Variant,
     seeds: &'a [u64],
@@ -43,7 +42,8 @@ pub struct Loops<'a> {
 }
 
 impl<'a> Loops<'a> {
-    /// Makes the loops of a variant for these seeds. Also returns a setting with a sample of [`SAMPLE`] requests.
+    /// Prepares the closed loops of a variant (combination of swept values) for these seeds. Also returns a setting
+    /// with a sample of [`SAMPLE`] requests.
     ///
     /// # Errors
     /// The setting of the first seed cannot be built.
@@ -100,7 +100,7 @@ impl Measured {
         }
     }
 
-    /// The median over steps of the number of scheduled requests; 0 if there is no step.
+    /// The number of requests that the median step of the closed loops schedules; 0 if there is no step.
     pub fn scheduled(&self) -> u32 {
         let total: u64 = self.sizes.values().sum();
         let mut seen = 0;
@@ -112,11 +112,11 @@ impl Measured {
     }
 }
 
-/// The results of one loop with one seed: rate and numbers of scheduled requests during the measurement, and the
-/// largest KV use of the whole loop.
+/// The results of one closed loop with one seed: output tokens per second and numbers of scheduled requests during the
+/// measurement, and the largest KV use of the whole loop.
 struct Window {
     tok_s: f64,
-    /// For each number of scheduled requests, prompts included, the number of steps that schedule it.
+    /// By the number of requests that a step schedules, prompts included: the number of such steps.
     sizes: BTreeMap<u32, u64>,
     kv_peak: f64,
 }

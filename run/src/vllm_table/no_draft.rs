@@ -1,11 +1,11 @@
-//! A note for the user, if the exported JSON does not name the draft's method or model.
+//! A note for the user, if the exported JSON does not name the drafting method or the draft model.
 
 use foretoken_hardware::LatencySpec;
 use foretoken_sim::Drafting;
 use foretoken_spec::experiment::Hardware;
 
-/// The note, with an example of the options to give. `None` if the draft's `method` and `model` are both known, or if
-/// the method is an n-gram lookup, which has no model.
+/// The note that the exported JSON does not name the draft model, with an example of the options to give. `None` if the
+/// drafting `method` and the draft `model` are both known, or if the method is an n-gram lookup, which has no model.
 pub fn no_draft(hardware: &Hardware, method: Option<&str>, model: Option<&str>) -> Option<String> {
     // vLLM's n-gram lookup drafts without a model.
     let wants_model = method.is_none_or(|m| !m.starts_with("ngram"));

@@ -5,13 +5,13 @@ use super::table::{Loop, Row, Table};
 use foretoken_report::{plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 
-/// The most lengths side by side in the table that compares lengths.
+/// The most draft lengths side by side in the text that compares lengths.
 const COLUMNS: usize = 10;
 const MORE_SEEDS: &str = "--set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'";
 
 impl Table {
-    /// The whole text: the rows, the comparison of every length with the fastest length of its row, an explanation of
-    /// the columns, warnings, and a note on seeds.
+    /// The whole text of the command: the table's rows, the comparison of every draft length with the fastest length of
+    /// its row, an explanation of the columns, warnings, and a note on seeds.
     pub fn in_words(&self) -> String {
         let interval = match self.seeds {
             1 => "One seed: no intervals, and every difference counts as it is".to_owned(),
@@ -56,8 +56,8 @@ impl Table {
         table_lines(&plain_table(header, rows, ..8))
     }
 
-    /// Compares every length with the fastest of its row, on servers that are set up for one length each. If the rates
-    /// differ on a server that is set up for the table, compares them there too.
+    /// Compares every draft length with the fastest of its row (a number of clients), on servers that are set up for
+    /// one length each. If the rates differ on a server that is set up for the table, compares them there too.
     fn lengths(&self) -> String {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
         let alone: Vec<(u32, &Choice)> = measured().map(|(clients, m)| (clients, &m.alone_choice)).collect();
@@ -78,22 +78,33 @@ impl Table {
         self.ranges.iter().map(|range| range.2).max().unwrap_or(0)
     }
 
-    /// Warnings about loops in which the table is slower than a fixed length, about rows that are too noisy, and about
-    /// loops in which the server is faster without a drafter.
+    /// Warnings about closed loops in which the finished table is slower than a fixed draft length, about rows that are
+    /// too noisy, and about loops in which the server is faster without a drafter.
     pub fn warnings(&self) -> Vec<String> {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
         let mut warnings = Vec::new();
+        // If the table of draft lengths is slower than a fixed length in several closed loops for the same reason, they
+        // share a warning.
+        let mut behind: Vec<(String, Vec<String>)> = Vec::new();
         for (clients, m) in measured().filter(|(_, m)| m.table_is_behind()) {
-            let (table, behind) = (m.table.as_ref().expect("it was run"), m.table_over_fastest().expect("it was run"));
-            warnings.push(format!(
-                "{clients} clients: the table gives {:.0} tok/s, {} % against length {} alone ({:.0}): {}",
+            let (table, over) = (m.table.as_ref().expect("it was run"), m.table_over_fastest().expect("it was run"));
+            let said = format!(
+                "{clients} clients ({:.0} tok/s, {} % against {:.0} with length {})",
                 mean(&table.tok_s),
-                change(behind),
-                m.alone_choice.fastest,
+                change(over),
                 mean(&m.fastest().tok_s),
-                self.why_behind(m)
-            ));
+                m.alone_choice.fastest,
+            );
+            let why = self.why_behind(m);
+            match behind.iter_mut().find(|(reason, _)| *reason == why) {
+                Some((_, loops)) => loops.push(said),
+                None => behind.push((why, vec![said])),
+            }
         }
+        let slower = |(why, loops): (String, Vec<String>)| {
+            format!("the table is slower than one length alone at {}: {why}", loops.join(", "))
+        };
+        warnings.extend(behind.into_iter().map(slower));
         let noisy = |(clients, m): (u32, &Loop)| {
             m.choice.is_noisy().then(|| format!("{clients} clients (length {})", names(&m.choice, Verdict::Noisy)))
         };
@@ -118,7 +129,7 @@ impl Table {
         warnings
     }
 
-    /// A note that more seeds would show which lengths differ; `None` if this is clear for all lengths.
+    /// A note that more seeds would show which draft lengths differ in speed; `None` if this is clear for all lengths.
     fn more_seeds(&self) -> Option<String> {
         let mut measured = self.rows.iter().filter_map(|row| row.measured.as_ref());
         match self.seeds {
@@ -130,7 +141,8 @@ impl Table {
         }
     }
 
-    /// A text that says why the table is slower than a fixed length in this loop, and what to do.
+    /// A text that says why the table of draft lengths is slower than a fixed length in the closed loop `m`, and what
+    /// to do.
     fn why_behind(&self, m: &Loop) -> String {
         let share = m.other_lengths(&self.ranges);
         let longest = self.longest();
@@ -154,7 +166,8 @@ impl Table {
     }
 }
 
-/// The difference of every length's rate to the rate of the row's fastest length, in %; one line per number of clients.
+/// By how many percent every draft length's rate differs from the rate of the row's fastest length; one line per number
+/// of clients.
 fn compared(rows: &[(u32, &Choice)]) -> String {
     let Some((_, first)) = rows.first() else { return String::new() };
     let lengths: Vec<u32> = first.all.iter().map(|length| length.k).collect();
@@ -183,12 +196,13 @@ fn numbers(m: &Loop) -> [String; 7] {
     ]
 }
 
-/// The lengths with the verdict `verdict`, as text, separated by commas.
+/// The draft lengths with the verdict `verdict`, as text, separated by commas.
 fn names(choice: &Choice, verdict: Verdict) -> String {
     choice.with_verdict(verdict).map(|length| length.k.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The remark at the end of a row: why the row is not in the table, or how close other lengths are to the fastest.
+/// The remark at the end of a row of the table of draft lengths: why the row is not in the table, or how close other
+/// lengths are to the fastest.
 fn remark(row: &Row, seeds: usize) -> String {
     let Some(m) = &row.measured else { return format!("not reached: {}", row.not_reached.as_deref().unwrap_or("")) };
     let names = |verdict| names(&m.choice, verdict);
@@ -212,7 +226,7 @@ fn remark(row: &Row, seeds: usize) -> String {
     remarks.join("; ")
 }
 
-/// A text that names the second fastest length, for a row in which no other length is as good as the fastest.
+/// A text that names the second fastest draft length, for a row in which no other length is as good as the fastest.
 fn next(m: &Loop, seeds: usize) -> String {
     let behind = m.choice.with_verdict(Verdict::Behind);
     let next = behind.max_by(|a, b| a.over_fastest.mean.total_cmp(&b.over_fastest.mean));
@@ -230,8 +244,8 @@ fn against(length: &ComparedLength) -> String {
     }
 }
 
-/// A change in percent as text. `over` is the logarithm of a ratio; half the width of its interval follows if there is
-/// one.
+/// A change of a rate in percent, as text. `over` is the logarithm of the ratio of two rates; half the width of its 95
+/// % interval follows if there is one.
 fn change(over: Interval) -> String {
     let change = over.mean.exp_m1() * 100.0;
     match over.half_width {
@@ -254,8 +268,8 @@ mod tests {
         Measured { tok_s: tok_s.to_vec(), sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
     }
 
-    /// A table with one row, for 8 clients. `lengths` are the rates of lengths 0 and 1 with each seed; `plain` are the
-    /// rates without a drafter.
+    /// A table of draft lengths with one row, for 8 clients. `lengths` are the output tokens per second of draft
+    /// lengths 0 and 1 with each seed; `plain` are the rates without a drafter.
     fn table(lengths: [&[f64]; 2], table: Measured, plain: &[f64]) -> Table {
         let rates: Vec<(u32, &[f64])> = (0..).zip(lengths).collect();
         let choice = choose(&rates).unwrap();
@@ -289,7 +303,7 @@ mod tests {
     fn a_table_that_is_behind_says_so_and_why() {
         let lengths: [&[f64]; 2] = [&[100.0, 100.0], &[200.0, 202.0]];
         let scattered = table(lengths, measured(&[180.0, 182.0], &[(4, 5), (8, 5)]), &[90.0, 90.0]).warnings();
-        assert!(scattered[0].starts_with("8 clients: the table gives 181 tok/s, -10."), "{scattered:?}");
+        assert!(scattered[0].contains("alone at 8 clients (181 tok/s, -10."), "{scattered:?}");
         assert!(scattered[0].contains("50 % of its steps") && scattered[0].ends_with("near 8"), "{scattered:?}");
         let long = table(lengths, measured(&[180.0, 182.0], &[(8, 5)]), &[90.0, 90.0]).warnings();
         assert!(long[0].contains("longest drafts, 3") && long[0].ends_with("max_draft_len=1"), "{long:?}");

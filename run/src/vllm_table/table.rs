@@ -14,14 +14,14 @@ use foretoken_spec::problem::Result;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The largest number of clients for which loops are run. Servers are set up for far fewer requests.
+/// The largest number of clients for which closed loops are run. Servers are set up for far fewer requests at a time.
 pub const LARGEST: u32 = 4096;
-/// A warning appears if the table's rate is lower than the rate of the fastest fixed length by more than this share, or
-/// if this rate is lower than the rate without a drafter by more than this share. The difference must be significant
+/// A warning appears if the table of draft lengths gives fewer output tokens per second than the fastest fixed length,
+/// or this length fewer than the engine without a drafter, by more than this share. The difference must be significant
 /// over the seeds.
 const BEHIND: f64 = 0.01;
 
-/// The table of draft lengths, and the loops from which it was made.
+/// The table of draft lengths by batch size, and the closed loops from which it was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// One row for each number of clients that the user asked for, ascending.
@@ -29,66 +29,69 @@ pub struct Table {
     /// vLLM's `num_speculative_tokens_per_batch_size`, as (first size, last size, draft length); empty if no row is in
     /// the table.
     pub ranges: Vec<BatchRange>,
-    /// Number of seeds of each loop.
+    /// Number of seeds with which each closed loop is run.
     pub seeds: usize,
 }
 
-/// The row for one number of clients, with the results of its closed loops.
+/// The table's row for one number of clients: its draft length, with the results of the closed loops from which it was
+/// chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Number of clients. Each client has one request at the server at any time.
+    /// Number of clients of the closed loop. Each client has one request at the server at any time.
     pub clients: u32,
-    /// The results of the loops. `None` if no loop is run, because the engine can never hold this number of requests,
-    /// or because it is above [`LARGEST`].
+    /// The results of the row's closed loops. `None` if no loop is run, because the engine can never hold this number
+    /// of requests, or because it is above [`LARGEST`].
     pub measured: Option<Loop>,
-    /// Why the row is not in the table; `None` if the row is in the table.
+    /// Why the row is not in the table of draft lengths; `None` if the row is in the table.
     pub not_reached: Option<String>,
 }
 
-/// The results of the closed loops with one number of clients.
+/// The results of the closed loops (each client sends one request after another) with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// The results of each length, ascending by length. Each ran on a server that is set up for this length alone. The
-    /// drafter is loaded for length 0 too.
+    /// The results of each draft length, ascending by length. Each ran on a server that is set up for this length
+    /// alone. The drafter is loaded for length 0 too.
     pub alone: Vec<(u32, Measured)>,
-    /// The comparison of the lengths in `alone`.
+    /// How the draft lengths, each on a server that is set up for this length alone, compare with the fastest of them.
     pub alone_choice: Choice,
-    /// The results of each length on a server that is set up for the table's longest length. They equal `alone` if this
-    /// server gives the same rates, or if the row takes the longest length.
+    /// The results of each draft length on a server that is set up for the table's longest length. They equal `alone`
+    /// if this server gives the same rates, or if the row takes the longest length.
     pub lengths: Vec<(u32, Measured)>,
-    /// The comparison of the lengths in `lengths`, and the length that the row takes.
+    /// How the draft lengths, each on a server that is set up for the table's longest length, compare with the fastest
+    /// of them, and the length that the row takes.
     pub choice: Choice,
-    /// The results of the engine without a drafter.
+    /// The results of the closed loop on an engine without a drafter.
     pub plain: Measured,
-    /// The results of the finished table; `None` before it is run, or if no row is in the table.
+    /// The results of the closed loop with the finished table of draft lengths; `None` before it is run, or if no row
+    /// is in the table.
     pub table: Option<Measured>,
 }
 
 impl Loop {
-    /// The results of the length that the row takes, from `lengths`.
+    /// The results of the draft length that the row takes, on a server that is set up for the table's longest length.
     pub fn taken(&self) -> &Measured {
         of_length(&self.lengths, self.choice.k)
     }
 
-    /// The results of the fastest length, on a server that is set up for this length alone.
+    /// The results of the fastest draft length, on a server that is set up for this length alone.
     pub fn fastest(&self) -> &Measured {
         of_length(&self.alone, self.alone_choice.fastest)
     }
 
-    /// The batch size for which the row stands: the median over steps of the number of scheduled requests, with the
-    /// row's length.
+    /// The batch size for which the row stands: the number of requests that the median step of the closed loop
+    /// schedules, with the row's draft length.
     pub fn scheduled(&self) -> u32 {
         self.taken().scheduled()
     }
 
-    /// ln(rate of the finished table / rate of the fastest fixed length), paired by seed: mean and 95 % interval.
-    /// `None` if the table was not run.
+    /// ln(output tokens per second with the finished table / with the fastest fixed draft length), paired by seed: mean
+    /// and 95 % interval. `None` if the table was not run.
     pub fn table_over_fastest(&self) -> Option<Interval> {
         Some(over(&self.table.as_ref()?.tok_s, &self.fastest().tok_s))
     }
 
-    /// The share of the finished table's steps in this loop whose batch size gets another length from `ranges` than the
-    /// row's length.
+    /// The share of the steps of this closed loop, run with the finished table, whose batch size gets another draft
+    /// length from the table's `ranges` than the row's length.
     pub fn other_lengths(&self, ranges: &[BatchRange]) -> f64 {
         let Some(table) = &self.table else { return 0.0 };
         let length = |size: u32| ranges.iter().rev().find(|range| range.0 <= size).map_or(0, |range| range.2);
@@ -96,12 +99,13 @@ impl Loop {
         others.map(|(_, steps)| *steps).sum::<u64>() as f64 / table.sizes.values().sum::<u64>().max(1) as f64
     }
 
-    /// Is the finished table slower than the fastest fixed length, significantly and by more than 1 %?
+    /// Is the server with the finished table slower than with the fastest fixed draft length, significantly and by more
+    /// than 1 %?
     pub fn table_is_behind(&self) -> bool {
         self.table_over_fastest().is_some_and(|i| -i.mean.exp_m1() > BEHIND && is_significant(i))
     }
 
-    /// Is the engine without a drafter faster than every length, significantly and by more than 1 %?
+    /// Is the engine without a drafter faster than with every draft length, significantly and by more than 1 %?
     pub fn plain_is_ahead(&self) -> bool {
         let ahead = over(&self.plain.tok_s, &self.fastest().tok_s);
         ahead.mean.exp_m1() > BEHIND && is_significant(ahead)
@@ -109,8 +113,8 @@ impl Loop {
 }
 
 impl Table {
-    /// Makes the table. For each number of clients in `sizes`, runs a closed loop with every length and chooses one.
-    /// Then runs the finished table in the same loops.
+    /// Makes the table of draft lengths. For each number of clients in `sizes`, runs a closed loop with every draft
+    /// length and chooses one. Then runs the finished table in the same loops.
     ///
     /// # Errors
     /// The plan sweeps a setting that matters in closed loops, a loop cannot be run, or the work is interrupted.
@@ -142,7 +146,8 @@ impl Table {
             if let Some(measured) = &mut row.measured {
                 measured.table = match &ranges[..] {
                     [] => None,
-                    // vLLM refuses a table with length 0 only. Length 0 was run already and gives the same rates.
+                    // vLLM refuses a table that has only draft length 0. Length 0 was run already and gives the same
+                    // rates.
                     ranges if ranges.iter().all(|range| range.2 == 0) => Some(of_length(&measured.alone, 0).clone()),
                     ranges => loops.measure(row.clients, &[by_batch_size(ranges.to_vec())])?.pop(),
                 };
@@ -174,9 +179,9 @@ fn among(lengths: &[(u32, Measured)]) -> Choice {
     choose(&rates).expect("length 0 always fits")
 }
 
-/// Measures the rows with lengths below `longest` again, on a server that is set up for `longest`, and chooses their
-/// lengths again. Stops at the first row whose length has the same rates there as on a server that is set up for this
-/// length alone.
+/// Rows of the table may take a shorter draft length than `longest`. For these rows, measures the lengths below
+/// `longest` again, on a server that is set up for `longest` draft tokens, and chooses again. Stops at the first row
+/// whose length has the same rates on both kinds of server.
 fn choose_again(rows: &mut [Row], longest: u32, loops: &mut Loops, max_num_seqs: u32, bar: &Bar) -> Result<()> {
     for row in rows {
         let Some(m) = row.measured.as_mut().filter(|m| m.choice.k < longest) else { continue };
@@ -216,8 +221,8 @@ fn always(k: u32, max_num_seqs: u32) -> PolicySpec {
     set_up_for(k.max(1), k, max_num_seqs)
 }
 
-/// vLLM's own policy with length `k` at every batch size, on a server that is set up for drafts of `longest` tokens.
-/// Its table has the length `longest` for a batch size that never occurs.
+/// vLLM's own policy with length `k` at every batch size, on a server that is set up for `longest` draft tokens. Its
+/// table has the length `longest` for a batch size that never occurs.
 fn set_up_for(longest: u32, k: u32, max_num_seqs: u32) -> PolicySpec {
     let beyond = max_num_seqs.saturating_add(1);
     by_batch_size(match k == longest {
@@ -226,13 +231,13 @@ fn set_up_for(longest: u32, k: u32, max_num_seqs: u32) -> PolicySpec {
     })
 }
 
-/// vLLM's own policy with a table of lengths by batch size.
+/// vLLM's own policy, which takes the draft length from `table`: (first batch size, last batch size, length) each.
 pub fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
     PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: table })
 }
 
-/// The (batch size, length) of each row that is in the table. A row is not in the table if no loop was run for it, or
-/// if its steps schedule no more requests than the steps of an earlier row; `not_reached` then says why.
+/// The (batch size, draft length) of each row that is in the table. A row is not in the table if no loop was run for
+/// it, or if its steps schedule no more requests than the steps of an earlier row; `not_reached` then says why.
 fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for row in rows {
@@ -253,9 +258,9 @@ fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     placed
 }
 
-/// The ranges of batch sizes for `rows`, given as (batch size, length). A batch size between two rows gets the length
-/// of the row that is nearer by ratio. The first range begins at 1; the last range ends at the batch size of the last
-/// row. Neighbouring ranges with equal lengths are joined.
+/// The ranges of batch sizes for the table's `rows`, given as (batch size, draft length). A batch size between two rows
+/// gets the length of the row that is nearer by ratio. The first range begins at 1; the last range ends at the batch
+/// size of the last row. Neighbouring ranges with equal lengths are joined.
 fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     let mut ranges: Vec<BatchRange> = Vec::new();
     let mut first = 1;
@@ -270,8 +275,8 @@ fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     ranges
 }
 
-/// Why no loop of `clients` clients is run: the engine can never hold that number of requests, or `clients` is above
-/// [`LARGEST`]. `None` if the loop is run.
+/// Why no closed loop of `clients` clients is run: the engine can never hold that number of requests, or `clients` is
+/// above [`LARGEST`]. `None` if the loop is run.
 fn limit(sample: &Setting, clients: u32) -> Option<String> {
     let config = sample.engine(true);
     let shortest = sample.workload.prompt_len.iter().copied().min().unwrap_or(1);
@@ -298,13 +303,13 @@ mod tests {
     fn ranges_cover_every_size_from_one_and_meet_between_rows() {
         assert_eq!(ranges(&[(4, 5), (8, 5), (16, 2), (32, 0)]), [(1, 11, 5), (12, 22, 2), (23, 32, 0)]);
         assert_eq!(ranges(&[(1, 3)]), [(1, 1, 3)]);
-        // The lengths need not become shorter as the batch size grows.
+        // In vLLM's table, draft lengths need not become shorter as the batch size grows.
         assert_eq!(ranges(&[(1, 2), (2, 4), (4, 2)]), [(1, 1, 2), (2, 2, 4), (3, 4, 2)]);
         assert_eq!(ranges(&[]), []);
     }
 
-    /// With 20 clients, steps schedule 15 requests, no more than with 16 clients. So the row of 20 clients is not in
-    /// the table, and the row says why.
+    /// In the closed loop of 20 clients, steps schedule 15 requests, no more than with 16 clients. So the row of 20
+    /// clients is not in the table, and the row says why.
     #[test]
     fn a_row_that_schedules_no_more_than_the_one_before_is_not_in_the_table() {
         let measured = |scheduled| {

@@ -14,13 +14,14 @@ use std::sync::atomic::AtomicBool;
 
 const LONGEST: u32 = 5;
 const CLIENTS: [u32; 2] = [3, 16];
-/// Number of requests that each client sends in an ordinary run. With 60 requests, the start and the end of the run
-/// matter little.
+/// Number of requests that each client sends in an ordinary closed-loop experiment. With 60 requests, the start and the
+/// end of the run matter little.
 const ROUNDS: u32 = 60;
-/// Fewest requests of all clients in an ordinary run.
+/// Fewest requests of all clients together in an ordinary closed-loop experiment.
 const FEWEST: u32 = 400;
 
-/// An experiment with linear costs. `number` chooses its values at random from lists.
+/// The text of a closed-loop experiment with linear costs. Its lengths, costs and acceptance rate are drawn at random
+/// from lists; `number` seeds the draws.
 fn drawn(number: u64) -> String {
     let luck = Luck::new(number, Stream::Request, 0);
     let pick = |draw: u64, values: &[&'static str]| values[(luck.unit(draw) * values.len() as f64) as usize];
@@ -52,7 +53,7 @@ fn drawn(number: u64) -> String {
     )
 }
 
-/// Output tokens per second of a policy in an ordinary run of a closed loop, with each seed.
+/// Output tokens per second of a policy in an ordinary closed-loop experiment, with each seed.
 fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
     let rate = |&seed: &u64| {
         let setting = Setting::new(&plan.variants[0], seed).unwrap();
@@ -62,7 +63,7 @@ fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
     plan.seeds.iter().map(rate).collect()
 }
 
-/// The rates of length `k` with each seed, on a server that is set up for this length alone.
+/// Output tokens per second of draft length `k` with each seed, on a server that is set up for this length alone.
 fn alone_rates(row: &Loop, k: u32) -> &[f64] {
     &row.alone.iter().find(|(length, _)| *length == k).unwrap().1.tok_s
 }
@@ -99,8 +100,8 @@ fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     );
 }
 
-/// Checks that the table's speedup in the row's loop equals the speedup in an ordinary run of the table; the logarithms
-/// may differ by 0.04. Does not check a table with only length 0.
+/// Checks that the speedup of the finished table in the row's closed loop equals its speedup in an ordinary experiment;
+/// the logarithms may differ by 0.04. Does not check a table with only draft length 0.
 fn check_table(table: &Table, row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     if table.ranges.iter().all(|range| range.2 == 0) {
         return;

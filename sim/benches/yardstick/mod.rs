@@ -2,17 +2,20 @@
 
 use super::*;
 
-/// Constant acceptance 0.8, drawn before the run so that only the engine is measured.
+/// An acceptance source in which each draft token is right with probability 0.8. Which tokens are right is drawn before
+/// the run, so that a benchmark measures only the engine.
 pub struct Coin {
-    /// The acceptance bits of all requests, request after request.
+    /// Bitmap with one bit for each draft token: 1 if the draft token is right, 0 if it is wrong. The bitmaps of the
+    /// requests follow one another.
     words: Vec<u64>,
-    /// Index of each request's first word in `words`.
+    /// For each request: the index in `words` of the first word of its bitmap.
     first: Vec<usize>,
     ranks: RankLaw,
 }
 
 impl Coin {
-    /// Draws which drafts are right, for the requests of a workload, with drafts of at most `max_draft_len` tokens.
+    /// Draws which draft tokens are right, for the requests of a workload, with at most `max_draft_len` draft tokens a
+    /// round.
     fn of(workload: &Workload, max_draft_len: u32) -> Coin {
         let mut coin = Coin { words: Vec::new(), first: Vec::new(), ranks: RankLaw::default() };
         let right = threshold(0.8);
@@ -52,7 +55,7 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// The true cost of a target pass. Draft passes cost nothing.
+/// The latency model that gives the true time of a target pass. Draft passes take no time.
 pub fn target() -> Linear {
     Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 })
 }
@@ -69,7 +72,7 @@ impl SpecPolicy for Fixed {
     }
 }
 
-/// What a benchmark simulates: requests, the engine's settings, and which drafts are right.
+/// What a benchmark simulates: requests, the engine's settings, and which draft tokens are right.
 pub struct Yardstick {
     workload: Workload,
     config: EngineConfig,
@@ -112,8 +115,8 @@ impl Yardstick {
             draft_prefill: false,
             max_draft_len: 4,
             draft_at: Some(DraftAt::StepStart),
-            // Without the reservations of vLLM 0.33 (KV blocks for the whole sequence, slots for drafts) and without
-            // its padding of admitted requests.
+            // The benchmark leaves out what vLLM 0.33 reserves (KV blocks for the whole sequence, KV slots for draft
+            // tokens), and how it pads admitted requests.
             scheduler_reserve_full_isl: Some(false),
             num_lookahead_tokens: Some(0),
             max_num_new_slots_for_drafting: Some(0),
@@ -123,7 +126,7 @@ impl Yardstick {
         Yardstick { coin: Coin::of(&workload, config.max_draft_len), workload, config }
     }
 
-    /// The requests of [`new`](Yardstick::new) under all rules of vLLM 0.33.
+    /// `n` requests as in [`new`](Yardstick::new), but served under all rules of vLLM 0.33.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn full(n: u64, rate: f64) -> Yardstick {
         let config = EngineConfig { max_draft_len: 4, ..EngineConfig::default() };
@@ -136,7 +139,7 @@ impl Yardstick {
         &self.workload
     }
 
-    /// The source that decides which drafts are right.
+    /// The source that decides which draft tokens are right.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn coin(&self) -> &Coin {
         &self.coin

@@ -1,8 +1,9 @@
 //! `lookup-beside-model`: two drafters in one run. If a prompt lookup finds a match where a round starts, the round's
-//! drafts are the tokens that the lookup copies. Otherwise a draft model makes the round's drafts.
+//! draft tokens are the tokens that the lookup copies. Otherwise a draft model makes the round's draft tokens.
 //!
-//! The bits (right or wrong) of each drafter are drawn as if it drafted alone. The position where a round starts
-//! decides which of the two drafts. So whether a token is right depends on its position and on its depth in the round.
+//! Which tokens of each drafter are right is drawn as if it drafted alone. The position where a round starts decides
+//! which of the two drafters drafts the round. So whether a token is right depends on its position and on its depth in
+//! the round.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;
@@ -21,15 +22,16 @@ pub struct LookupBesideModel {
     /// How often the lookup finds a match, and how many of its tokens are right.
     #[serde(default)]
     pub lookup: PromptLookup,
-    /// For the model's rounds: probability, [0, 1], that the i-th draft is right if all before it are. The last rate
-    /// holds for all deeper places.
+    /// For rounds that the draft model drafts: probability, [0, 1], that the i-th draft token of the round is right if
+    /// all before it are. The last rate holds for all deeper places.
     pub rates: Vec<f64>,
     /// Most tokens that the model drafts in a round, 1 to 32. A lookup drafts up to the policy's length.
     pub model_len: u32,
 }
 
 impl LookupBesideModel {
-    /// Checks the settings.
+    /// Checks the settings: the draft model's acceptance rates and the lookup's shares are in [0, 1], the lookup's mean
+    /// run is in range, and `model_len` is from 1 to 32.
     pub(super) fn check(&self) -> Result<(), BadAcceptance> {
         let key = "source.lookup-beside-model";
         self.lookup.check(&format!("{key}.lookup"))?;
@@ -41,7 +43,8 @@ impl LookupBesideModel {
     }
 }
 
-/// For a prompt lookup with a draft model beside it: draws which drafts are right, and where the lookup has a match.
+/// For a prompt lookup with a draft model beside it: draws which draft tokens are right, and where the lookup has a
+/// match.
 pub(super) struct Beside {
     model: ByDepth,
     lookups: Lookups,
@@ -60,8 +63,8 @@ impl Bits for Beside {
         let (mut model, mut copied) = (TruthRow::default(), TruthRow::default());
         self.model.fill(request, positions, &mut model);
         self.lookups.fill(request, positions, &mut copied);
-        // `positions` is the output length plus the length of the longest draft. So `positions` minus the output length
-        // is the number of depths.
+        // `positions` is the output length plus the most draft tokens of a round. So `positions` minus the output
+        // length is the number of depths.
         let depths = positions.saturating_sub(request.output_len as usize).max(1);
         out.reset(positions, depths);
         for depth in 0..depths as u32 {
@@ -88,7 +91,7 @@ impl Bits for Beside {
         self.model_len
     }
 
-    /// The drafter of a token depends on where the token's round starts. A [law](super::Law) cannot express that.
+    /// The drafter of a token depends on where the token's draft round starts. A [law](super::Law) cannot express that.
     fn has_law(&self) -> bool {
         false
     }
@@ -106,9 +109,10 @@ mod tests {
         row
     }
 
-    /// Compares the joint row with the rows of the lookup alone and of the model alone, for a round at each position.
-    /// The joint row has a match exactly where the lookup alone has one. Right drafts in a row: at a match as many as
-    /// the lookup alone has, elsewhere as many as the model alone has (at most `model_len`).
+    /// Compares which draft tokens are right with both drafters together, with the lookup alone and with the model
+    /// alone, for a round at each position. A round of both has a match exactly where the lookup alone has one. With a
+    /// match, it has as many right draft tokens in a row as the lookup alone. Without a match, it has as many as the
+    /// model alone (at most `model_len`).
     #[test]
     fn the_start_of_a_round_decides_who_drafts_it() {
         let lookup = PromptLookup { match_rate: 0.5, precision: 0.8, mean_run: 6.0 };

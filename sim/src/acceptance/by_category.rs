@@ -1,5 +1,5 @@
 //! `by-category`: the requests of each category (chat, code, documents, random text) have their own law of acceptance,
-//! which says how probable it is that a draft is right.
+//! which says how probable it is that a draft token is right.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;
@@ -12,36 +12,36 @@ use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A law of acceptance for each category of requests.
+/// For each category of requests (chat, code, …): the law that says how probable it is that a draft token is right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByCategory {
-    /// The law of each category, by the category's name.
+    /// For each category name: the law that says how probable it is that a draft token is right.
     pub categories: BTreeMap<String, CategoryRates>,
-    /// The law for requests whose category is not in `categories`. Without it every request must have one of those
-    /// categories.
+    /// The law of acceptance for requests whose category is not in `categories`. If it is not set, every request must
+    /// have a category that is in `categories`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub otherwise: Option<CategoryRates>,
 }
 
-/// The law that decides which drafts of a category's requests are right.
+/// The law that decides which draft tokens of a category's requests are right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CategoryRates {
-    /// Every draft is right with the same probability, independently.
+    /// Every draft token is right with the same probability, independently.
     Constant {
-        /// Probability that a draft is right, [0, 1].
+        /// Probability that a draft token is right, [0, 1].
         rate: f64,
     },
     /// The probability depends on the context, as in the source `by-context`.
     ByContext {
-        /// `[tokens, rate]`: tokens of context, rising, and the probability that a draft is right, [0, 1].
+        /// `[tokens, rate]`: tokens of context, rising, and the probability that a draft token is right, [0, 1].
         points: Vec<(u32, f64)>,
     },
-    /// The probability depends on the place in the round, as in the source `by-depth`.
+    /// The probability depends on the place in the draft round, as in the source `by-depth`.
     ByDepth {
-        /// Probability, [0, 1], that the i-th draft of a round is right if all before it are. The last rate holds for
-        /// all deeper places.
+        /// Probability, [0, 1], that the i-th draft token of a round is right if all before it are. The last rate holds
+        /// for all deeper places.
         rates: Vec<f64>,
     },
     /// Prompt lookup, as in the source `prompt-lookup`.
@@ -49,7 +49,8 @@ pub enum CategoryRates {
 }
 
 impl CategoryRates {
-    /// Checks the law at `key`, below `acceptance`.
+    /// Checks the numbers of this law of acceptance. `key` is the law's path below `acceptance`, and the error names
+    /// it.
     fn check(&self, key: &str) -> Result<(), BadAcceptance> {
         match self {
             CategoryRates::Constant { rate } => check_rates(&format!("{key}.constant.rate"), &[*rate]),
@@ -77,7 +78,7 @@ impl ByCategory {
         self.categories.values().chain(&self.otherwise).map(depths).max().unwrap_or(1)
     }
 
-    /// Checks the values that serde (deserialization) cannot check.
+    /// Checks the laws of acceptance of all categories, and that there is at least one category.
     pub(super) fn check(&self) -> Result<(), BadAcceptance> {
         let key = "source.by-category";
         if self.categories.is_empty() {
@@ -89,7 +90,7 @@ impl ByCategory {
         self.otherwise.as_ref().map_or(Ok(()), |law| law.check(&format!("{key}.otherwise")))
     }
 
-    /// Builds the laws for the requests of a workload.
+    /// Builds the laws that say how probable it is that draft tokens of the workload's requests are right.
     ///
     /// # Errors
     /// A request has no law: `categories` does not name its category, and `otherwise` is not set.
@@ -116,13 +117,14 @@ impl ByCategory {
     }
 }
 
-/// The laws of all categories, and the index of the law that each category of a workload has.
+/// The laws of acceptance (how probable it is that a draft token is right) of all categories, and the index of the law
+/// that each category of a workload has.
 pub(super) struct Laws {
     laws: Vec<Box<dyn Bits>>,
-    /// Index in `laws` of each category's law.
+    /// Index in `laws` of each category's law of acceptance.
     of: Vec<usize>,
-    /// Index in `laws` of the law for requests without a category: the law `otherwise`. 0 if `otherwise` is not set; no
-    /// request uses it then.
+    /// Index in `laws` of the law of acceptance for requests without a category: the law `otherwise`. 0 if `otherwise`
+    /// is not set; no request uses it then.
     fallback: usize,
 }
 
@@ -146,7 +148,7 @@ impl Bits for Laws {
     }
 
     /// False if a category uses prompt lookup. A [`Law`](super::Law) has one probability of a match for all requests
-    /// (`proposes_if_wrong`), but with other laws than prompt lookup a draft always has a proposal.
+    /// (`proposes_if_wrong`), but with other laws than prompt lookup a drafter always has a proposal.
     fn has_law(&self) -> bool {
         self.laws.iter().all(|law| law.has_law() && !law.may_lack_proposals())
     }
@@ -188,7 +190,7 @@ mod tests {
         ByCategory { categories, otherwise }
     }
 
-    /// 60 requests whose category indices are 0, 1, 2, 0, 1, …; `names` are the names of the categories.
+    /// A workload of 60 requests whose category indices are 0, 1, 2, 0, 1, …; `names` are the names of the categories.
     fn workload(names: &[&str]) -> Workload {
         let request = |i: u16| Request { category: i % 3, ..Request::new(Time::ZERO, 1000, 500) };
         let mut workload: Workload = (0..60).map(request).collect();
@@ -200,7 +202,7 @@ mod tests {
         AcceptanceSpec { source: Rates::ByCategory(of), ..AcceptanceSpec::default() }
     }
 
-    /// The rows of bits that a source draws for all requests of a workload.
+    /// For each request of a workload: which of its draft tokens are right, as the acceptance source draws it.
     fn rows(spec: &AcceptanceSpec, workload: &Workload) -> Vec<TruthRow> {
         let source = spec.build(7, workload).expect("good");
         let request = |id: u32| RequestTruth {
@@ -218,8 +220,8 @@ mod tests {
         (0..workload.len() as u32).map(row).collect()
     }
 
-    /// The requests of a category have the same truth bits as in a run where their category's law is the law of all
-    /// requests.
+    /// The requests of a category have the same right draft tokens as in a run where their category's law is the law of
+    /// all requests.
     #[test]
     fn a_category_has_the_truth_of_its_own_law() {
         let workload = workload(&["code", "chat", "documents"]);

@@ -1,21 +1,21 @@
-//! The error about a setting of acceptance, and the checks that several laws share.
+//! The error for a wrong setting of `acceptance`, and the checks that several laws of acceptance share.
 
-/// A setting from which no source can be built.
+/// The error for a setting from which no acceptance source can be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("acceptance.{key}: {why}")]
 pub struct BadAcceptance {
-    /// The setting, below `acceptance`.
+    /// The path of the setting below `acceptance`, such as `source.constant.rate`.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// What is wrong with the setting, and which value would be accepted.
     pub why: String,
 }
 
-/// The error about the setting `key`, below `acceptance`.
+/// Returns the error for the setting `key`, a path below `acceptance`.
 pub(super) fn bad<T>(key: &str, why: impl Into<String>) -> Result<T, BadAcceptance> {
     Err(BadAcceptance { key: key.into(), why: why.into() })
 }
 
-/// Refuses an empty list of rates, and rates outside [0, 1].
+/// Refuses an empty list of acceptance rates (probabilities that a draft token is right), and rates outside [0, 1].
 pub(super) fn check_rates(key: &str, rates: &[f64]) -> Result<(), BadAcceptance> {
     if rates.is_empty() {
         return bad(key, "needs at least one rate");
@@ -26,7 +26,8 @@ pub(super) fn check_rates(key: &str, rates: &[f64]) -> Result<(), BadAcceptance>
     }
 }
 
-/// Refuses an empty list of `[tokens, rate]`, tokens that do not rise, and rates outside [0, 1].
+/// Refuses an empty list of `[tokens, rate]` (acceptance rate by tokens of context), tokens that do not rise, and rates
+/// outside [0, 1].
 pub(super) fn check_points(key: &str, points: &[(u32, f64)]) -> Result<(), BadAcceptance> {
     if points.is_empty() {
         return bad(key, "needs at least one [tokens, rate]");

@@ -1,5 +1,5 @@
 //! What the unfinished requests hide from policies and show to bounds: their lengths, the law of their acceptance,
-//! whether the draft has a proposal, and the confidences of tokens that are not drafted yet. A bound is a policy that
+//! whether the drafter has a proposal, and the confidences of tokens that are not drafted yet. A bound is a policy that
 //! knows more than a server can.
 
 use super::law::Law;
@@ -7,7 +7,8 @@ use super::{AcceptanceSource, Truths};
 use crate::executor::RequestTruth;
 use crate::workload::RequestId;
 
-/// The unfinished requests as their acceptance source knows them. Only bounds may read this, no ordinary policies.
+/// The unfinished requests as their acceptance source knows them. Only bounds (policies that know more than a server
+/// can) may read this.
 #[derive(Clone, Copy)]
 pub struct Hidden<'a> {
     acceptance: &'a dyn AcceptanceSource,
@@ -15,27 +16,31 @@ pub struct Hidden<'a> {
 }
 
 impl<'a> Hidden<'a> {
-    /// The requests in `truths`, whose bits come from `acceptance`.
+    /// A view of the unfinished requests. `truths` is the table of which of their draft tokens are right, `acceptance`
+    /// the source that drew it.
     pub fn new(acceptance: &'a dyn AcceptanceSource, truths: &'a Truths<'a>) -> Hidden<'a> {
         Hidden { acceptance, truths }
     }
 
-    /// The law of the acceptance source; `None` for sources without a law, such as recordings.
+    /// The probability law from which the acceptance source draws which draft tokens are right; `None` for sources
+    /// without a law, such as recordings of a real run.
     pub fn law(&self) -> Option<&'a dyn Law> {
         self.acceptance.law()
     }
 
-    /// The lengths, category and recording of a request that has started.
+    /// For a request that has started: its prompt and output lengths, its category, and the index of its recorded
+    /// acceptance, if it replays a real run.
     pub fn request(&self, id: RequestId) -> RequestTruth {
         self.truths.request(id)
     }
 
-    /// Whether the draft has a proposal for a round that starts at output position `start`.
+    /// Whether the drafter has a proposal for a draft round that starts at output position `start`.
     pub fn proposes(&self, id: RequestId, start: u32) -> bool {
         self.truths.row(id).matched(start)
     }
 
-    /// The confidence that a policy would see at `depth` (from 0) of the round that starts at output position `start`.
+    /// The confidence that a policy would see for the draft token at `depth` (from 0) of the round that starts at
+    /// output position `start`.
     pub fn confidence(&self, id: RequestId, start: u32, depth: u32) -> f64 {
         self.truths.confidence(id, start, depth).into()
     }

@@ -1,13 +1,13 @@
-//! `constant`, `by-position` and `by-context`: bits are independent. The rate of a bit depends only on the token's
-//! position in its request and, with `by-context`, on the length of the prompt.
+//! `constant`, `by-position` and `by-context`: whether a draft token is right does not depend on other tokens. The
+//! probability depends only on the token's position in its request and, with `by-context`, on the length of the prompt.
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
-/// One rate for all positions: drafts are independent and identically distributed (i.i.d.), as the formula E(a, k)
-/// assumes (Leviathan et al. 2023, Eq. 1).
+/// One rate for all positions: draft tokens are independent and identically distributed (i.i.d.), as the formula E(a,
+/// k) assumes (Leviathan et al. 2023, Eq. 1).
 pub(super) struct Constant {
     pub rate: f64,
     pub seed: u64,
@@ -25,7 +25,8 @@ impl Bits for Constant {
     }
 }
 
-/// Each rate of the list holds for `span` output positions in a row. The last rate holds to the end.
+/// A list of acceptance rates by output position. Each rate holds for `span` positions in a row, and the last one holds
+/// to the end of the output.
 pub(super) struct ByPosition {
     pub rates: Vec<f64>,
     pub span: u32,
@@ -47,7 +48,8 @@ impl Bits for ByPosition {
             let end = (w * 64 + 64).min(positions);
             let mut from = w * 64;
             while from < end {
-                // The last rate holds to the end.
+                // Index in the list of rates of the rate that holds at output position `from`. Behind the end of the
+                // list the last rate holds.
                 let stretch = from / span;
                 let to = if stretch + 1 < self.rates.len() { end.min((stretch + 1) * span) } else { end };
                 *word |= below(luck, self.rate_at(from as u32), w) & within(w, from, to);
@@ -61,10 +63,11 @@ impl Bits for ByPosition {
     }
 }
 
-/// A rate that depends on the number of tokens before the draft, prompt included. It is linear between two `points` and
-/// constant outside of them.
+/// An acceptance rate that depends on the number of tokens before the draft token, prompt included. It is linear
+/// between two `points` and constant outside of them.
 pub(super) struct ByContext {
-    /// `[tokens, rate]`, sorted by number of tokens; not empty.
+    /// Points `[tokens, rate]`: tokens of prompt and output before the draft token, and the probability that the draft
+    /// token is right. Sorted by number of tokens; not empty.
     pub points: Vec<(u32, f64)>,
     pub seed: u64,
 }

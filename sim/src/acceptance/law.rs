@@ -1,40 +1,44 @@
-//! The law of a source: the probabilities of a request's bits, given the source's settings but not its draws. Bounds
-//! compute with the law. They know more than a server's policies and less than the oracle (docs/model.md 13).
+//! The law of an acceptance source: the probabilities that a request's draft tokens are right, given the source's
+//! settings but not its random draws. Bounds (policies that know more than a server can) compute with the law. They
+//! know less than the oracle (docs/model.md 13).
 
 use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 
-/// The probabilities from which a source draws bits and confidences.
+/// The probabilities from which an acceptance source draws which draft tokens are right, and their confidences.
 ///
-/// One of several hypotheses is true for a request, for example one of 16 acceptance rates. Given the hypothesis, the
-/// bits are a Markov chain over output positions: a bit depends only on the bit before it. If there are several
-/// hypotheses, the probabilities of each depend neither on the position nor on the depth.
+/// One of several hypotheses is true for a request, for example one of 16 acceptance rates. Given the hypothesis, right
+/// and wrong draft tokens are a Markov chain over output positions: whether a token is right depends only on whether
+/// the token before it is. If there are several hypotheses, the probabilities of each depend neither on the position
+/// nor on the depth.
 pub trait Law: Send + Sync {
-    /// Replaces `weights` by the probability of each hypothesis about the request. The probabilities sum to 1.
+    /// A hypothesis is a possible value of what is hidden about a request, such as its acceptance rate. Replaces
+    /// `weights` by the probability of each hypothesis about the request. The probabilities sum to 1.
     fn prior(&self, request: RequestTruth, weights: &mut Vec<f64>);
 
-    /// The probability that the draft at output position `position` and `depth` (from 0) of its round is right, if
-    /// `hypothesis` is true and the bit at the position before is `before`.
+    /// The probability that the draft token at output position `position` and `depth` (from 0) of its round is right,
+    /// if `hypothesis` about the request is true. `before` says whether the draft token at the position before is
+    /// right.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64;
 
-    /// The probability that a lookup finds a match at a position where its first token would be wrong. 1 for drafts
+    /// The probability that a lookup finds a match at a position where its first token would be wrong. 1 for drafters
     /// that always have a proposal.
     fn proposes_if_wrong(&self) -> f64;
 
-    /// The log-odds that a token with this confidence is right, by the curve from which confidences are drawn. `None`
-    /// if the confidences that policies see carry no information.
+    /// What a confidence says about its token: the log-odds that the token is right, by the curve from which
+    /// confidences are drawn. `None` if the confidences that policies see carry no information.
     fn evidence(&self, confidence: f64, depth: u32) -> Option<f64>;
 
-    /// Mean and standard deviation of [`evidence`](Law::evidence) over the draws of a token, if `hypothesis` is true
-    /// and the token's bit is not known.
+    /// Mean and standard deviation of [`evidence`](Law::evidence) over the draws of a token, if `hypothesis` about the
+    /// request is true, and if it is not known whether the token is right.
     fn evidence_spread(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> (f64, f64);
 
-    /// The rate for which the confidence at this position and depth is drawn, if `hypothesis` is true: the probability
-    /// that the token is right, averaged over the rounds that reach this depth.
+    /// The rate for which the confidence at this position and depth is drawn, if `hypothesis` about the request is
+    /// true: the probability that the token is right, averaged over the draft rounds that reach this depth.
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64;
 
-    /// The request's own rate, which no server knows: the probability that the draft at output position `position` and
-    /// `depth` (from 0) of its round is right if all tokens before it in the round are right.
+    /// The request's own rate, which no server knows: the probability that the draft token at output position
+    /// `position` and `depth` (from 0) of its round is right if all tokens before it in the round are right.
     fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
     /// What policies see of a token with this confidence. [`Confidence`](Shown::Confidence) is the confidence itself.

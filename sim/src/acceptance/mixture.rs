@@ -1,6 +1,7 @@
 //! `mixture`: every request draws its own acceptance rate from a Beta law (the law of its task category if there is
-//! one). The bits of a request are autocorrelated by position. Over all requests the conditional rate rises with depth
-//! although each request's rate is constant: deep positions are mostly reached by easy requests (docs/model.md 6.5).
+//! one). Whether a draft token is right is correlated with whether the token at the position before is. Over all
+//! requests the conditional rate rises with depth although each request's rate is constant: deep positions are mostly
+//! reached by easy requests (docs/model.md 6.5).
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
@@ -21,7 +22,7 @@ pub struct Beta {
     pub b: f64,
 }
 
-/// Number of hypotheses about a request's rate, and number of grid points per hypothesis.
+/// Number of hypotheses (possible values) about a request's acceptance rate, and number of grid points per hypothesis.
 const HYPOTHESES: usize = 16;
 const POINTS: usize = 16;
 
@@ -50,8 +51,9 @@ impl Beta {
     }
 }
 
-/// A rate for each request, with correlation between its neighbouring drafts. The default was measured on Spec-Bench,
-/// Vicuna-68M drafting for Vicuna-7B, greedy: Beta(8.0, 5.7) over all requests, lag-1 autocorrelation 0.078.
+/// A rate for each request, with correlation between its neighbouring draft tokens. The default was measured on
+/// Spec-Bench, Vicuna-68M drafting for Vicuna-7B, greedy: Beta(8.0, 5.7) over all requests, lag-1 autocorrelation
+/// 0.078.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mixture {
@@ -59,7 +61,7 @@ pub struct Mixture {
     pub all: Beta,
     /// Distribution of the rates by category name.
     pub categories: std::collections::BTreeMap<String, Beta>,
-    /// Correlation between neighbouring output positions of a request in whether the draft is right, [0, 1). At a
+    /// Correlation between neighbouring output positions of a request in whether the draft token is right, [0, 1). At a
     /// distance of k positions it is this value to the power of k.
     pub autocorrelation: f64,
 }
@@ -80,7 +82,8 @@ impl Default for Mixture {
     }
 }
 
-/// Draws bits from a mixture, for requests with the categories of a workload.
+/// Draws which draft tokens of a request are right. Each request has an acceptance rate of its own, drawn from the Beta
+/// distribution of its category.
 pub(super) struct MixtureBits {
     /// The Beta distribution of each category's acceptance rates, by the index of the category.
     laws: Vec<rand_distr::Beta<f64>>,
@@ -91,8 +94,9 @@ pub(super) struct MixtureBits {
 }
 
 impl MixtureBits {
-    /// Builds the laws by category index. A category without a law gets `mixture.all`. If there are no categories,
-    /// `mixture.all` is the only law. `mixture` must have passed the check.
+    /// `mixture` has a Beta distribution of acceptance rates for each category name. Orders these distributions by
+    /// category index. A category without a distribution gets `mixture.all`. If there are no categories, `mixture.all`
+    /// is the only distribution. `mixture` must have passed the check.
     pub fn new(mixture: &Mixture, categories: &[String], seed: u64) -> MixtureBits {
         let beta_of = |name: &String| mixture.categories.get(name).copied().unwrap_or(mixture.all);
         let mut betas: Vec<Beta> = categories.iter().map(beta_of).collect();
@@ -112,9 +116,9 @@ impl MixtureBits {
         &self.hypotheses[(category as usize).min(self.hypotheses.len() - 1)]
     }
 
-    /// The probability that a draft at `depth` of its round is right if all drafts before it in the round are right,
-    /// for a request with this rate. The bit before the first draft is not known, so the first draft has probability
-    /// `rate`.
+    /// The probability that a draft token at `depth` of its round is right if all draft tokens before it in the round
+    /// are right, for a request with this rate. It is not known whether the token before the first draft token is
+    /// right, so the first draft token has probability `rate`.
     fn on_path(&self, rate: f64, depth: u32) -> f64 {
         if depth == 0 { rate } else { self.autocorrelation + (1.0 - self.autocorrelation) * rate }
     }
@@ -147,12 +151,13 @@ impl Bits for MixtureBits {
         if self.autocorrelation == 0.0 {
             return;
         }
-        // Each bit copies the bit before it with probability `autocorrelation`. This does not change the rate. The
-        // correlation of two bits k positions apart is `autocorrelation` to the power of k.
+        // Each position copies from the position before it, with probability `autocorrelation`, whether the draft token
+        // is right. This does not change the rate. The correlation of two positions k apart is `autocorrelation` to the
+        // power of k.
         let luck = Luck::new(self.seed, Stream::Repeat, key);
         let mut before = 0;
         for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
-            // The first position has no bit before it to copy.
+            // The first output position has no position before it to copy from.
             let repeats = below(luck, self.autocorrelation, w) & if w == 0 { !1 } else { u64::MAX };
             *word = copy_along(*word, repeats, before);
             before = *word >> 63;
@@ -164,9 +169,9 @@ impl Bits for MixtureBits {
     }
 
     /// The request's own rate, the same at every depth. With autocorrelation this is not exact at a single depth: the
-    /// first draft of a round is a little worse (it mostly follows a wrong draft), and deeper drafts are a little
-    /// better. Confidences are therefore calibrated when pooled over depths. At a single depth they are off by up to
-    /// 0.03 at the measured autocorrelation of 0.078.
+    /// first draft token of a round is a little worse (it mostly follows a wrong draft token), and deeper draft tokens
+    /// are a little better. Confidences are therefore calibrated when pooled over depths. At a single depth they are
+    /// off by up to 0.03 at the measured autocorrelation of 0.078.
     fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
         self.rate_of(request.id, request.category)
     }
@@ -185,8 +190,8 @@ impl Bits for MixtureBits {
         self.autocorrelation * f64::from(u8::from(before)) + (1.0 - self.autocorrelation) * rate
     }
 
-    /// The mean rate of the requests whose rounds reach `depth`: each rate is weighted by the probability that a round
-    /// with this rate reaches `depth`.
+    /// The mean rate of the requests whose draft rounds reach `depth`: each rate is weighted by the probability that a
+    /// round with this rate reaches `depth`.
     fn mean_rate(&self, request: RequestTruth, _: u32, depth: u32) -> f64 {
         let (mut reach, mut right) = (0.0, 0.0);
         for &(rate, weight) in self.hypotheses_of(request.category) {

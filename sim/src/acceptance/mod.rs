@@ -1,5 +1,5 @@
-//! Acceptance sources decide which drafts are right. The truth of a request (which of its drafts are right) is fixed
-//! before any policy acts (docs/model.md 13).
+//! Acceptance sources decide which draft tokens are right. The truth of a request (which of its draft tokens are right)
+//! is fixed before any policy acts (docs/model.md 13).
 
 mod beside_model;
 mod by_category;
@@ -33,29 +33,31 @@ pub use spec::{AcceptanceSpec, Beyond, Rates, TableSource};
 pub use suffix::Suffix;
 pub use truths::Truths;
 
-/// Which drafts of a running request are right, hidden from policies: one or more rows of bits over output positions.
+/// Which draft tokens of a running request are right, hidden from policies: one or more bitmaps (rows) over output
+/// positions.
 ///
-/// Bit n of row j says whether the draft's first guess at output position n is right if n is the (j+1)-th position
-/// drafted since the last verification (depth j). Depths beyond the last row use the last row, so one row is enough if
-/// the truth does not depend on the depth.
+/// Bit n of row j says whether the draft model's first guess at output position n is right if n is the (j+1)-th
+/// position drafted since the last verification (depth j). Depths beyond the last row use the last row, so one row is
+/// enough if the truth does not depend on the depth.
 #[derive(Clone, Debug, Default)]
 pub struct TruthRow {
     words: Vec<u64>,
     words_per_depth: usize,
     depths: usize,
-    /// Bitmap of the positions where the draft has a proposal, such as the match of a prompt lookup. Empty if the draft
-    /// always has a proposal.
+    /// Bitmap of the positions where the drafter has a proposal, such as the match of a prompt lookup. Empty if the
+    /// drafter always has a proposal.
     matched: Vec<u64>,
-    /// The most tokens that a round may propose, by the output position where the round starts. Empty if the proposals
-    /// have no such limits.
+    /// The most tokens that a draft round may propose, by the output position where the round starts. Empty if the
+    /// proposals have no such limits.
     proposed: Vec<u8>,
-    /// Bitmaps with the layout of `words`: which bits are known (1) and which are made up (0). Empty if all bits are
-    /// known.
+    /// Bitmaps with the layout of `words`: 1 where it is known whether the draft token is right, 0 where this is made
+    /// up. Empty if it is known everywhere.
     known: Vec<u64>,
 }
 
 impl TruthRow {
-    /// Sets all bits to wrong, for `positions` output positions and `depths` distinct depths. Reuses the buffers.
+    /// Marks the draft tokens at all output positions as wrong, for `positions` output positions and `depths` distinct
+    /// depths of a round. Reuses the buffers.
     pub fn reset(&mut self, positions: usize, depths: usize) {
         // One spare word, so that `run` may read beyond the last position without a branch.
         self.words_per_depth = positions / 64 + 2;
@@ -67,30 +69,34 @@ impl TruthRow {
         self.known.clear();
     }
 
-    /// Marks all bits as unknown; [`know`](TruthRow::know) marks single bits as known.
+    /// Marks for all draft tokens that it is not known whether they are right: no real run revealed it, so it is made
+    /// up. [`know`](TruthRow::know) marks single draft tokens as known.
     pub fn know_nothing(&mut self) {
         self.known.clear();
         self.known.resize(self.words.len(), 0);
     }
 
-    /// Marks the bit of position `n` at `depth` as known. Call [`know_nothing`](TruthRow::know_nothing) before.
+    /// Marks as known whether the draft token at output position `n` and `depth` (from 0) of its round is right. Call
+    /// [`know_nothing`](TruthRow::know_nothing) before.
     pub fn know(&mut self, depth: usize, n: usize) {
         self.known[depth * self.words_per_depth + n / 64] |= 1 << (n % 64);
     }
 
-    /// Whether all bits are known.
+    /// Whether it is known for every draft token of the request if it is right. Where a real run did not reveal this,
+    /// it is made up.
     #[inline]
     pub fn is_all_known(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Whether one bitmap holds for all depths, and all its bits are known.
+    /// Whether one bitmap says for all depths of a round which draft tokens are right, and nothing in it is made up.
     #[inline]
     fn is_plain(&self) -> bool {
         self.depths == 1 && self.known.is_empty()
     }
 
-    /// Whether the bit of position `n` at `depth` is known and not made up.
+    /// Whether it is known, and not made up, if the draft token at output position `n` and `depth` of its round is
+    /// right.
     #[inline]
     pub fn is_known(&self, n: u32, depth: u32) -> bool {
         let (row, word) = ((depth as usize).min(self.depths - 1) * self.words_per_depth, n as usize / 64);
@@ -99,22 +105,22 @@ impl TruthRow {
 
     /// Sets the positions where the lookup has a match, word by word. `matched(word, right)` gets the index of the word
     /// and the bitmap of its positions that are right at depth 0, and returns the bitmap of its positions with a match.
-    /// Call it only for drafts that may have nothing to propose.
+    /// Call it only for drafters that may have nothing to propose.
     fn match_where(&mut self, matched: impl Fn(usize, u64) -> u64) {
         let right = self.words.iter().take(self.words_per_depth).enumerate();
         self.matched.extend(right.map(|(w, &right)| matched(w, right)));
     }
 
-    /// Whether the draft has a proposal for a round that starts at output position `n`. Always true if the draft always
-    /// has a proposal; otherwise false beyond the end.
+    /// Whether the drafter has a proposal for a draft round that starts at output position `n`. Always true if the
+    /// drafter always has a proposal; otherwise false beyond the end.
     #[inline]
     pub fn matched(&self, n: u32) -> bool {
         let word = n as usize / 64;
         self.matched.is_empty() || word < self.matched.len() && self.matched[word] >> (n % 64) & 1 == 1
     }
 
-    /// Sets the most tokens that a round may propose. `length(row, n)` returns the limit for a round that starts at
-    /// output position `n`.
+    /// Sets the most tokens that a draft round may propose. `length(row, n)` returns the limit for a round that starts
+    /// at output position `n`.
     fn propose_at_most(&mut self, positions: usize, mut length: impl FnMut(&TruthRow, u32) -> u8) {
         let mut proposed = std::mem::take(&mut self.proposed);
         proposed.clear();
@@ -130,28 +136,30 @@ impl TruthRow {
         if self.matched(n) { limit } else { 0 }
     }
 
-    /// The bitmap of the positions of `word` that have a match. 0 beyond the end; also 0 if the draft always has a
+    /// The bitmap of the positions of `word` that have a match. 0 beyond the end; also 0 if the drafter always has a
     /// proposal.
     fn matches(&self, word: usize) -> u64 {
         self.matched.get(word).copied().unwrap_or(0)
     }
 
-    /// The bitmaps of all depths. The last word of each is spare and zero.
+    /// The bitmaps that say which draft tokens are right, the bitmap of each depth behind the one before. The last word
+    /// of each bitmap is spare and zero.
     fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The bitmap of one depth. The last word is spare and must stay zero.
+    /// The bitmap that says which draft tokens at `depth` of a round are right, by output position. The last word is
+    /// spare and must stay zero.
     pub fn depth_mut(&mut self, depth: usize) -> &mut [u64] {
         &mut self.words[depth * self.words_per_depth..][..self.words_per_depth]
     }
 
-    /// Marks position `n` right at `depth`.
+    /// Marks the draft token at output position `n` and `depth` (from 0) of its round as right.
     pub fn set(&mut self, depth: usize, n: usize) {
         self.depth_mut(depth)[n / 64] |= 1 << (n % 64);
     }
 
-    /// Whether the draft is right at position `n` when it is drafted at `depth` (0-based).
+    /// Whether the draft token is right at position `n` when it is drafted at `depth` (0-based).
     #[inline]
     pub fn right(&self, n: u32, depth: u32) -> bool {
         let row = (depth as usize).min(self.depths - 1) * self.words_per_depth;
@@ -159,7 +167,8 @@ impl TruthRow {
         word < self.words_per_depth && self.words[row + word] >> (n % 64) & 1 == 1
     }
 
-    /// Marks position `n` as right at every depth at which its bit is known.
+    /// Marks the draft token at output position `n` as right at every depth of a round for which a real run revealed
+    /// whether it is right.
     fn set_known(&mut self, n: u32) {
         for depth in 0..self.depths {
             if self.is_known(n, depth as u32) {
@@ -168,13 +177,14 @@ impl TruthRow {
         }
     }
 
-    /// Number of right drafts in a row among the next `len` (≤ 64) drafts from output position `n`.
+    /// Number of right draft tokens in a row among the next `len` (≤ 64) draft tokens from output position `n`.
     #[inline]
     pub fn run(&self, n: u32, len: u32) -> u32 {
         if self.depths > 1 { self.run_by_depth(n, len) } else { self.run_plain(n, len) }
     }
 
-    /// [`run`](TruthRow::run) if the draft's truth does not depend on the depth.
+    /// As [`run`](TruthRow::run), for a request of which every depth of a draft round has the same right tokens: it
+    /// reads only the row of depth 0.
     #[inline]
     fn run_plain(&self, n: u32, len: u32) -> u32 {
         let (word, shift) = (n as usize / 64, n % 64);
@@ -186,61 +196,63 @@ impl TruthRow {
         next.trailing_ones().min(len)
     }
 
-    /// [`run`](TruthRow::run) if the truth depends on the depth. A separate function, so that the more frequent case is
-    /// small enough to inline.
+    /// As [`run`](TruthRow::run), for a request of which the depth in the round decides which draft tokens are right.
+    /// It is a separate function, so that the more frequent case is small enough to inline.
     fn run_by_depth(&self, n: u32, len: u32) -> u32 {
         (0..len).take_while(|&j| self.right(n + j, j)).count() as u32
     }
 }
 
-/// Draws the truth of requests, and the confidences that a draft would report.
+/// Draws which draft tokens of requests are right, and the confidences that a draft model would report.
 pub trait AcceptanceSource: Send + Sync {
-    /// Fills in the truth of `request` for `output_len + max_draft_len` positions. Called once, when the request
-    /// starts.
+    /// Fills in which draft tokens of `request` are right, for `output_len + max_draft_len` output positions. Called
+    /// once, when the request starts.
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow);
 
     /// The confidence (0, 1] that a policy sees for the draft token at `depth` (from 0) of the round that starts at
     /// output position `round_start`. It must be a pure function of its arguments. For chains it is called only if the
-    /// policy reads values of its drafts, or if a bound asks.
+    /// policy reads values of its draft tokens, or if a bound (a policy that knows more than a server can) asks.
     ///
-    /// `right` is the token's truth bit if every earlier token of the round was right. Otherwise `right` is `None`, and
-    /// `path` distinguishes the branches of a tree (0 along first guesses).
+    /// `right` says whether the token is right, if every earlier token of the draft round was right. Otherwise `right`
+    /// is `None`, and `path` distinguishes the branches of a tree (0 along first guesses).
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32;
 
-    /// The rank (from 2) of the target's token among the draft's guesses at `position`, given that the first guess is
-    /// wrong.
+    /// The rank (from 2) of the target's token among the draft model's guesses at `position`, given that the first
+    /// guess is wrong.
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32;
 
-    /// The probabilities of the ranks of the draft's second and later guesses.
+    /// The probabilities of the ranks of the draft model's second and later guesses.
     fn ranks(&self) -> &RankLaw;
 
-    /// The draft's probability of its `rank`-th guess at `depth` of the round, below the tree node at `path`. `first`
-    /// is the probability of the draft's first guess there.
+    /// The draft model's probability of its `rank`-th guess at `depth` of the draft round, below the tree node at
+    /// `path`. `first` is the probability of the draft model's first guess there.
     fn guess(&self, _request: RequestTruth, _round_start: u32, _depth: u32, _path: u64, rank: u32, first: f32) -> f64 {
         self.ranks().guess(first.into(), rank)
     }
 
-    /// The entropy, in nats, of the draft's distribution over tokens at `depth` of the round. `first` is the
-    /// probability of the draft's first guess there.
+    /// The entropy, in nats, of the draft model's distribution over tokens at `depth` of the draft round. `first` is
+    /// the probability of the draft model's first guess there.
     fn entropy(&self, _request: RequestTruth, _round_start: u32, _depth: u32, first: f32) -> f64 {
         self.ranks().entropy(first.into())
     }
 
-    /// KL(target ‖ draft), in nats, at `depth` of the round, if the target picks the draft's `rank`-th guess. `first`
-    /// is the probability of the draft's first guess.
+    /// KL(target ‖ draft), in nats, at `depth` of the draft round, if the target picks the draft model's `rank`-th
+    /// guess. `first` is the probability of the draft model's first guess.
     fn divergence(&self, _request: RequestTruth, _round_start: u32, _depth: u32, rank: u32, first: f64) -> f64 {
         self.ranks().divergence(first, rank)
     }
 
-    /// Called when a decision used a bit that is not [known](TruthRow::is_known).
+    /// Called when a decision used whether a draft token is right, at a position where this is made up
+    /// ([`is_known`](TruthRow::is_known)).
     fn unknown_used(&self, _request: RequestTruth, _round_start: u32, _depth: u32) {}
 
-    /// Whether the draft may have nothing to propose ([`TruthRow::matched`]).
+    /// Whether the drafter may have nothing to propose ([`TruthRow::matched`]).
     fn may_lack_proposals(&self) -> bool {
         false
     }
 
-    /// The law from which bits and confidences are drawn; `None` if there is none, as for recordings.
+    /// The probability law from which right draft tokens and confidences are drawn; `None` if there is none, as for
+    /// recordings of a real run.
     fn law(&self) -> Option<&dyn Law> {
         None
     }

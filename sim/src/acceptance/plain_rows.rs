@@ -1,5 +1,6 @@
-//! Which drafts of a request are right, as one bitmap for each request, side by side in one list. Only requests whose
-//! bits are all known and equal at all depths are here. This is the usual case, and the layout makes it fast.
+//! Which draft tokens of a request are right, as one bitmap for each request, side by side in one list. Only requests
+//! are here of which it is known for all draft tokens whether they are right, independent of the depth in the round.
+//! This is the usual case, and the layout makes it fast.
 
 use crate::drafts::Drafts;
 use crate::policy::BatchView;
@@ -7,29 +8,32 @@ use crate::workload::RequestId;
 use std::num::NonZeroU64;
 
 const NONE: u32 = u32::MAX;
+const NO_REQUEST: RequestId = RequestId::MAX;
 
-/// The bitmaps of the requests in the system. Each row has room for the longest bitmap so far.
+/// For each unfinished request: the bitmap of which of its draft tokens are right. The row of each request in the table
+/// has room for the longest bitmap so far.
 pub struct PlainRows {
-    /// Number of words of a row.
+    /// Number of 64-bit words of each request's row in the table of bitmaps.
     stride: usize,
-    /// The bitmaps, row after row. The words behind a bitmap's end are zero.
+    /// The bitmaps of the requests, row after row. The words of a row behind its bitmap's end are zero.
     words: Vec<u64>,
-    /// The request of each row. A free row keeps the id of the last request that had the row.
+    /// For each row of the table (one request's bitmap): the id of its request. The row of an ended request keeps the
+    /// id, until another request takes that id.
     request_in: Vec<RequestId>,
-    /// Index in `words` of the first word of each request.
+    /// For each request: the index in `words` of the first word of its bitmap.
     first_word: Vec<u32>,
 }
 
 impl PlainRows {
-    /// A table without rows, for a workload with `requests` requests.
+    /// A table without bitmaps, for a workload with `requests` requests.
     pub fn new(requests: usize) -> PlainRows {
         PlainRows { stride: 0, words: Vec::new(), request_in: Vec::new(), first_word: vec![NONE; requests] }
     }
 
-    /// Copies the bitmap of a request into a row. Widens all rows first if the bitmap is too long for them. Rounds may
-    /// start at any position up to `positions`.
+    /// Copies the bitmap of which draft tokens of request `id` are right into row `row`. Widens all rows of the table
+    /// first if the bitmap is too long for them. Rounds may start at any output position up to `positions`.
     pub fn set(&mut self, row: u32, id: RequestId, bitmap: &[u64], positions: usize) {
-        // With one spare word, so that a round may read beyond the last position.
+        // With one spare word, so that a draft round may read beyond the last position.
         let words = bitmap.len().max(positions / 64 + 2);
         if words > self.stride {
             self.widen(words.next_power_of_two());
@@ -39,28 +43,36 @@ impl PlainRows {
             self.request_in.resize(row + 1, id);
             self.words.resize((row + 1) * self.stride, 0);
         }
-        self.request_in[row] = id;
         if self.first_word.len() <= id as usize {
             self.first_word.resize(id as usize + 1, NONE);
         }
+        if let Some(before) = self.request_in.get_mut(self.first_word[id as usize] as usize / self.stride)
+            && *before == id
+        {
+            // A request that has ended had this id before. Its row belongs to no request from now on.
+            *before = NO_REQUEST;
+        }
+        self.request_in[row] = id;
         self.first_word[id as usize] = u32::try_from(row * self.stride).expect("a request is shorter than 2^31 tokens");
         let own = &mut self.words[row * self.stride..][..self.stride];
         own[..bitmap.len()].copy_from_slice(bitmap);
         own[bitmap.len()..].fill(0);
     }
 
-    /// Moves the rows apart, so that each has `stride` words.
+    /// Moves the bitmaps of the requests apart, so that each has room for `stride` words.
     fn widen(&mut self, stride: usize) {
         let mut words = vec![0; stride * self.request_in.len()];
         for (row, &id) in self.request_in.iter().enumerate() {
             words[row * stride..][..self.stride].copy_from_slice(&self.words[row * self.stride..][..self.stride]);
-            self.first_word[id as usize] = (row * stride) as u32;
+            if id != NO_REQUEST {
+                self.first_word[id as usize] = (row * stride) as u32;
+            }
         }
         (self.stride, self.words) = (stride, words);
     }
 
-    /// For each request of a batch: writes into `accepted` how many of the drafts to verify are right in a row, from
-    /// the first draft on.
+    /// For each request of a batch: writes into `accepted` how many of the draft tokens to verify are right in a row,
+    /// from the first draft token on.
     pub fn accept(&self, batch: &BatchView, drafts: &Drafts, accepted: &mut [u32]) {
         let asked = batch.ids.iter().zip(batch.emitted).zip(accepted);
         match drafts.common_verify_len() {
@@ -74,7 +86,8 @@ impl PlainRows {
         }
     }
 
-    /// Number of set bits in a row from position `emitted` on. Bit `len` of `end` stops the count after `len` drafts.
+    /// Number of draft tokens of request `id` that are right in a row, from output position `emitted` on. Bit `len` of
+    /// `end` stops the count after `len` draft tokens.
     #[inline(always)]
     fn right_in_a_row(&self, id: RequestId, emitted: u32, end: NonZeroU64) -> u32 {
         debug_assert!((emitted as usize / 64) + 1 < self.stride, "a round starts behind the request's positions");
@@ -86,7 +99,7 @@ impl PlainRows {
     }
 }
 
-/// A word in which only bit `len` (under 64) is set, so that a count of bits stops after `len` drafts.
+/// A word in which only bit `len` (under 64) is set, so that a count of right draft tokens stops after `len` tokens.
 fn end_of(len: u32) -> NonZeroU64 {
     NonZeroU64::new(1 << len).expect("a chain has fewer than 64 drafts")
 }
@@ -97,7 +110,7 @@ mod tests {
     use crate::acceptance::TruthRow;
     use crate::luck::{Luck, Stream};
 
-    /// A bitmap of random bits for `positions` positions; most bits are set.
+    /// A bitmap of which draft tokens are right, drawn at random for `positions` output positions; most bits are set.
     fn bitmap(luck: Luck, positions: usize) -> TruthRow {
         let mut row = TruthRow::default();
         row.reset(positions, 1);

@@ -1,4 +1,4 @@
-//! `prompt-lookup`: the draft copies text from the context. The position where a lookup starts decides whether the
+//! `prompt-lookup`: the drafter copies text from the context. The position where a lookup starts decides whether the
 //! lookup finds a match and how many of its tokens are right (docs/model.md 13).
 //!
 //! The output alternates between stretches that repeat earlier text and stretches that do not: a Markov chain with two
@@ -14,9 +14,9 @@ use crate::luck::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
 /// Prompt lookup: how often it finds a match, and how many tokens of a match are right. The defaults are assumed: with
-/// proposals of 3 or 4 tokens, rounds accept 0.3 to 0.4 of the verified tokens, the range of SmartSpec's section 7.1.2.
-/// `precision` is over all positions. Rounds have fewer right matches, because a round starts where the last one went
-/// wrong, which is rarely inside repeated text.
+/// proposals of 3 or 4 tokens, draft rounds accept 0.3 to 0.4 of the verified tokens, the range of SmartSpec's section
+/// 7.1.2. `precision` is over all positions. Rounds have fewer right matches, because a round starts where the last one
+/// went wrong, which is rarely inside repeated text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptLookup {
@@ -58,12 +58,14 @@ impl PromptLookup {
         self.match_rate * (1.0 - self.precision) / (1.0 - self.repeating())
     }
 
-    /// Checks the settings at `key`, below `acceptance`.
+    /// Checks the settings of the prompt lookup. An error names the setting by its path below `acceptance`, which
+    /// begins with `key`.
     pub(super) fn check(&self, key: &str) -> Result<(), BadAcceptance> {
         self.fault().map_or(Ok(()), |(own, why)| bad(&format!("{key}.{own}"), why))
     }
 
-    /// The key of the first wrong setting and why it is wrong; `None` if all are good.
+    /// The key of the first wrong setting of the prompt lookup and why it is wrong; `None` if all its settings are
+    /// good.
     fn fault(&self) -> Option<(&'static str, String)> {
         let shares = [("match_rate", self.match_rate), ("precision", self.precision)];
         if let Some((key, value)) = shares.into_iter().find(|(_, v)| !(0.0..=1.0).contains(v)) {
@@ -84,7 +86,7 @@ impl PromptLookup {
     }
 }
 
-/// Draws matches and right tokens of prompt lookups.
+/// Draws at which output positions a prompt lookup finds a match, and which of the tokens that it copies are right.
 pub(super) struct Lookups {
     pub spec: PromptLookup,
     pub seed: u64,
@@ -165,8 +167,8 @@ mod tests {
         assert!((share(run, right) - 4.0).abs() < 0.1, "{}", share(run, right));
     }
 
-    /// With the default settings and rounds of 3 or 4 drafts, a share of 0.3 to 0.4 of the verified tokens is accepted,
-    /// as SmartSpec's section 7.1.2 reports. Each round starts where the round before ended.
+    /// With the default settings and rounds of 3 or 4 draft tokens, a share of 0.3 to 0.4 of the verified tokens is
+    /// accepted, as SmartSpec's section 7.1.2 reports. Each round starts where the round before ended.
     #[test]
     fn the_defaults_accept_as_the_paper_says() {
         for k in 3..=4 {

@@ -1,27 +1,31 @@
-//! The ranks of the draft's second and later guesses: which guess is right if the first guess is wrong, and the
-//! probabilities that the draft gives to these guesses. Draft trees need ranks (docs/model.md 5.3, 13).
+//! The ranks of the draft model's second and later guesses: which guess is right if the first guess is wrong, and the
+//! probabilities that the draft model gives to these guesses. Draft trees need ranks (docs/model.md 5.3, 13).
 
 use serde::{Deserialize, Serialize};
 
-/// Number of ranks, from rank 2 on, that have a probability of their own.
+/// Number of ranks, from rank 2 on, that have a probability of their own. The rank of a token is its place among the
+/// draft model's guesses.
 const RANKS: usize = 64;
 
-/// Probability that the target's token is the draft's r-th guess if it is none of the better guesses, [0, 1], for r =
-/// 2, 3, …; the last value holds for all further guesses.
+/// The law of the ranks of the target's token among the draft model's guesses, as a list of probabilities for r = 2, 3,
+/// … Each is the probability, [0, 1], that the target's token is the draft model's r-th guess if it is none of the
+/// better guesses. The last value holds for all further guesses.
 ///
-/// The draft's own probabilities follow the same law: what the first guess leaves of the probability is shared among
-/// the further guesses by it, so the draft is calibrated on average. The values are assumed: after a wrong first guess
-/// about half of the right tokens are among the next four, the order of magnitude of SpecInfer's Table 1. In
-/// SpecForge's published results the trees of Qwen3-Next are 7 % longer than chains of the same depth and budget; these
-/// values give 4 %, and a fit (all values times 1.1 to 1.3) is hardly better. Other models' trees are 12 % shorter than
-/// their chains, which no law explains (`policies/tests/specforge.rs`).
+/// The draft model's own probabilities follow the same law, so the draft model is calibrated on average: the
+/// probability that the first guess leaves is shared among the further guesses by this law. The values are assumed.
+/// After a wrong first guess about half of the right tokens are among the next four guesses, the order of magnitude of
+/// SpecInfer's Table 1. In SpecForge's published results the accepted lengths of Qwen3-Next's trees are 7 % longer than
+/// those from chains of the same depth and budget. These values give 4 %, and a fit (all values times 1.1 to 1.3) is
+/// hardly better. Trees of other models are 12 % shorter than their chains, which no law explains
+/// (`policies/tests/specforge.rs`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub struct RankLaw {
     hazards: Vec<f64>,
-    /// P(rank = r | rank ≥ 2) at index r − 2.
+    /// The rank of the target's token is its place among the draft model's guesses, best first. Probability of rank r
+    /// if the first guess is wrong, at index r − 2.
     share: Vec<f64>,
-    /// Entropy of `share`, nats.
+    /// Entropy, in nats, of the distribution of ranks in `share`.
     entropy: f64,
 }
 
@@ -32,7 +36,8 @@ impl Default for RankLaw {
 }
 
 impl RankLaw {
-    /// Makes the law from the probabilities `hazards`, which [`RankLaw`] describes.
+    /// Makes the law of ranks from `hazards`: for r = 2, 3, …, the probability that the target's token is the draft
+    /// model's r-th guess if it is none of the better guesses.
     ///
     /// # Errors
     /// `hazards` is empty, or a value is not in [0, 1]. The text says which.
@@ -57,8 +62,8 @@ impl RankLaw {
         Ok(RankLaw { hazards, share, entropy })
     }
 
-    /// The rank (from 2) of the target's token for a uniform draw `u`. If the token is none of the draft's guesses, the
-    /// returned rank is higher than any rank that can be drafted.
+    /// The rank (from 2) of the target's token for a uniform draw `u`. If the token is none of the draft model's
+    /// guesses, the returned rank is higher than any rank that can be drafted.
     pub fn at(&self, u: f64) -> u32 {
         let mut below = 0.0;
         for (r, share) in self.share.iter().enumerate() {
@@ -70,7 +75,7 @@ impl RankLaw {
         RANKS as u32 + 2
     }
 
-    /// The draft's probability of its `rank`-th guess when its first guess has probability `first`. Never above
+    /// The draft model's probability of its `rank`-th guess when its first guess has probability `first`. Never above
     /// `first`; 0 for ranks above 65.
     pub fn guess(&self, first: f64, rank: u32) -> f64 {
         match rank {
@@ -79,14 +84,15 @@ impl RankLaw {
         }
     }
 
-    /// Entropy, in nats, of the draft's distribution over tokens when its first guess has probability `first`.
+    /// Entropy, in nats, of the draft model's distribution over tokens when its first guess has probability `first`.
     pub fn entropy(&self, first: f64) -> f64 {
         let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
         term(first) + term(1.0 - first) + (1.0 - first) * self.entropy
     }
 
-    /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft's
-    /// `rank`-th guess. This is −ln p, where p is the draft's probability of this guess, but at least 1e-6.
+    /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft
+    /// model's `rank`-th guess. This is −ln p, where p is the draft model's probability of this guess, but at least
+    /// 1e-6.
     pub fn divergence(&self, first: f64, rank: u32) -> f64 {
         -self.guess(first, rank).max(1e-6).ln()
     }
@@ -122,8 +128,8 @@ mod tests {
         assert_eq!(RankLaw::new(vec![0.0]).unwrap().at(0.5), RANKS as u32 + 2);
     }
 
-    /// If the first guess is the largest, the draft's probabilities sum to about one, and `entropy` is close to their
-    /// entropy. No guess has a higher probability than the first.
+    /// If the first guess is the largest, the draft model's probabilities sum to about one, and `entropy` is close to
+    /// their entropy. No guess has a higher probability than the first.
     #[test]
     fn guesses_are_a_distribution() {
         let law = RankLaw::default();

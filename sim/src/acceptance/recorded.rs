@@ -1,6 +1,6 @@
-//! `recorded` and `table`: bits of a real run. Tokens that were not drafted in the run have unknown bits. Unknown bits
-//! are drawn once, with the recording's probabilities (hazards). Behind the end of a recording every draft is wrong
-//! (docs/model.md 13), or, for a table that wraps, the recording starts over.
+//! `recorded` and `table`: which draft tokens of a real run were right. For tokens that were not drafted in the run
+//! this is not known. It is then drawn once, with the recording's probabilities (hazards). Behind the end of a
+//! recording every draft token is wrong (docs/model.md 13), or, for a table that wraps, the recording starts over.
 
 use super::TruthRow;
 use super::source::Bits;
@@ -8,26 +8,27 @@ use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 use crate::workload::{Recording, Workload};
 
-/// P(right | i − 1 drafts of the round were accepted), i = 1…8, pooled over the Spec-Bench recording of Vicuna-68M
-/// drafting for Vicuna-7B. The last value holds for all larger i.
+/// P(right | i − 1 draft tokens of the round were accepted), i = 1…8, pooled over the Spec-Bench recording of
+/// Vicuna-68M drafting for Vicuna-7B. The last value holds for all larger i.
 pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
 
-/// Draws the bits of requests from a workload's recordings.
+/// Takes from a workload's recordings of real runs which draft tokens of a request are right.
 pub(super) struct Recorded {
-    /// Whether a recording starts over for a request with more output tokens than the recording; otherwise drafts
-    /// beyond its end are wrong.
+    /// Whether a recording starts over for a request with more output tokens than the recording; otherwise all draft
+    /// tokens behind the recording's end are wrong.
     wraps: bool,
     recordings: Vec<Recording>,
     hazards: Vec<f64>,
-    /// For each recording, the expected share of right bits, where an unknown bit counts with its probability.
-    /// Confidences are drawn for this rate.
+    /// For each recording, the expected share of right draft tokens. A token of which the recording does not say
+    /// whether it is right counts with its probability of being right. Confidences are drawn for this rate.
     rates: Vec<f64>,
     seed: u64,
 }
 
 impl Recorded {
-    /// Takes the recordings of `workload`. `hazards` are the probabilities that unknown bits are right, by the number
-    /// of accepted drafts before them.
+    /// Takes the workload's recordings of which draft tokens of real requests were right. Where a recording does not
+    /// know this, `hazards` has the probability that the draft token is right, by the number of accepted draft tokens
+    /// before it in the round.
     pub fn new(workload: &Workload, hazards: Vec<f64>, wraps: bool, seed: u64) -> Recorded {
         let rates = workload.recordings.iter().map(|r| expected_rate(r, &hazards)).collect();
         Recorded { wraps, recordings: workload.recordings.clone(), hazards, rates, seed }
@@ -48,14 +49,16 @@ impl Recorded {
     }
 }
 
-/// P(right) of the unknown bit at position `n`.
+/// Probability that the draft token at output position `n` is right, where the recording `r` does not say whether it
+/// is.
 fn hazard(r: &Recording, hazards: &[f64], n: usize) -> f64 {
     hazards[usize::from(r.accepted_before[n]).min(hazards.len() - 1)]
 }
 
-/// The expected share of right bits in a recording. An unknown bit counts with its hazard (its probability of being
-/// right). One right and one wrong bit are added, so that the share of a short recording is never 0 or 1. The known
-/// bits alone would give too low a share, because a bit is unknown after a run of right bits.
+/// The expected share of right draft tokens in a recording. A token of which the recording does not say whether it is
+/// right counts with its hazard (its probability of being right). One right and one wrong token are added, so that the
+/// share of a short recording is never 0 or 1. The known tokens alone would give too low a share, because it is unknown
+/// after a run of right tokens whether the next one is right.
 fn expected_rate(r: &Recording, hazards: &[f64]) -> f64 {
     let right =
         |(n, bit): (usize, &Option<bool>)| bit.map_or_else(|| hazard(r, hazards, n), |b| f64::from(u8::from(b)));

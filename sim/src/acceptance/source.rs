@@ -1,5 +1,5 @@
-//! The common part of all acceptance sources. Each source draws the bits (right or wrong) in its own way. The
-//! confidences are then drawn given the bits, by one model for all sources (docs/model.md 13).
+//! The common part of all acceptance sources. Each source draws in its own way which draft tokens are right. The
+//! confidences of right and wrong tokens are then drawn by one model for all sources (docs/model.md 13).
 
 use super::confidence::{ConfidenceModel, logit, sigmoid};
 use super::{AcceptanceSource, Law, RankLaw, TruthRow};
@@ -7,78 +7,87 @@ use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream, threshold};
 
-/// Draws the bits that say which drafts are right, and gives the probabilities of the bits and recorded values.
+/// Draws which draft tokens are right. Also gives the probabilities of this, and recorded confidences and ranks.
 pub(super) trait Bits: Send + Sync {
-    /// Fills in the bits of the first `positions` output positions. Where the draft may have no proposal or a limited
-    /// one, also fills in the matches and the longest proposals.
+    /// Fills in, for the first `positions` output positions of the request, which draft tokens are right. Where the
+    /// drafter may have no proposal or a limited one, also fills in where it has a match and how many tokens it
+    /// proposes at most.
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow);
 
-    /// The probability that a draft at `position` and `depth` is right, averaged over the rounds that reach this depth.
-    /// The confidences are drawn from a distribution that is solved for this rate.
+    /// The probability that a draft token at `position` and `depth` is right, averaged over the rounds that reach this
+    /// depth. The confidences are drawn from a distribution that is solved for this rate.
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// The recorded confidence at `position`, where all earlier tokens of the round are right. `None` if no confidence
-    /// was recorded.
+    /// The recorded confidence at `position`, where all earlier tokens of the draft round are right. `None` if no
+    /// confidence was recorded.
     fn recorded_confidence(&self, _request: RequestTruth, _position: u32) -> Option<f32> {
         None
     }
 
-    /// The recorded rank, from 2, of the target's token at `position`, where the draft's first choice is wrong. `None`
-    /// if no rank was recorded.
+    /// The recorded rank, from 2, of the target's token at `position`, where the draft model's first choice is wrong.
+    /// `None` if no rank was recorded.
     fn recorded_rank(&self, _request: RequestTruth, _position: u32) -> Option<u32> {
         None
     }
 
-    /// Whether the draft may have nothing to propose at some positions.
+    /// Whether the drafter may have nothing to propose at some positions.
     fn may_lack_proposals(&self) -> bool {
         false
     }
 
-    /// Whether the bits are drawn from a [law](Law).
+    /// Whether it is drawn from a probability [law](Law) which draft tokens are right.
     fn has_law(&self) -> bool {
         true
     }
 
-    /// See [`Law::prior`]. By default there is one hypothesis.
+    /// Replaces `weights` by the probability of each hypothesis (possible value of what is hidden) about the request
+    /// ([`Law::prior`]). By default there is one hypothesis.
     fn prior(&self, _request: RequestTruth, weights: &mut Vec<f64>) {
         weights.clear();
         weights.push(1.0);
     }
 
-    /// As [`rate`](Bits::rate), if this hypothesis about the request is true.
+    /// The [`rate`](Bits::rate) of right draft tokens at `position` and `depth`, if hypothesis number `_hypothesis`
+    /// about the request is true.
     fn rate_of_hypothesis(&self, request: RequestTruth, _hypothesis: usize, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
 
-    /// See [`Law::right_after`]. The default is for independent bits.
+    /// The probability that the draft token at `position` and `depth` is right, if the hypothesis about the request is
+    /// true ([`Law::right_after`]). `_before` says whether the draft token at the position before is right. The default
+    /// is for independent draft tokens.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, _before: bool) -> f64 {
         self.rate_of_hypothesis(request, hypothesis, position, depth)
     }
 
-    /// The mean of [`rate`](Bits::rate) over all requests of the same category whose rounds reach this depth. The
+    /// The mean of [`rate`](Bits::rate) over all requests of the same category whose draft rounds reach this depth. The
     /// default is for sources in which all these requests have the same rate.
     fn mean_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
 
-    /// See [`Law::own_rate`]. The default is for independent bits.
+    /// The probability, for this request, that the draft token at `position` and `depth` is right if all tokens before
+    /// it in the round are right ([`Law::own_rate`]). The default is for draft tokens that are right independently of
+    /// each other.
     fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
 
-    /// See [`Law::proposes_if_wrong`].
+    /// The probability that a lookup finds a match where its first token would be wrong ([`Law::proposes_if_wrong`]). 1
+    /// for drafters that always have a proposal.
     fn proposes_if_wrong(&self) -> f64 {
         1.0
     }
 
-    /// The most tokens that the draft model beside a lookup drafts in a round without a match; 0 if there is no such
-    /// model.
+    /// The most tokens that the draft model beside a prompt lookup drafts in a round in which the lookup finds no
+    /// match; 0 if there is no such model.
     fn drafts_without_match(&self) -> u32 {
         0
     }
 }
 
-/// An acceptance source: the bits, and the models of their confidences and ranks.
+/// An acceptance source: `bits` draws which draft tokens are right; the other fields draw the draft model's confidences
+/// and the ranks of its guesses.
 pub(super) struct Source<B> {
     pub bits: B,
     pub confidence: ConfidenceModel,
@@ -159,8 +168,8 @@ impl<B: Bits> Law for Source<B> {
             (Shown::Confidence, _) => confidence,
             (Shown::Calibrated, Some(z)) => sigmoid(z),
             (Shown::Calibrated, None) => self.bits.mean_rate(request, position, depth),
-            // Confidences are drawn for `bits.rate`. If the request's own rate on the path of a round differs from it,
-            // the log-odds move by the difference of the two rates' logits.
+            // Confidences are drawn for `bits.rate`. If the request's own acceptance rate, given that all tokens before
+            // in the round are right, differs from it, the log-odds move by the difference of the two rates' logits.
             (Shown::OwnRate, Some(z)) => sigmoid(z + logit(own()) - logit(self.bits.rate(request, position, depth))),
             (Shown::OwnRate, None) => own(),
         }
@@ -181,7 +190,8 @@ pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     }
     let (mut less, mut equal) = (0, u64::MAX);
     for bit in 0..32 {
-        // If the rest of the rate's bits are 0, a draw that is equal to the rate so far cannot be below it.
+        // If all further bits of the rate are 0, a draw whose bits equal the rate's bits so far cannot be below the
+        // rate.
         if equal == 0 || rate << (32 + bit) == 0 {
             break;
         }
@@ -213,7 +223,8 @@ pub(super) fn fill_constant(luck: Luck, rate: f64, positions: usize, words: &mut
 mod tests {
     use super::*;
 
-    /// Compares with simple code that builds each position's uniform draw as a number.
+    /// Compares [`below`] with simple code that builds each position's uniform draw as a number and compares it with
+    /// the rate.
     #[test]
     fn words_are_comparisons_of_one_uniform_a_position() {
         let luck = Luck::new(9, Stream::Right, 4);

@@ -22,7 +22,7 @@ fn request(id: u32) -> RequestTruth {
     RequestTruth { id, prompt_len: 0, output_len: POSITIONS - 8, category: 0, recording: None }
 }
 
-/// The bits of `n` requests at depth 0.
+/// For each of `n` requests: which draft tokens are right as the first draft token of a round, by output position.
 fn bits(source: &dyn AcceptanceSource, n: u32) -> Vec<Vec<bool>> {
     let mut row = TruthRow::default();
     let bits_of = |id| {
@@ -42,12 +42,12 @@ fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
 
 /// Policies may see probabilities in place of confidences ([`Shown`]). The test compares, in each tenth of [0, 1] with
 /// over 1000 tokens, the mean probability that a policy sees with the share of right tokens. It does so for the first
-/// and for later drafts of a round, and for confidences that are true, over-confident or without information.
+/// and for later draft tokens of a round, and for confidences that are true, over-confident or without information.
 #[test]
 fn chances_are_the_shares_of_right_tokens() {
     for misfit in [Misfit::default(), Misfit { scale: 2.0, shift: 1.0 }, Misfit { scale: 0.0, shift: 0.3 }] {
         for shown in [Shown::Calibrated, Shown::OwnRate] {
-            // With correlated bits only `Shown::OwnRate` is calibrated.
+            // If neighbouring draft tokens are correlated, only `Shown::OwnRate` is calibrated.
             let autocorrelation = if shown == Shown::OwnRate { 0.4 } else { 0.0 };
             let confidence = Confidence { misfit, ..Confidence::default() };
             let source =
@@ -116,8 +116,8 @@ fn a_rate_by_context_follows_prompt_and_output() {
     }
 }
 
-/// All depths share one uniform draw. So if the rates fall with the depth, a draft that is right at a depth is right at
-/// all smaller depths. The expected number of right drafts in a row is Σ Π a(depth).
+/// All depths share one uniform draw. So if the rates fall with the depth, a draft token that is right at a depth is
+/// right at all smaller depths. The expected number of right draft tokens in a row is Σ Π a(depth).
 #[test]
 fn depths_share_their_draws() {
     let source = source(Rates::ByDepth { rates: vec![0.9, 0.6, 0.3] });
@@ -137,11 +137,11 @@ fn depths_share_their_draws() {
     assert!((mean - theory).abs() < 0.01, "{mean} against {theory}");
 }
 
-/// Within a request, two bits k positions apart have the correlation `autocorrelation` to the power of k. The rate of
-/// right bits does not change.
+/// Within a request, two draft tokens k positions apart are right or wrong with the correlation `autocorrelation` to
+/// the power of k. The rate of right tokens does not change.
 #[test]
 fn autocorrelation_decays_geometrically() {
-    // A Beta law with nearly no spread, so that all requests have one rate.
+    // A Beta law of the requests' acceptance rates with nearly no spread, so that all requests have one rate.
     let x = bits(&*source(one_law(6e5, 4e5, 0.3)), 2000);
     let rate = share(x.iter().flatten().copied());
     assert!((rate - 0.6).abs() < 0.005, "{rate}");
@@ -156,7 +156,7 @@ fn autocorrelation_decays_geometrically() {
 }
 
 /// If requests have different rates, the conditional rate over all requests rises with depth although each request's
-/// rate is constant. For Beta(a, b) the conditional rate at draft i is (a + i − 1) / (a + b + i − 1).
+/// rate is constant. For Beta(a, b) the conditional rate at draft token i is (a + i − 1) / (a + b + i − 1).
 #[test]
 fn hazards_rise_with_depth() {
     let (a, b) = (8.0, 5.7);
@@ -197,8 +197,8 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
         assert_eq!(c, plain.confidence(request(7), 20, depth, right, 0));
         assert_ne!(c, other.confidence(request(7), 20, depth, right, 0));
     }
-    // A confidence on the target's path depends on the token's position. A confidence off the path depends on the
-    // round's start and the token's depth.
+    // A confidence on the target's path depends on the token's position. A confidence behind a wrong draft token (off
+    // the path) depends on the round's start and the token's depth.
     let on = |start, depth| plain.confidence(request(7), start, depth, Some(true), 0);
     assert_eq!(on(20, 3), on(22, 1));
     let off = |start, depth| plain.confidence(request(7), start, depth, None, 0);

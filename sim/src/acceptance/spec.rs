@@ -1,4 +1,4 @@
-//! The settings of acceptance sources.
+//! The settings of acceptance sources, which decide in a simulation which draft tokens are right.
 
 use super::beside_model::{Beside, LookupBesideModel};
 use super::by_category::ByCategory;
@@ -16,80 +16,82 @@ use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Which drafts the target accepts in a simulated run, and the confidences that the draft reports.
+/// Which draft tokens the target accepts in a simulated run, and the confidences that the draft model reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceptanceSpec {
-    /// The law or the recording that decides which drafts are right.
+    /// The law or the recording that decides which draft tokens are right.
     pub source: Rates,
-    /// The law of the confidences that the draft reports for its tokens.
+    /// The law of the confidences that the draft model reports for its tokens.
     pub confidence: Confidence,
-    /// For token trees: probability that the draft's r-th guess at a position is right if no better guess is, for r =
-    /// 2, 3, …
+    /// For token trees: probability that the draft model's r-th guess at a position is right if no better guess is, for
+    /// r = 2, 3, …
     pub ranks: RankLaw,
 }
 
-/// The law or the recording that decides which drafts are right. A draft is right if it is the token that the target
-/// makes. It is accepted if all drafts before it in its round are right, too.
+/// The law or the recording that decides which draft tokens are right. A draft token is right if it is the token that
+/// the target makes. It is accepted if all draft tokens before it in its round are right, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Rates {
-    /// Every draft is right with the same probability, independently.
+    /// Every draft token is right with the same probability, independently.
     Constant {
-        /// Probability that a draft is right, [0, 1].
+        /// Probability that a draft token is right, [0, 1].
         rate: f64,
     },
     /// The probability depends on the position in the output: each rate holds for `span` positions.
     ByPosition {
-        /// Probabilities that a draft is right, [0, 1], in order. The last one holds to the end of the output.
+        /// Probabilities that a draft token is right, [0, 1], in order. The last one holds to the end of the output.
         rates: Vec<f64>,
         /// Number of output positions for which each rate holds, at least 1.
         span: u32,
     },
-    /// The probability depends on the context: the tokens of prompt and output before the draft. Drafts after long
-    /// contexts are often worse.
+    /// The probability depends on the context: the tokens of prompt and output before the draft token. Draft tokens
+    /// after long contexts are often worse.
     ByContext {
-        /// `[tokens, rate]`: tokens of context, rising, and the probability that a draft is right, [0, 1]. Between two
-        /// points the rate is on the straight line; outside it is that of the nearest point. The rate is updated every
-        /// 64 output tokens.
+        /// `[tokens, rate]`: tokens of context, rising, and the probability that a draft token is right, [0, 1].
+        /// Between two points the rate is on the straight line; outside of the points it is the rate of the nearest
+        /// point. The rate is updated every 64 output tokens.
         points: Vec<(u32, f64)>,
     },
-    /// The probability depends on the place in the round (as for EAGLE heads).
+    /// The probability depends on the place in the draft round (as for EAGLE heads).
     ByDepth {
-        /// Probability, [0, 1], that the i-th draft of a round is right if all before it are. The last rate holds for
-        /// all deeper places: with 3 rates, drafts 3, 4 and 5 have the third.
+        /// Probability, [0, 1], that the i-th draft token of a round is right if all before it are. The last rate holds
+        /// for all deeper places: with 3 rates, draft tokens 3, 4 and 5 have the third.
         rates: Vec<f64>,
     },
-    /// Every request has its own rate, drawn from a Beta law, and neighbouring drafts of a request are correlated.
+    /// Every request has its own rate, drawn from a Beta law, and neighbouring draft tokens of a request are
+    /// correlated.
     Mixture(Mixture),
     /// Every category of requests has a separate law.
     ByCategory(ByCategory),
-    /// Prompt lookup: the draft copies text from the context. The position at which a round starts decides whether
-    /// there is a match and how many of its tokens are right.
+    /// Prompt lookup: the drafter copies text from the context. The position at which a draft round starts decides
+    /// whether there is a match and how many of its tokens are right.
     PromptLookup(PromptLookup),
     /// Suffix decoding: a suffix tree proposes what followed the newest tokens in earlier text. The longer the match,
     /// the more tokens are proposed.
     Suffix(Suffix),
-    /// Two drafters: prompt lookup in rounds in which it finds a match, and a draft model in other rounds.
+    /// Two drafters: prompt lookup in draft rounds in which it finds a match, and a draft model in other rounds.
     LookupBesideModel(LookupBesideModel),
-    /// The workload's requests have recordings of which of their drafts are right.
+    /// The workload's requests have recordings of which of their draft tokens are right.
     Recorded {
-        /// For drafts that a recording does not cover: probability, [0, 1], that the i-th draft of a round is right if
-        /// all before it are. The last one holds for all deeper places.
+        /// For draft tokens that a recording does not cover: probability, [0, 1], that the i-th draft token of a round
+        /// is right if all before it are. The last one holds for all deeper places.
         #[serde(default = "pooled")]
         hazards: Vec<f64>,
     },
-    /// Requests without a recording get one from a truth table.
+    /// The acceptance of requests without a recording comes from a truth table, a file that records which draft tokens
+    /// of real requests were right.
     Table(TableSource),
 }
 
-/// A truth table, as `foretoken profile-acceptance` writes it. At every output position it says whether the draft's
-/// first guess is right, which guess is, and with what confidence. The program that builds the source must have read
-/// the file and given every request of the workload a recording.
+/// A truth table, as `foretoken profile-acceptance` writes it. At every output position it says whether the draft
+/// model's first guess is right, which guess is, and with what confidence. The program that builds the source must have
+/// read the file and given every request of the workload a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableSource {
-    /// Path of the truth table.
+    /// Path of the truth table, the file with the recorded acceptance of a draft model on a target's own text.
     pub path: PathBuf,
     /// What happens if a request has more output tokens than its recording.
     #[serde(default)]
@@ -112,7 +114,7 @@ fn pooled() -> Vec<f64> {
 }
 
 impl Rates {
-    /// The path of the truth table, for a source that reads one.
+    /// The path of the truth table (the file with recorded acceptance), for a source that reads one.
     pub fn path_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Rates::Table(table) => Some(&mut table.path),
@@ -120,7 +122,7 @@ impl Rates {
         }
     }
 
-    /// Whether the source replays recorded bits.
+    /// Whether the source repeats which draft tokens were right in a real run, and does not draw this from a law.
     pub fn is_recorded(&self) -> bool {
         matches!(self, Rates::Recorded { .. } | Rates::Table(_))
     }
@@ -133,7 +135,7 @@ impl Default for Rates {
 }
 
 impl AcceptanceSpec {
-    /// Checks the values that serde cannot check.
+    /// Checks the settings of acceptance that serde cannot check.
     ///
     /// # Errors
     /// A list of rates, points or categories is empty, a rate is not in [0, 1], the tokens of points do not rise, a
@@ -151,7 +153,7 @@ impl AcceptanceSpec {
             Rates::ByContext { points } => check_points("source.by-context.points", points),
             Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
             Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
-            // The reader of the file checks whether the file can be used.
+            // Whether the truth table (a file of recorded acceptance) can be used is checked where the file is read.
             Rates::Table(_) => Ok(()),
             Rates::ByCategory(of) => of.check(),
             Rates::PromptLookup(lookup) => lookup.check("source.prompt-lookup"),
@@ -162,8 +164,8 @@ impl AcceptanceSpec {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
                     return bad("source.mixture.autocorrelation", why);
                 }
-                // With other shapes all rates are 0 or 1, or all rates are equal, and numbers cannot be drawn from the
-                // Beta law.
+                // Shapes outside of this range are refused: all rates would be 0 or 1, or all rates would be equal, and
+                // no numbers could be drawn from the Beta law.
                 let why = "a and b must be > 0, from 0.001 to 1000000";
                 let fault = |beta: &Beta| [beta.a, beta.b].iter().any(|shape| !(1e-3..=1e6).contains(shape));
                 match m.categories.iter().find(|(_, beta)| fault(beta)) {
@@ -201,7 +203,8 @@ impl AcceptanceSpec {
                     );
                     return bad("source.recorded", why);
                 }
-                // The hazards that come with the workload's recordings, unless the user has set other hazards.
+                // Hazards are the probabilities that a draft token is right where no recording says whether it is. The
+                // workload's recordings may bring their own; they are used unless the user has set others.
                 let own = !workload.hazards.is_empty() && *hazards == pooled();
                 let hazards = if own { workload.hazards.clone() } else { hazards.clone() };
                 common.with(Recorded::new(workload, hazards, false, seed))
@@ -218,12 +221,13 @@ impl AcceptanceSpec {
     }
 }
 
-/// Index of the first request without a recording.
+/// Index of the first request of the workload that has no recording of which of its draft tokens are right.
 fn without_recording(workload: &Workload) -> Option<usize> {
     (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX))
 }
 
-/// Settings that all acceptance sources share.
+/// What all acceptance sources share: the model of confidences, the probabilities of second and later guesses, and the
+/// seed of the draws.
 struct Common {
     confidence: ConfidenceModel,
     ranks: RankLaw,

@@ -53,7 +53,8 @@ impl Suffix {
         PromptLookup { match_rate: self.match_rate, precision: self.precision, mean_run: self.mean_run }
     }
 
-    /// Checks the settings at `key`, below `acceptance`.
+    /// Checks the settings of the suffix tree. An error names the setting by its path below `acceptance`, which begins
+    /// with `key`.
     pub(super) fn check(&self, key: &str) -> Result<(), BadAcceptance> {
         self.lookup().check(key)?;
         if !(self.mean_match >= 1.0 && self.mean_match.is_finite()) {
@@ -74,7 +75,7 @@ impl Suffix {
     fn proposals(&self) -> Vec<u8> {
         let mut most = 0;
         let proposal = |matched: u32| {
-            // Arctic Inference's tree adds 1e-6 before it rounds down.
+            // Arctic Inference's tree adds 1e-6 before it rounds the number of proposed tokens down.
             let by_factor = (f64::from(matched) * self.max_spec_factor + 1e-6) as u32;
             by_factor.min(self.max_tree_depth - matched).min(u8::MAX.into()) as u8
         };
@@ -90,7 +91,8 @@ impl Suffix {
 /// Draws which tokens of a suffix tree's proposals are right, where it has a match, and how long its proposals are.
 pub(super) struct SuffixTree {
     lookups: Lookups,
-    /// Probability, at each token, that a match whose length is drawn ends there: 1 / mean length.
+    /// Probability that a match ends at its next token, for matches whose length is drawn at random: 1 / mean length in
+    /// tokens.
     ends: f64,
     /// The most tokens that are proposed, by the length of the match.
     proposals: Vec<u8>,
@@ -104,7 +106,7 @@ impl SuffixTree {
 
     /// A geometrically distributed length of a match, from 1 to 1001 tokens, from the uniform draw `u`.
     fn length(&self, u: f64) -> usize {
-        // No tree is deeper than 1000 tokens.
+        // The setting `max_tree_depth` allows no tree deeper than 1000 tokens.
         if self.ends >= 1.0 { 1 } else { 1 + (u.ln() / (1.0 - self.ends).ln()).min(1000.0) as usize }
     }
 }

@@ -1,4 +1,4 @@
-//! The bits that say which drafts of the unfinished requests are right. Executors look acceptance up here: simulated
+//! The table of which draft tokens of the unfinished requests are right. Executors look acceptance up here: simulated
 //! time, replay, and devices whose experiment names an acceptance source.
 
 use super::plain_rows::PlainRows;
@@ -11,24 +11,26 @@ use crate::workload::RequestId;
 
 const NO_ROW: u32 = u32::MAX;
 
-/// Which drafts of the unfinished requests are right. Rows of requests that ended are reused.
+/// Which draft tokens of the unfinished requests are right. The rows (bitmaps) of requests that ended are reused.
 pub struct Truths<'a> {
     acceptance: &'a dyn AcceptanceSource,
     max_draft_len: u32,
-    /// How many of the draft's guesses at a position count: 1 for the first guess alone.
+    /// A draft position counts as right if the target's token is among this number of the draft model's best guesses: 1
+    /// for the first guess alone.
     guesses: u32,
     rows: Vec<TruthRow>,
     requests: Vec<RequestTruth>,
     free_rows: Vec<u32>,
     row_of: Vec<u32>,
-    /// The bitmaps side by side, for fast reading. `None` without drafts. Also `None` for good once a request's row was
-    /// not [plain](TruthRow::is_plain) (one bitmap for all depths, all bits known).
+    /// For fast reading: the bitmaps that say which draft tokens are right, side by side. `None` without draft tokens.
+    /// Also `None` for good once a request's row was not [plain](TruthRow::is_plain) (one bitmap for all depths,
+    /// nothing made up).
     plain: Option<PlainRows>,
 }
 
 impl<'a> Truths<'a> {
-    /// Makes a table for a workload with `requests` requests. If `max_draft_len` is 0 there are no drafts, and no bits
-    /// are filled in.
+    /// A table of which draft tokens are right, for a workload with `requests` requests, none of which has started. If
+    /// `max_draft_len` is 0 there are no draft tokens, and no bitmaps are filled in.
     pub fn new(acceptance: &'a dyn AcceptanceSource, max_draft_len: u32, requests: usize) -> Truths<'a> {
         Truths {
             acceptance,
@@ -42,16 +44,21 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Counts a position as right if the target's token is among the draft's best `guesses` guesses there, and not only
-    /// if it is the first guess. Call it before the first request starts. The bits then describe the best path in a
-    /// tree; for chains they are wrong.
+    /// Counts a position as right if the target's token is among the draft model's best `guesses` guesses there, and
+    /// not only if it is the first guess. Call it before the first request starts. The table then describes the best
+    /// path in a tree; for chains it is wrong.
     pub(crate) fn count_guesses(&mut self, guesses: u32) {
         self.guesses = guesses;
     }
 
-    /// Fills in the bits of a request that starts. Without drafts only the request itself is stored, because bounds
-    /// (policies that know more than a server can) ask for it.
+    /// Fills in which draft tokens of a request that starts are right. Without draft tokens only the request itself is
+    /// stored, because bounds (policies that know more than a server can) ask for it.
     pub fn start(&mut self, request: RequestTruth) {
+        self.start_as(request.id, request);
+    }
+
+    /// As [`start`](Truths::start), for a request that batches name by `id` and not by its number.
+    pub fn start_as(&mut self, id: RequestId, request: RequestTruth) {
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(TruthRow::default());
             self.requests.push(request);
@@ -60,10 +67,10 @@ impl<'a> Truths<'a> {
         self.requests[row as usize] = request;
         // In a server requests come while the engine runs, so an id may be higher than the number of requests at the
         // start.
-        if self.row_of.len() <= request.id as usize {
-            self.row_of.resize(request.id as usize + 1, NO_ROW);
+        if self.row_of.len() <= id as usize {
+            self.row_of.resize(id as usize + 1, NO_ROW);
         }
-        self.row_of[request.id as usize] = row;
+        self.row_of[id as usize] = row;
         if self.max_draft_len == 0 {
             return;
         }
@@ -76,12 +83,13 @@ impl<'a> Truths<'a> {
             }
         }
         match &mut self.plain {
-            Some(plain) if truth.is_plain() => plain.set(row, request.id, truth.words(), positions),
+            Some(plain) if truth.is_plain() => plain.set(row, id, truth.words(), positions),
             _ => self.plain = None,
         }
     }
 
-    /// Forgets a request. Does nothing if the request has never started or has ended already.
+    /// Forgets which draft tokens of request `id` are right, because the request has ended. Does nothing if the request
+    /// has never started or has ended already.
     pub fn end(&mut self, id: RequestId) {
         let row = self.row_of.get_mut(id as usize).map_or(NO_ROW, |row| std::mem::replace(row, NO_ROW));
         if row != NO_ROW {
@@ -89,18 +97,20 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// The bits of a request that has started.
+    /// Which draft tokens of request `id`, which has started, are right, by output position and depth in the round.
     #[inline]
     pub(crate) fn row(&self, id: RequestId) -> &TruthRow {
         &self.rows[self.row_of[id as usize] as usize]
     }
 
-    /// The lengths, category and recording of a request that has started.
-    pub(super) fn request(&self, id: RequestId) -> RequestTruth {
+    /// For a request that has started: its prompt and output lengths, its category, and the index of its recorded
+    /// acceptance, if it replays a real run.
+    pub(crate) fn request(&self, id: RequestId) -> RequestTruth {
         self.requests[self.row_of[id as usize] as usize]
     }
 
-    /// The confidence in the token at `depth` (from 0) of the round that a request starts at output position `start`.
+    /// The confidence in the token at `depth` (from 0) of the draft round that a request starts at output position
+    /// `start`.
     pub(super) fn confidence(&self, id: RequestId, start: u32, depth: u32) -> f32 {
         let row = self.row_of[id as usize] as usize;
         let on_path = self.rows[row].run(start, depth) == depth;
@@ -108,9 +118,9 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Lowers the draft limit of each request to the number of tokens that the draft can propose. At a match this is
+    /// Lowers the draft limit of each request to the number of tokens that the drafter can propose. At a match this is
     /// the length of the proposal; prompt lookup does not limit it. Without a match it is what the draft model beside a
-    /// lookup drafts (0 if there is no such model). Does nothing if the draft always has a proposal.
+    /// lookup drafts (0 if there is no such model). Does nothing if the drafter always has a proposal.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
@@ -121,7 +131,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Whether every request of a batch has a match, so that no draft model is needed.
+    /// Whether the prompt lookup finds a match for every request of a batch, so that the draft model beside it runs no
+    /// pass.
     pub fn all_matched(&self, batch: &BatchView) -> bool {
         batch.ids.iter().zip(batch.emitted).all(|(&id, &emitted)| self.row(id).matched(emitted))
     }
@@ -146,7 +157,8 @@ impl<'a> Truths<'a> {
 
     /// Writes into `accepted` how many tokens verification accepts: of the first `verify_len` drafts of each chain, or
     /// of the kept nodes of each tree. Trees also store their accepted path. For chains the divergences are filled in
-    /// if the policy wants them. Reports to the source the unknown bits that decided how many are accepted.
+    /// if the policy wants them. If it was not known whether a token that decided this number is right, reports the
+    /// token to the acceptance source.
     pub fn accept(&self, batch: &BatchView, drafts: &mut Drafts, accepted: &mut [u32]) {
         if drafts.in_trees() {
             for (i, a) in accepted.iter_mut().enumerate().take(batch.len()) {
@@ -168,8 +180,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// [`accept`](Truths::accept) for chains whose bits may differ by depth or be unknown. Reports to the source the
-    /// unknown bits that it used.
+    /// [`accept`](Truths::accept) for chains in which the depth may decide whether a draft token is right, or this may
+    /// be unknown. Reports to the acceptance source the tokens of which it was unknown.
     fn accept_and_look(&self, batch: &BatchView, verify_len: &[u32], accepted: &mut [u32]) {
         let asked = batch.ids.iter().zip(batch.emitted).zip(verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
@@ -182,14 +194,15 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// For each of the first `depths` depths of a round: if the bit there is unknown, reports to the source that a
-    /// decision used the bit.
+    /// For each of the first `depths` draft tokens of a round: if it is unknown (made up) whether the draft token is
+    /// right, reports to the acceptance source that a decision used what is made up.
     #[cold]
     fn look_at_all(&self, row: usize, start: u32, depths: u32) {
         (0..depths).for_each(|depth| self.look_at(row, start, depth));
     }
 
-    /// Reports to the source that a decision used the bit at `depth` of a round, if this bit is unknown.
+    /// Reports to the acceptance source that a decision used whether the draft token at `depth` of a round is right, if
+    /// this is unknown (made up).
     fn look_at(&self, row: usize, start: u32, depth: u32) {
         if !self.rows[row].is_known(start + depth, depth) {
             self.acceptance.unknown_used(self.requests[row], start, depth);
@@ -223,7 +236,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// The rank of the target's token among the draft's guesses at `depth` (from 0) of a round of the request in `row`.
+    /// The rank of the target's token among the draft model's guesses at `depth` (from 0) of a draft round of the
+    /// request whose bitmap is row `row`.
     fn rank(&self, row: usize, start: u32, depth: u32) -> u32 {
         match self.rows[row].right(start + depth, depth) {
             true => 1,
@@ -237,8 +251,8 @@ impl<'a> Truths<'a> {
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
             let start = batch.emitted[i];
-            // The key of the target's path down to the parents of this level. A node is on the path if the ranks of the
-            // nodes down to it are the ranks of the target's tokens.
+            // The key (a hash of ranks) of the path of the target's tokens, down to the parents of this level of the
+            // tree. A node is on the path if the ranks of the nodes down to it are the ranks of the target's tokens.
             let target = target_path((0..depth).map(|d| self.rank(row, start, d)));
             let right = self.rows[row].right(start + depth, depth);
             let confidence = |path: u64, on_path: bool| {
@@ -257,8 +271,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected draft. Drafts behind it follow a
-    /// wrong token and get no value.
+    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected draft token. Draft tokens behind
+    /// it follow a wrong token and get no value.
     fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
         for (i, &accepted) in accepted.iter().enumerate().take(batch.len()) {
             let row = self.row_of[batch.ids[i] as usize] as usize;

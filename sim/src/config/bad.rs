@@ -6,6 +6,6 @@
 pub struct BadConfig {
     /// Name of the setting, below `engine`.
     pub key: &'static str,
-    /// What is wrong and what would be right.
+    /// What is wrong with the setting, and which value would be accepted.
     pub why: String,
 }

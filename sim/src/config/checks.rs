@@ -51,7 +51,7 @@ pub(super) fn decision_times(_: &'static str, value: &DecisionSeconds) -> Checke
     time("decision_s.select", &value.select)
 }
 
-/// Checks the draft's KV memory: the ratio is finite and at least 0, or there is at least one separate block.
+/// Checks the draft model's KV memory: the ratio is finite and at least 0, or there is at least one separate block.
 pub(super) fn draft_kv(_: &'static str, value: &DraftKv) -> Checked {
     match value {
         DraftKv::None => Ok(()),

@@ -5,17 +5,18 @@ use serde::{Deserialize, Serialize};
 /// (first, last, k): k draft tokens a request for batch sizes from first to last.
 pub type BatchRange = (i64, i64, i64);
 
-/// The release of vLLM whose scheduler is replicated. It sets every rule at once; single keys override it.
+/// The release of vLLM whose scheduler is replicated. It decides every rule of the engine; single settings replace
+/// single rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Version {
     /// vLLM's v0 engine as of 0.6.3, which the papers used: a step is either a prefill step or a decode step
     /// (docs/model.md 14).
     #[serde(rename = "vllm-v0")]
     V0,
-    /// vLLM 0.32.
+    /// vLLM 0.32, which makes draft tokens at the end of a step.
     #[serde(rename = "vllm-0.32")]
     V0_32,
-    /// vLLM 0.33.
+    /// vLLM 0.33, which makes draft tokens at the end of a step.
     #[default]
     #[serde(rename = "vllm-0.33")]
     V0_33,
@@ -32,7 +33,7 @@ impl Version {
     }
 }
 
-/// The kind of drafter (vLLM's `method`). It decides lookahead slots, budgets and the runner.
+/// The kind of drafter (vLLM's `method`). Lookahead slots, token budget and model runner depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftMethod {
@@ -47,13 +48,14 @@ pub enum DraftMethod {
     Mtp,
     /// DFlash: a block-diffusion drafter, which makes all tokens of a block in one pass.
     Dflash,
-    /// DSpark: a semi-autoregressive drafter of blocks.
+    /// DSpark: a drafter that makes a block of tokens semi-autoregressively.
     Dspark,
     /// DSpark with `sample_from_anchor` false: the block that it fills in starts with a mask token.
     DsparkFillIn,
-    /// Prompt lookup: searches the text so far for the newest tokens, and drafts what followed them there.
+    /// Prompt lookup: searches the text so far for its newest tokens, and drafts the tokens that followed them there.
     Ngram,
-    /// Suffix decoding: searches suffix trees of earlier text for the newest tokens, and drafts what followed.
+    /// Suffix decoding: searches suffix trees of earlier text for the newest tokens, and drafts the tokens that
+    /// followed them there.
     Suffix,
 }
 
@@ -67,7 +69,7 @@ pub enum Runner {
     V2,
 }
 
-/// Whether drafts are made at the start or the end of a step.
+/// Whether draft tokens are made at the start or the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftAt {
@@ -77,23 +79,23 @@ pub enum DraftAt {
     StepStart,
 }
 
-/// When clients get the tokens of a step, if drafts are made at the end of the step.
+/// When clients get the tokens of a step. Only for draft tokens that are made at the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliverAt {
-    /// As soon as they are sampled, while the device drafts (runner V2).
+    /// As soon as the tokens are sampled, while the device runs draft passes (runner V2).
     Sampled,
-    /// After the drafts for the next step are made (runner V1).
+    /// After the draft tokens for the next step are made (runner V1).
     Drafted,
 }
 
-/// Which tokens the first draft pass after a step runs over.
+/// Which tokens the first draft pass of a step runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstDraftPass {
-    /// All tokens of the step, rejected drafts and the drafter's extra slots included.
+    /// All tokens of the step, rejected draft tokens and the drafter's extra slots included.
     Padded,
-    /// Only tokens whose draft KV is missing.
+    /// Only tokens over which the draft model has not run, so that their draft KV is missing.
     Unseen,
 }
 
@@ -104,49 +106,53 @@ pub enum SchedulingPolicy {
     /// In order of arrival (first come, first served).
     #[default]
     Fcfs,
-    /// By the requests' priority, lowest number first; then by arrival.
+    /// By the priority of requests, the lowest number first. Requests of equal priority are admitted in order of
+    /// arrival.
     Priority,
 }
 
-/// When the draft runs over tokens that it missed while its request did not draft (docs/model.md 0.6).
+/// When the draft model runs over the context tokens that it skipped while a request did not draft (docs/model.md 0.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftGap {
-    /// When the request drafts again: the missed tokens run in its first draft pass and cost as batched tokens.
+    /// When the request drafts again: its first draft pass also runs over the tokens that the draft model skipped, and
+    /// they add to the pass's batched tokens.
     #[default]
     CatchUpNextUse,
-    /// At once: the draft runs over all new tokens in every step, even if the request does not draft.
+    /// At once: the draft model runs over all new tokens in every step, even if the request does not draft.
     AlwaysExtend,
-    /// Never: the request does not draft again.
+    /// Never: once the draft model has skipped tokens of a request, the request does not draft any more.
     Permanent,
 }
 
-/// Which drafts count against the token budget of a step (docs/model.md 9.11).
+/// Which draft tokens count against the token budget of a step (docs/model.md 9.11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetCharge {
-    /// Each decode request takes the policy's draft limit + 1 tokens, as in vLLM.
+    /// All draft tokens that the policy allows: each decode request takes the policy's draft limit + 1 tokens, as in
+    /// vLLM.
     #[default]
     Full,
-    /// Each decode request takes its verified drafts + 1 tokens. Prompt chunks may use what the dropped drafts leave.
+    /// Only verified draft tokens: each decode request takes its verified draft tokens + 1 tokens. Prompt chunks may
+    /// use the budget of dropped draft tokens.
     Trimmed,
 }
 
-/// The memory that the draft's KV takes from the target's blocks.
+/// The memory that the draft model's KV takes from the memory of `num_gpu_blocks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DraftKv {
-    /// No memory: the draft has no KV, or its memory is not part of `num_gpu_blocks`.
+    /// No memory: the draft model has no KV, or its KV is in memory that `num_gpu_blocks` does not count.
     #[default]
     None,
-    /// Target and draft share the memory of `num_gpu_blocks`, and both get the same number of blocks (vLLM v0).
+    /// Target and draft model share the memory of `num_gpu_blocks`, and both get the same number of blocks (vLLM v0).
     EqualSplit {
-        /// KV bytes of a token in the draft / KV bytes of a token in the target, ≥ 0.
+        /// KV bytes of a token in the draft model, divided by KV bytes of a token in the target, ≥ 0.
         ratio: f64,
     },
-    /// The draft has separate blocks; the target keeps all of `num_gpu_blocks`.
+    /// No memory: the draft model has a number of KV blocks of its own, and the target keeps all of `num_gpu_blocks`.
     Separate {
-        /// Number of KV blocks of the draft.
+        /// Number of KV blocks of the draft model.
         blocks: u32,
     },
 }
@@ -157,9 +163,10 @@ pub enum DraftKv {
 pub struct DecisionSeconds {
     /// Time to decide the draft lengths before drafting, once a step, seconds.
     pub propose: f64,
-    /// Time to decide after a draft pass whether to draft on, seconds. It counts only for policies that decide there.
-    /// On hardware the host then waits for the device.
+    /// Time to decide after a draft pass whether the step runs another draft pass, seconds. It counts only for policies
+    /// that decide after each draft pass. On hardware the host then waits for the device.
     pub keep_drafting: f64,
-    /// Time to choose the drafts to verify, seconds. It counts only for policies that choose.
+    /// Time to choose which draft tokens are verified, seconds. It counts only for policies that choose among their
+    /// draft tokens.
     pub select: f64,
 }

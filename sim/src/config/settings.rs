@@ -20,7 +20,8 @@ macro_rules! settings {
         }
 
         impl $name {
-            /// Checks every setting alone, in the order of the rows.
+            /// Checks the value of every setting of the struct by itself, in the order in which the settings are
+            /// written.
             fn check_each(&self) -> Result<(), BadConfig> {
                 $($($check(stringify!($key), &self.$key)?;)?)*
                 Ok(())

@@ -8,30 +8,30 @@ use crate::workload::{Arrivals, RequestId, Workload};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What decides when the next request is sent.
+/// What decides when the next request is sent to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// The workload's arrival times.
+    /// Open loop: each request is sent at its arrival time in the workload.
     Open,
-    /// In a closed loop: the end of the last request of the same client.
+    /// Closed loop: a client sends its next request when its last one has ended.
     Closed,
-    /// For the first turn of a session its time in the workload, for each later turn a gap after the end of the turn
-    /// before.
+    /// Sessions (conversations): the first turn is sent at its time in the workload, each later turn a gap after the
+    /// end of the turn before.
     Sessions,
-    /// A router or a server, which gives requests to the engine while the engine runs.
+    /// A router or a server gives requests to the engine while the engine runs.
     Fed,
 }
 
 /// A request that a router gives to an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// Id of the request.
+    /// Id of the request that the router gives to the engine.
     pub id: RequestId,
     /// When the router sends it to the engine.
     pub sent: Time,
     /// When the client sent the request. Latencies count from this time.
     pub since: Time,
-    /// The part of the request that the engine serves.
+    /// The part of the request that the engine serves: prompt and output, only the prompt, or only the output.
     pub part: Part,
 }
 
@@ -46,7 +46,7 @@ impl Given {
 pub struct ArrivalStream<'a> {
     /// The requests; `None` if a router or clients give all requests.
     workload: Option<&'a Workload>,
-    /// When each request of the workload arrives.
+    /// Arrival time of each request of the workload, by request id; empty without a workload.
     times: &'a [Time],
     mode: Mode,
     /// Delay of the frontend: the time from when a request is sent until the scheduler sees it.
@@ -55,13 +55,13 @@ pub struct ArrivalStream<'a> {
     /// In a closed loop: for each client without a request in the system, the time at which it became free to send;
     /// ascending.
     ready: VecDeque<Time>,
-    /// With sessions: the turns whose time of sending is known, each with this time.
+    /// With sessions (conversations): the turns that wait to be sent at a known time, each with this time.
     turns: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// Requests from a router that the scheduler has not seen yet, in ascending order of `sent`.
     given: VecDeque<Given>,
     /// From a router: the requests that have ended since the router last asked, each with the time of its end.
     ended: Vec<(RequestId, Time)>,
-    /// Requests that the router gives later will not be seen by the scheduler before this time.
+    /// Time before which the scheduler sees no request that the router has not given yet.
     known_until: Time,
 }
 
@@ -88,7 +88,7 @@ impl<'a> ArrivalStream<'a> {
         ArrivalStream { workload, times, mode, way, next: 0, ready, turns, given, ended, known_until: Time::MAX }
     }
 
-    /// From now on only a router sends requests.
+    /// From now on all requests come from a router or a server, and none from the workload's arrival times.
     pub fn be_fed(&mut self) {
         self.mode = Mode::Fed;
     }
@@ -98,7 +98,8 @@ impl<'a> ArrivalStream<'a> {
         self.given.push_back(given);
     }
 
-    /// Removes the request `id` if the scheduler has not seen it yet. Returns whether the request was removed.
+    /// Removes the request `id` of the router if the scheduler has not seen it yet. Returns whether the request was
+    /// removed.
     pub fn withdraw(&mut self, id: RequestId) -> bool {
         let at = self.given.iter().position(|given| given.id == id);
         at.is_some_and(|at| self.given.remove(at).is_some())
@@ -114,9 +115,15 @@ impl<'a> ArrivalStream<'a> {
         self.sent_at() + self.way
     }
 
-    /// Whether the list of ended requests, from which the router takes them, has an entry.
+    /// Whether a request has ended since the router last took the list of ended requests.
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
+    }
+
+    /// When entry `i` of the list of ended requests ended. The router has not taken this list yet. `None` if the list
+    /// is shorter.
+    pub fn end(&self, i: usize) -> Option<Time> {
+        self.ended.get(i).map(|ended| ended.1)
     }
 
     /// The requests that ended since the last call, and when.

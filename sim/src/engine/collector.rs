@@ -1,4 +1,4 @@
-//! Collects the results of a run: request records, totals, the time series and, if wanted, a record of every step.
+//! Collects the results of a run: request records, totals, values over time and, if wanted, a record of every step.
 
 use super::request::{RejectReason, RunningRequest};
 use super::scheduler::Scheduler;
@@ -12,30 +12,36 @@ use crate::workload::RequestId;
 /// Collects all results of a run.
 #[derive(Clone, Debug)]
 pub struct Collector {
-    /// The records of all requests.
+    /// What happened to each request: when it arrived, was first scheduled, emitted its first token and ended, and its
+    /// counts of tokens.
     pub records: RequestRecords,
-    /// Sums over all steps.
+    /// Counters of the run, summed over all its steps: times, passes, and drafted, verified and accepted tokens.
     pub totals: Totals,
-    /// Load and draft length over time.
+    /// Batch size, and drafted, accepted and emitted tokens of the run over time, in bins of equal width.
     pub series: Series,
     /// One record for each step, if the run keeps records of steps; otherwise empty.
     pub steps: Vec<StepRecord>,
-    /// Requests that could never run to their end, each with the reason, in the order of their rejections.
+    /// The requests that could never run to their end, in order of their rejections: each request's number (how many
+    /// requests came before it) and the reason.
     pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
     emissions: Emissions,
-    /// Numbers of rounds and of drafted, verified and accepted tokens of each request.
+    /// For each request: its number of rounds (steps with at least one verified draft token), and its numbers of
+    /// drafted, verified and accepted tokens.
     rounds: Vec<Rounds>,
-    /// For each request, where its time has gone so far. Empty if the executor does not know what its device did.
+    /// For each request: on what its time so far was spent (waiting, prompt passes, drafting, …). Empty if the executor
+    /// does not know what its device did.
     lives: Vec<Life>,
-    /// Decides when the run may end early; `None` if the run goes on to its end.
+    /// Decides when the run may end early: once it is certain whether enough requests meet their latency bounds. `None`
+    /// if the run goes on to its end.
     patience: Option<Patience>,
 }
 
-/// Numbers of rounds and of drafted, verified and accepted tokens of a request.
+/// Of one request: its number of rounds (steps with at least one verified draft token), and its numbers of drafted,
+/// verified and accepted tokens.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rounds {
-    /// Number of steps with at least one verified draft.
+    /// Number of steps in which at least one draft token of the request was verified.
     rounds: u32,
     drafted: u32,
     verified: u32,
@@ -69,25 +75,28 @@ impl Collector {
         }
     }
 
-    /// Makes room for `requests` requests, because the workload has grown.
+    /// Makes room for the records of `requests` requests, because the workload has grown.
     pub(super) fn make_room(&mut self, requests: usize) {
-        self.records.make_room(requests);
+        self.records.resize(requests);
         self.emissions.make_room(requests);
         self.rounds.resize(requests, Rounds::default());
     }
 
-    /// Lets the run end once the verdict of `patience` is certain.
+    /// Lets the run end once it is certain whether enough requests meet their latency bounds. `patience` has the
+    /// bounds, and says which requests are judged by them.
     pub(crate) fn be_patient(&mut self, patience: Option<Patience>) {
         self.patience = patience;
     }
 
-    /// Whether the verdict of the `patience` is certain, so that the run may end early.
+    /// Whether it is certain that enough requests meet their latency bounds, or that too few do, so that the run may
+    /// end early.
     #[inline]
     pub(super) fn certain(&self) -> bool {
         self.patience.as_ref().is_some_and(Patience::certain)
     }
 
-    /// Returns the `patience` with its counts, after the run.
+    /// After the run: returns how many of the requests that are judged by latency bounds have met or missed them, as
+    /// far as they have ended.
     pub(crate) fn patience(&mut self) -> Option<Patience> {
         self.patience.take()
     }
@@ -115,7 +124,7 @@ impl Collector {
     }
 
     /// Records the step whose output the scheduler has just applied. The caller has put the step's times and what was
-    /// scheduled into `record`. This call adds the counts of drafts and of emitted tokens.
+    /// scheduled into `record`. This call adds the counts of draft tokens and of emitted tokens.
     #[inline]
     pub(super) fn step(&mut self, record: &mut StepRecord, scheduler: &Scheduler, spec: &SpecDecode) {
         let (output, result) = (scheduler.output(), scheduler.result());
@@ -137,12 +146,14 @@ impl Collector {
         }
     }
 
-    /// Counts the drafts of each request of a step, and counts the requests by their numbers of verified and accepted
-    /// drafts. Writes the step's sums of drafts into `record`.
+    /// Adds the draft tokens of each request of a step to the request's counts, and counts the requests by their
+    /// numbers of verified and accepted draft tokens. Writes the step's sums of drafted, verified and accepted tokens
+    /// into `record`.
     #[inline]
     fn count_rounds(&mut self, record: &mut StepRecord, ids: &[RequestId], dropped: &[RequestId], spec: &SpecDecode) {
         if spec.drafts.verify_len.is_empty() {
-            // The step has no drafter, or no decode request.
+            // The step has no drafter, or no decode request. `dropped` is the number of its decode requests that had
+            // ended before the step's output came.
             let dropped = if dropped.is_empty() { 0 } else { ids.iter().filter(|id| dropped.contains(id)).count() };
             self.totals.verified_accepted[0][0] += (ids.len() - dropped) as u64;
         } else if dropped.is_empty() && !spec.drafts.in_trees() {
@@ -152,8 +163,8 @@ impl Collector {
         }
     }
 
-    /// The common case, kept fast: all drafts are chains, and no request of the step had ended before the step's output
-    /// came.
+    /// The common case, kept fast: all draft tokens form chains (one guess a position), and no request of the step had
+    /// ended before the step's output came.
     #[inline]
     fn count_chains(&mut self, record: &mut StepRecord, ids: &[RequestId], spec: &SpecDecode) {
         let n = ids.len();
@@ -200,15 +211,15 @@ impl Collector {
         self.emissions.running(scheduler.running().iter().map(|r| r.id), end, &mut self.totals.gaps);
     }
 
-    /// Records a further step of a stretch (decode steps that are computed in one go). The step took `took` and gave
-    /// each of the `requests` running requests one token.
+    /// Records a further step of a stretch (decode steps that are computed in one go). The step took the time `took`
+    /// and gave each of the `requests` running requests one token.
     #[inline]
     pub(super) fn next_of_stretch(&mut self, requests: u32, took: Time) {
         self.totals.gaps.count(took, requests);
     }
 
-    /// Ends a stretch (decode steps that are computed in one go): adds the gaps between emissions in the stretch's
-    /// further steps to the sum of all gaps. The first step ended at `first_end`, the last step at `end`.
+    /// Ends a stretch (decode steps that are computed in one go): adds the gaps between the tokens of each request in
+    /// the stretch's further steps to the sum of all gaps. The first step ended at `first_end`, the last step at `end`.
     pub(super) fn end_of_stretch(&mut self, first_end: Time, end: Time) {
         self.emissions.skip_to(end, first_end, &mut self.totals.gaps);
     }
@@ -219,8 +230,8 @@ impl Collector {
         self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.kv_cache_manager().used());
     }
 
-    /// Records that a request was admitted. `spent` is the device's time by part until `now`, if the executor knows it.
-    /// Returns whether this is the request's first admission.
+    /// Records that a request was admitted. `spent` has the device's time until `now` by part (decoding, prompts,
+    /// drafting, …), if the executor knows it. Returns whether this is the request's first admission.
     pub(super) fn admit(&mut self, admission: Admission, now: Time, spent: Option<Spent>) -> bool {
         let i = admission.id as usize;
         let first = self.records.first_scheduled[i] == Time::MAX;
@@ -229,7 +240,7 @@ impl Collector {
             self.records.cached_tokens[i] = admission.num_cached_tokens;
         }
         if let Some(spent) = &spent {
-            if self.lives.is_empty() {
+            if self.lives.len() < self.records.len() {
                 self.lives.resize(self.records.len(), Life::default());
             }
             self.lives[i].enter(spent, now, first);
@@ -242,17 +253,35 @@ impl Collector {
         self.records.emitted[r.id as usize] = r.num_output_tokens;
     }
 
-    /// At the end of the run: writes each request's numbers of rounds and drafts into the records.
-    pub(super) fn close(&mut self) {
-        for (i, counts) in self.rounds.iter().enumerate() {
-            self.records.rounds[i] = counts.rounds;
-            self.records.drafted[i] = counts.drafted;
-            self.records.verified[i] = counts.verified;
-            self.records.accepted[i] = counts.accepted;
+    /// At the end of the run: writes into each request's record its number of rounds (steps with at least one verified
+    /// draft token), and its numbers of drafted, verified and accepted tokens.
+    pub(super) fn close_all(&mut self) {
+        (0..self.rounds.len() as RequestId).for_each(|id| self.close(id));
+    }
+
+    /// Writes into a request's record its number of rounds (steps with at least one verified draft token), and its
+    /// numbers of drafted, verified and accepted tokens.
+    pub(super) fn close(&mut self, id: RequestId) {
+        let (i, counts) = (id as usize, self.rounds[id as usize]);
+        self.records.rounds[i] = counts.rounds;
+        self.records.drafted[i] = counts.drafted;
+        self.records.verified[i] = counts.verified;
+        self.records.accepted[i] = counts.accepted;
+    }
+
+    /// Forgets the record and the counts of a request that has ended, so that another request can take its id.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        let i = id as usize;
+        self.records.clear(i);
+        self.emissions.forget(id);
+        self.rounds[i] = Rounds::default();
+        if let Some(life) = self.lives.get_mut(i) {
+            *life = Life::default();
         }
     }
 
-    /// Records that a request lost its KV.
+    /// Records that a running request was preempted at `now`, so that it lost its KV. `spent` has the device's time
+    /// until `now` by part (decoding, prompts, drafting, …), if the executor knows it.
     pub(super) fn preempt(&mut self, r: &RunningRequest, now: Time, spent: Option<Spent>) {
         self.left(r);
         if let Some(spent) = &spent {
@@ -289,11 +318,12 @@ impl Collector {
         self.emissions.ended(id);
     }
 
-    /// Records that a request is rejected because it can never run to its end.
-    pub(super) fn reject(&mut self, id: RequestId, now: Time, reason: RejectReason) {
+    /// Records that a request is rejected because it can never run to its end. `number` is the request's
+    /// [number](crate::Workload::number).
+    pub(super) fn reject(&mut self, (id, number): (RequestId, RequestId), now: Time, reason: RejectReason) {
         self.records.finish[id as usize] = now;
         self.records.outcome[id as usize] = Outcome::Rejected;
-        self.rejected.push((id, reason));
+        self.rejected.push((number, reason));
         self.tell(id);
     }
 

@@ -1,5 +1,6 @@
-//! The draft loop: the drafter proposes lengths, draft passes run with a policy hook after each, and the drafter
-//! selects which drafts are verified. The loop is the same for drafts at the start and at the end of a step.
+//! The draft loop: the drafter proposes draft lengths, draft passes run with a call of the drafter after each, and the
+//! drafter selects the draft tokens to verify. The loop is the same whether draft tokens are made at the start or at
+//! the end of a step.
 
 use super::draft_passes::{DraftPasses, Ran};
 use super::hooks::Hooks;
@@ -10,9 +11,9 @@ use crate::latency::PassShape;
 use crate::policy::{BatchView, Continue, DraftPlan, DraftShape};
 use crate::shape;
 
-/// Makes the drafts at the start of the step that verifies them, at most `max_draft_len` tokens a request: proposes
-/// lengths, runs the draft passes, and selects. `in_parallel` says whether one pass gives all drafts of a request.
-/// Afterwards the lengths in `spec.drafts` are final.
+/// Makes draft tokens at the start of the step that verifies them, at most `max_draft_len` a request: the drafter
+/// proposes draft lengths, the draft passes run, and the drafter selects the draft tokens to verify. `in_parallel` says
+/// whether one pass gives all draft tokens of a request. Afterwards the lengths in `spec.drafts` are final.
 pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -29,8 +30,8 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
     run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
     if depth == 0 && shape::draft_idle_pass(batch).is_some() {
-        // Without drafts the draft model may still have to process prompts, or tokens that it missed (docs/model.md
-        // 12).
+        // Even if nothing is drafted, the draft model may have to process prompts, or tokens that it missed
+        // (docs/model.md 12).
         run.idle(executor, PassCost::ByPass)?;
     }
     drafts.verify_len.extend_from_slice(&drafts.draft_len);
@@ -41,9 +42,9 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     Ok(())
 }
 
-/// Runs the draft passes at the end of a step, including the passes that give no drafts. `ran` has the tokens of the
-/// step. `batch` is what the drafter sees. `step` has the requests' state on the device. `plan` has the wanted lengths,
-/// at most `k` tokens each. Returns the number of passes.
+/// Runs the draft passes at the end of a step, including the passes that give no draft tokens. `ran` has the token
+/// counts of the step. `batch` is what the drafter sees. `step` has the requests' state on the device. `plan` has the
+/// wanted draft lengths, at most `k` tokens each. Returns the number of draft passes.
 pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -59,7 +60,7 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     }
     common_len = if trees { 0 } else { common_len };
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
-    // Number of passes before the first pass that gives drafts.
+    // Number of draft passes before the first one that gives draft tokens.
     let silent = (1..=passes.number(k)).take_while(|&pass| !passes.gives_drafts(pass)).count() as u32;
     for pass in 1..=silent {
         run.idle(executor, PassCost::Given(passes.shape(ran, k, pass)))?;
@@ -77,8 +78,9 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     Ok(number)
 }
 
-/// Lets the drafter select which drafts are verified, and counts the kept tokens of trees. If the drafter decided
-/// anything, charges the decision time and returns true. Panics if the drafter selects more tokens than were drafted.
+/// Lets the drafter select which draft tokens are verified, and counts the kept tokens of draft trees. If the drafter
+/// decided anything, charges the decision time and returns true. Panics if the drafter selects more tokens than were
+/// drafted.
 pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -100,15 +102,17 @@ pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     decided
 }
 
-/// Lowers each planned length to the request's limit and to the longest possible draft, and starts the trees. (The
-/// limit of a tree counts tokens.) Returns the lengths of the shortest chain (0 for trees) and of the longest draft.
+/// Lowers each planned draft length to the request's limit and to the engine's longest draft length, and starts the
+/// draft trees. (The limit of a tree counts tokens.) Returns the shortest draft length (0 for trees) and the longest.
 pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
-    // The common case, kept fast: all chains have the same length, and no limit is below it.
+    // The common case, kept fast: all requests have chains (one guess a position) of the same length, and no limit is
+    // below it.
     if plan.shape == DraftShape::Chain
         && let Some(&len) = plan.draft_len.first()
         && len <= drafts.max_draft_len()
     {
-        // Compares all requests at once: `sign` falls below zero where a limit is lower than the length.
+        // Compares all requests at once: `sign` falls below zero if the limit of any request is lower than the draft
+        // length.
         let (differs, sign) =
             plan.draft_len.iter().zip(limit).fold((0, 0), |(differs, sign), (&d, &limit)| {
                 (differs | (d ^ len), sign | limit.wrapping_sub(len) as i32)
@@ -130,7 +134,7 @@ pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) ->
     (shortest, longest)
 }
 
-/// The state of the draft passes of a batch.
+/// What the draft passes of one step need: the requests, the planned draft lengths, and the draft tokens so far.
 struct Run<'a> {
     step: &'a StepPlan<'a>,
     /// The batch that the drafter sees.
@@ -142,7 +146,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs up to `depth` passes that draft. After each pass the drafter decides whether to go on, and the time of this
+    /// Runs up to `depth` draft passes. After each pass the drafter decides whether to go on, and the time of this
     /// decision is charged. Returns the number of passes, and whether the drafter stopped before `depth`.
     #[inline]
     fn passes<E: Executor, D: Hooks<E> + ?Sized>(
@@ -155,7 +159,7 @@ impl Run<'_> {
         for pass in 1..=depth {
             self.pass(executor, pass, cost(pass))?;
             let go_on = drafter.keep_drafting(self.batch, self.drafts);
-            // If one pass gives all drafts, the host waits for the device only once.
+            // If one pass gives all draft tokens, the host waits for the device only once.
             if self.drafts.was_decided() && (pass == 1 || !self.in_parallel) {
                 executor.charge_decision(Moment::KeepDrafting);
             }
@@ -195,8 +199,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The shape of draft pass `pass`. `shape` counts one token for each request; this adds the further nodes of each
-    /// request's tree in the pass.
+    /// The number of tokens that draft pass `pass` processes and reads. `shape` counts one token for each request; this
+    /// adds the further nodes of each request's draft tree in the pass.
     fn widened(&self, mut shape: PassShape, pass: u32) -> PassShape {
         for (i, tree) in self.drafts.trees.iter().enumerate().take(self.step.batch.len()) {
             if self.plan.draft_len[i] >= pass {
@@ -210,7 +214,7 @@ impl Run<'_> {
         shape
     }
 
-    /// Runs a pass that drafts nothing. The step then counts at least one pass.
+    /// Runs a draft pass that gives no draft tokens. The step then counts at least one draft pass.
     fn idle<E: Executor>(&mut self, executor: &mut E, cost: PassCost) -> Result<(), E::Error> {
         let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, growth: None, cost };
         executor.draft(self.step, &pass, self.drafts)?;

@@ -10,55 +10,60 @@ use crate::latency::PassShape;
 /// How a drafter makes its tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
-    /// A pass over the step's tokens gives the first draft; each further draft needs a pass over one token of each
-    /// request.
+    /// A pass over the step's tokens gives the first draft token of each request; each further draft token needs a pass
+    /// over one token of each request.
     #[default]
     Sequential,
-    /// Several MTP modules: every pass, not only the first, has the step's tokens.
+    /// Several MTP modules: every draft pass, not only the first, processes the step's tokens.
     Modules,
-    /// One pass gives all drafts.
+    /// One pass gives all draft tokens of a request.
     Parallel,
-    /// A first pass writes the context of the step's tokens, a second gives all drafts.
+    /// A first draft pass writes the step's tokens into the draft model's KV, and a second pass gives all draft tokens.
     Block,
-    /// Drafts are looked up; no pass has tokens.
+    /// Draft tokens are copied from earlier text (prompt lookup, suffix decoding), so that no draft pass processes
+    /// tokens.
     Lookup,
 }
 
-/// The passes that a drafter makes.
+/// The draft passes that a drafter makes at the end of a step: their number, and the number of tokens that each
+/// processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftPasses {
     kind: Kind,
-    /// Extra tokens of each request in the first pass, in addition to the step's tokens.
+    /// Extra tokens of each request in the first draft pass, in addition to the step's tokens.
     slots: u32,
-    /// Extra tokens of each request in the second pass of a block drafter, in addition to the request's drafts.
+    /// Extra tokens of each request in the second pass of a block drafter (its first pass writes the context, its
+    /// second gives all draft tokens), in addition to the request's draft tokens.
     anchors: u32,
-    /// The most drafts that a request may ever have in a step.
+    /// The most draft tokens that a request may ever have in a step.
     most: u32,
-    /// Whether the drafter makes as many passes as for the longest drafts even if it wants fewer drafts.
+    /// Whether the drafter always makes as many passes as for the longest draft length, even if fewer draft tokens are
+    /// wanted.
     pub always_all: bool,
-    /// Whether a block drafter leaves out its second pass if no drafts are wanted.
+    /// Whether a block drafter (its first pass writes the context, its second gives all draft tokens) leaves out its
+    /// second pass if no draft tokens are wanted.
     context_alone: bool,
-    /// Whether the first pass leaves out the rejected drafts of the step, because the drafter knows which drafts were
+    /// Whether the first draft pass leaves out the step's rejected draft tokens, because the drafter knows which were
     /// accepted.
     pub unseen: bool,
     /// `Some(n)`: if any request of a step is less than the draft length + n tokens away from `max_model_len`, no
-    /// request of the step gets drafts.
+    /// request of the step gets draft tokens.
     pub ends_early: Option<u32>,
 }
 
 /// Number of draft passes that a server makes at the end of a step to draft `k` tokens for each request. The draft
 /// length is set by a table by batch size, and `most` is the largest length in the table. If the drafter gives all
-/// drafts in one pass, this returns `k` instead.
+/// draft tokens in one pass, this returns `k` instead.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
     let passes = DraftPasses::of(&Derived::of(c, &spec));
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
-/// The tokens of a step. The shapes of the draft passes at its end follow from this.
+/// Token counts of a step, from which the shapes of the draft passes at its end follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// The tokens of the step's target pass.
+    /// Shape of the step's target pass: number of new tokens, and tokens of KV that it reads.
     pub tokens: PassShape,
     /// Number of requests in the step.
     pub requests: u64,
@@ -67,7 +72,7 @@ pub struct Ran {
 }
 
 impl DraftPasses {
-    /// The draft passes that follow from the settings.
+    /// The draft passes at the end of a step, as they follow from the engine's settings and from the drafter.
     pub(super) fn of(derived: &Derived) -> DraftPasses {
         let &Derived { config: c, spec, k, runner, .. } = derived;
         let v2 = runner == Runner::V2;
@@ -98,12 +103,12 @@ impl DraftPasses {
         }
     }
 
-    /// Whether one pass gives all drafts of a request.
+    /// Whether one pass gives all draft tokens of a request.
     pub fn in_parallel(&self) -> bool {
         matches!(self.kind, Kind::Parallel | Kind::Block | Kind::Lookup)
     }
 
-    /// Number of draft passes at the end of a step if at most `k` drafts are wanted for each request.
+    /// Number of draft passes at the end of a step if at most `k` draft tokens are wanted for each request.
     pub fn number(&self, k: u32) -> u32 {
         match self.kind {
             Kind::Lookup | Kind::Parallel => 1,
@@ -114,12 +119,13 @@ impl DraftPasses {
         }
     }
 
-    /// Whether pass number `pass` (from 1) makes drafts. The first pass of a block drafter makes none.
+    /// Whether pass number `pass` (from 1) makes draft tokens. The first pass of a block drafter makes none.
     pub fn gives_drafts(&self, pass: u32) -> bool {
         self.kind != Kind::Block || pass == 2
     }
 
-    /// The shape of pass number `pass` (from 1).
+    /// The number of tokens that draft pass number `pass` (from 1) processes and reads. `ran` has the token counts of
+    /// the step at whose end the pass runs, and `k` is the draft length.
     pub fn shape(&self, ran: &Ran, k: u32, pass: u32) -> PassShape {
         match self.kind {
             Kind::Lookup => PassShape::default(),
@@ -145,7 +151,7 @@ impl DraftPasses {
     }
 }
 
-/// The shape of a pass over `n` new tokens of each request behind its context.
+/// The numbers of tokens processed and read in a pass over `n` new tokens of each request behind its tokens in KV.
 fn each(ran: &Ran, n: u64) -> PassShape {
     let own = ran.requests * n * (n + 1) / 2;
     PassShape { requests: ran.requests, batched: ran.requests * n, context: ran.context, pairs: ran.context * n + own }
@@ -169,7 +175,7 @@ mod tests {
     }
 
     /// Compares the number of tokens of each draft pass with `tests/vllm/runners.py`, which runs the released runners
-    /// and drafters, after a step with 11 tokens of 3 requests, with K = 4.
+    /// and drafters, after a step with 11 tokens of 3 requests. The longest draft length is 4.
     #[test]
     fn passes_are_those_of_the_released_runners() {
         let v1 = |method| EngineConfig { method, runner: Some(Runner::V1), ..EngineConfig::default() };

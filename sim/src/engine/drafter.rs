@@ -15,7 +15,7 @@ use crate::policy::{BatchView, Continue, DraftPlan, SpecPolicy, StepOutcome};
 use crate::tree::MAX_TREE_TOKENS;
 use crate::workload::{RequestId, Workload};
 
-/// What the engine needs from a drafter.
+/// What decides how many tokens requests draft (nothing, a policy or an oracle), as the engine calls it.
 pub trait Drafter<E: Executor>: Hooks<E> {
     /// The most tokens that may be drafted now for any request. For chains it is at most `max_draft_len`.
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
@@ -23,7 +23,7 @@ pub trait Drafter<E: Executor>: Hooks<E> {
     /// What the scheduler must know about the drafter. Chains have at most `max_draft_len` tokens.
     fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig;
 
-    /// How many of the draft's best guesses at each position count as right drafts; see [`OraclePolicy::guesses`].
+    /// How many of the draft model's best guesses at each position count as right; see [`OraclePolicy::guesses`].
     fn guesses(&self) -> u32 {
         1
     }
@@ -39,15 +39,15 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         None
     }
 
-    /// If drafts are made at the start of a step: lowers each request's draft limit to what can be proposed. Called
-    /// before any decision.
+    /// If draft tokens are made at the start of a step: lowers each request's draft limit to the number of draft tokens
+    /// that the executor can propose. Called before any decision.
     fn cap_draft_limits(&mut self, executor: &mut E, scheduler: &mut Scheduler) {
         let (ids, emitted, limit) = scheduler.draft_limits();
         executor.cap_draft_limits(ids, emitted, limit);
     }
 
-    /// Drafts at the start of a step, at most `max_draft_len` tokens a request. `in_parallel` says whether one pass
-    /// gives all drafts. Afterwards the lengths in `spec.drafts` are final.
+    /// Makes draft tokens at the start of a step, at most `max_draft_len` a request. `in_parallel` says whether one
+    /// pass gives all draft tokens of a request. Afterwards the lengths in `spec.drafts` are final.
     ///
     /// # Errors
     /// A draft pass failed.
@@ -62,8 +62,8 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         draft_loop::draft_at_start(self, executor, step, max_draft_len, in_parallel, spec)
     }
 
-    /// If drafts are made at the end of a step: moves the drafts that the batch's requests hold to `drafts`, so that
-    /// the step verifies them.
+    /// If draft tokens are made at the end of a step: moves the draft tokens that the batch's requests hold to
+    /// `drafts`, so that the step verifies them.
     fn take_held(
         &mut self,
         ahead: &mut Ahead,
@@ -91,6 +91,11 @@ pub trait Drafter<E: Executor>: Hooks<E> {
     /// Called when a request has ended, after `observe` of the last step in which the request ran.
     fn request_finished(&mut self, _id: RequestId) {}
 
+    /// Whether a later request may get the id of an ended request whose end was reported to the drafter.
+    fn ids_may_return(&self) -> bool {
+        true
+    }
+
     /// Called at the end of the run. Returns warnings for the user.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
@@ -98,8 +103,8 @@ pub trait Drafter<E: Executor>: Hooks<E> {
 }
 
 impl SpeculativeConfig {
-    /// The properties of a policy whose chains have at most `max_draft_len` tokens. For trees, which vLLM does not
-    /// have, the number of draft tokens is the number of nodes.
+    /// What the scheduler must know of a policy whose chains have at most `max_draft_len` tokens. For trees, which vLLM
+    /// does not have, the number of draft tokens is the number of nodes.
     pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         let limits = policy.limits();
         let chain = limits.max_depth.min(max_draft_len);
@@ -113,7 +118,7 @@ impl SpeculativeConfig {
         }
     }
 
-    /// The properties of an oracle.
+    /// What the scheduler must know of an oracle, a bound that sees which draft tokens are right.
     pub fn of_oracle(oracle: &dyn OraclePolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         let num_speculative_tokens = oracle.limit().min(max_draft_len);
         SpeculativeConfig {
@@ -159,7 +164,7 @@ impl<E: Executor> Drafter<E> for NoDraft {
     fn sampled(&mut self, _: &mut Ahead, _: &[RequestId], _: &[u32], _: &[Chunk]) {}
 }
 
-/// A policy as drafter.
+/// A drafter whose draft lengths a policy decides.
 pub struct ByPolicy(pub Box<dyn SpecPolicy>);
 
 impl<E: Executor> Hooks<E> for ByPolicy {
@@ -219,12 +224,16 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         self.0.request_finished(id);
     }
 
+    fn ids_may_return(&self) -> bool {
+        self.0.ids_may_return()
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.0.warnings()
     }
 }
 
-/// An oracle as drafter: a bound that sees the hidden truth.
+/// A drafter whose draft lengths an oracle decides. An oracle is a bound that sees which draft tokens are right.
 pub struct ByOracle(pub Box<dyn OraclePolicy>);
 
 impl<'a> Hooks<EventClock<'a>> for ByOracle {

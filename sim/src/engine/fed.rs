@@ -18,21 +18,22 @@ pub struct Load {
     pub waiting: u32,
     /// Prompt tokens of the waiting requests, and the output tokens that preempted requests had emitted.
     pub waiting_tokens: u64,
-    /// KV blocks that requests hold.
+    /// Number of KV blocks that requests hold.
     pub used_blocks: u32,
-    /// KV blocks that requests can use.
+    /// Number of KV blocks that requests can use.
     pub usable_blocks: u32,
-    /// Output tokens emitted since the start.
+    /// Output tokens emitted since the engine started.
     pub emitted: u64,
-    /// Total time inside steps since the start.
+    /// Total time that the engine has spent in steps since it started.
     pub busy: Time,
-    /// Steps since the start.
+    /// Number of steps since the engine started.
     pub steps: u64,
-    /// Number of decode requests, summed over the steps since the start.
+    /// Number of decode requests, summed over the steps since the engine started.
     pub request_steps: u64,
-    /// Prompt tokens computed since the start.
+    /// Prompt tokens computed since the engine started.
     pub prefill_tokens: u64,
-    /// Tokens in KV of the decode requests × step time, summed over the steps since the start, tokens × ps.
+    /// Sum over the steps since the engine started: tokens that the step's decode requests have in KV, times the
+    /// duration of the step; tokens × ps.
     pub context_time: u128,
 }
 
@@ -44,7 +45,8 @@ impl Load {
 }
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// From now on only [`give`](Engine::give) adds requests.
+    /// From now on requests come only from calls of [`give`](Engine::give), and none at an arrival time of the
+    /// workload.
     pub fn be_fed(&mut self) {
         self.arrivals.be_fed();
     }
@@ -59,8 +61,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.scheduler.take_reserved()
     }
 
-    /// Tells the engine that all KV of a request's prompt arrived at `at`, including the draft's KV if `draft_kv` is
-    /// true.
+    /// Tells the engine that all KV of a request's prompt arrived at `at`, including the draft model's KV if `draft_kv`
+    /// is true.
     pub fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
         self.scheduler.kv_arrived(id, at, draft_kv);
         self.go_on(at);
@@ -72,13 +74,15 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.go_on(at);
     }
 
-    /// Frees at `at` the blocks of a request that ended with its prompt ([`Part::Prompt`](crate::Part)).
+    /// Frees at `at` the blocks of a request of which this engine computed only the prompt
+    /// ([`Part::Prompt`](crate::Part)). Its KV has been transferred.
     pub fn release(&mut self, id: RequestId, at: Time) {
         self.scheduler.release_kept(id);
         self.go_on(at);
     }
 
-    /// Lets an engine that waits for other engines continue at `at`.
+    /// If the engine stopped because all its requests wait for other engines, moves its clock to `at` and lets it
+    /// continue.
     fn go_on(&mut self, at: Time) {
         if std::mem::take(&mut self.stuck) {
             self.executor.wait_until(at);
@@ -130,13 +134,15 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.take_ended()
     }
 
-    /// The records so far. The counts of rounds and drafts are written only when the run ends. Times may be later than
-    /// the time up to which the engine was asked to run.
+    /// The records of all requests so far. Their numbers of rounds (steps with a verified draft token) and of draft
+    /// tokens are written only when the run ends. Times may be later than the time up to which the engine was asked to
+    /// run.
     pub fn records(&self) -> &RequestRecords {
         &self.out.records
     }
 
-    /// The load now.
+    /// The engine's load between two steps: its running and waiting requests, its KV blocks in use, and its sums since
+    /// it started.
     pub fn load(&self) -> Load {
         let kv = self.scheduler.kv_cache_manager();
         let tokens = |id: RequestId| u64::from(self.scheduler.workload().prompt_len[id as usize]);

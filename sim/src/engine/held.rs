@@ -1,5 +1,5 @@
-//! The drafts that requests hold between two steps, until a step verifies them. In that step the requests may be in
-//! another order, and some may be absent.
+//! The draft tokens that requests hold between two steps, until a step verifies them. In that step the requests may be
+//! in another order, and some may be absent.
 
 use super::next_batch::NextBatch;
 use crate::drafts::Drafts;
@@ -7,29 +7,33 @@ use crate::policy::{BatchView, DraftPlan};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The id in a row whose drafts were taken out or will not be verified.
+/// Stands in the column of request ids for a row whose draft tokens were taken out or will not be verified: the row
+/// belongs to no request any more.
 const GONE: RequestId = RequestId::MAX;
 
-/// The drafts that were made at the end of a step, a row for each request.
+/// The draft tokens that were made at the end of a step and that a later step verifies: a table with one row for each
+/// request.
 #[derive(Debug, Default)]
 pub struct HeldDrafts {
-    /// The request of each row.
+    /// Id of the request in each row of this table of held draft tokens.
     ids: Vec<RequestId>,
-    /// The planned shape and lengths of the drafts.
+    /// Whether the draft tokens form chains (one guess a position) or trees, and the draft length that the policy
+    /// planned for each request.
     pub plan: DraftPlan,
-    /// The drafts.
+    /// The draft tokens of each request, in the order of `ids`.
     pub drafts: Drafts,
-    /// Whether the drafter selected which drafts are verified.
+    /// Whether the drafter decided which of the draft tokens are verified. If false, all of them are.
     pub trimmed: bool,
-    /// How long the device took to make the drafts.
+    /// How long the device took to make the draft tokens.
     pub time: Time,
-    /// The row of each request, by id. An entry is valid only if `ids` has the request in that row.
+    /// For each request, by id: its row in this table of held draft tokens. An entry is valid only if `ids` has the
+    /// request in that row.
     row: Vec<u32>,
 }
 
 impl HeldDrafts {
-    /// Empties the rows, and begins new ones for the requests of batch `next` with at most `max_draft_len` drafts each.
-    /// `requests` is the number of requests of the workload.
+    /// Empties the table of held draft tokens, and begins a row for each request of batch `next`, with at most
+    /// `max_draft_len` draft tokens. `requests` is the number of requests of the workload.
     pub fn begin(&mut self, next: &NextBatch, requests: usize, max_draft_len: u32) {
         self.ids.clear();
         self.ids.extend_from_slice(next.ids());
@@ -48,15 +52,15 @@ impl HeldDrafts {
         (self.ids.get(row) == Some(&id)).then_some(row)
     }
 
-    /// Drops the drafts of a request, because it was preempted or has ended.
+    /// Drops the draft tokens of a request, because it was preempted or has ended.
     pub fn forget(&mut self, id: RequestId) {
         if let Some(row) = self.row_of(id) {
             self.ids[row] = GONE;
         }
     }
 
-    /// Moves the drafts of the requests of a batch to `drafts`, in the order of the batch. Drops drafts beyond each
-    /// request's limit.
+    /// Moves the held draft tokens of the requests in `batch` to `drafts`, in the order of `batch`. Drops draft tokens
+    /// beyond each request's limit.
     pub fn take(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         if self.ids == batch.ids {
             std::mem::swap(&mut self.drafts, drafts);
@@ -74,8 +78,8 @@ impl HeldDrafts {
         drafts.begin_verification(batch.limit);
     }
 
-    /// Takes over the drafts in `before` of requests that have no drafts here, because the step left these requests
-    /// out. Empties `before`.
+    /// Takes over rows from `before`, the table of draft tokens that an earlier step made. A request that has no row
+    /// here, because the newest step left it out, gets its row from there. Empties `before`.
     pub fn keep(&mut self, before: &mut HeldDrafts) {
         for row in 0..before.ids.len() {
             let id = before.ids[row];

@@ -4,20 +4,22 @@
 use super::request::RunningRequest;
 use crate::workload::RequestId;
 
-/// Which columns are filled in a run. If `limit` or `gap` is false, all entries of that column are 0.
+/// Which columns of the batch of decode requests are filled in a run. If `limit` or `gap` is false, all entries of that
+/// column are 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
-    /// Whether requests may have drafts. Fills the column of draft limits.
+    /// Whether requests may have draft tokens. If true, the column of draft limits is filled.
     pub limit: bool,
-    /// Whether a request may have tokens that the draft model has not processed. Fills the column of draft gaps.
+    /// Whether a request may have tokens that the draft model has not processed. If true, the column of draft gaps
+    /// (numbers of such tokens) is filled.
     pub gap: bool,
-    /// Whether requests may have different TPOT limits. Fills the column of TPOT limits.
+    /// Whether requests may have different TPOT limits. If true, the column of TPOT limits is filled.
     pub own_slos: bool,
     /// The run's TPOT limit, seconds. It is the limit of all requests if `own_slos` is false.
     pub slo_tpot_s: f64,
 }
 
-/// The decode requests of a step.
+/// The decode requests of a step in columns: ids, tokens in KV, emitted tokens, draft limits and TPOT limits.
 #[derive(Clone, Debug, Default)]
 pub struct InputBatch {
     at: Vec<u32>,
@@ -27,11 +29,12 @@ pub struct InputBatch {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
-    /// Number of entries at the beginning of the column `at` for which `at[i]` is `i`.
+    /// The column `at` has the index of each decode request in the running list. In its first `in_place` entries,
+    /// `at[i]` is `i`.
     in_place: usize,
     /// Whether the decode requests are the first requests of the running list, in the same order.
     leads: bool,
-    /// Sum of the column `context`, tokens.
+    /// Sum over the step's decode requests of their tokens in the target's KV.
     context_sum: u64,
     /// Number of decode requests in the step: the first `n` entries of each column are valid.
     n: usize,
@@ -66,7 +69,7 @@ impl InputBatch {
         }
     }
 
-    /// Adds the request at `index` of the running list.
+    /// Adds the request `r`, which is at `index` of the running list, to the step's decode requests.
     pub fn push(&mut self, index: usize, r: &RunningRequest, columns: Columns) {
         let n = self.n;
         self.at[n] = index as u32;
@@ -106,7 +109,7 @@ impl InputBatch {
     pub fn keep_first(&mut self, n: usize, running: &mut [RunningRequest]) {
         for i in n..self.n {
             let r = &mut running[self.at[i] as usize];
-            // A request that is left out keeps its drafts for a later step.
+            // A request that is left out keeps its draft tokens for a later step.
             r.num_spec_tokens = std::mem::take(&mut r.num_scheduled_tokens) - 1;
             self.context_sum -= u64::from(self.context[i]);
         }
@@ -133,27 +136,27 @@ impl InputBatch {
         &self.ids[..self.n]
     }
 
-    /// Tokens of each request in the target's KV.
+    /// Number of tokens that each decode request of the step has in the target's KV.
     pub fn context(&self) -> &[u32] {
         &self.context[..self.n]
     }
 
-    /// Output tokens of each request so far.
+    /// Number of output tokens that each decode request of the step has emitted so far.
     pub fn emitted(&self) -> &[u32] {
         &self.emitted[..self.n]
     }
 
-    /// The draft limit of each request.
+    /// The most draft tokens that each decode request of the step may have.
     pub fn limit(&self) -> &[u32] {
         &self.limit[..self.n]
     }
 
-    /// Tokens of each request that the draft model has not processed.
+    /// Of each decode request of the step: number of tokens that the draft model has not processed.
     pub fn draft_gap(&self) -> &[u32] {
         &self.gap[..self.n]
     }
 
-    /// The TPOT limit of each request, seconds.
+    /// The TPOT limit of each decode request of the step, seconds.
     pub fn slo_tpot_s(&self) -> &[f64] {
         &self.slo_tpot_s[..self.n]
     }

@@ -12,6 +12,7 @@ mod drafter;
 mod fed;
 mod held;
 mod hooks;
+mod ids;
 mod input_batch;
 mod kv_cache;
 mod next_batch;
@@ -26,6 +27,7 @@ mod step_end;
 mod step_plan;
 mod step_result;
 mod step_start;
+mod streamed;
 mod stretch;
 #[cfg(test)]
 mod tests;
@@ -45,13 +47,14 @@ pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
 pub use state::{Engine, Watch};
 pub use step_result::StepResult;
+pub use streamed::Source;
 
 use crate::executor::Executor;
 use crate::patience::Patience;
 use crate::time::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a run ended.
+/// Why a call of [`Engine::run`] came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Every request has ended.
@@ -66,23 +69,23 @@ pub enum Ending {
     Failed,
 }
 
-/// The results of a run.
+/// The results of a run that has ended, with the run's executor and with the watcher of its scheduler calls.
 pub struct Finished<E, W> {
-    /// Records, totals, series, steps and rejected requests.
+    /// Request records, totals, time series, step records and rejected requests of the run.
     pub out: Collector,
-    /// The drafter's warnings.
+    /// The drafter's warnings for the user.
     pub warnings: Vec<String>,
-    /// Blocks of the target's pool that requests can use.
+    /// Number of KV blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
     /// The executor, returned to the caller.
     pub executor: E,
-    /// The watcher, returned to the caller.
+    /// The watcher, which was called at each call of the scheduler. Returned to the caller.
     pub watch: W,
 }
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs until every request has ended, `interrupt` is set, the verdict of a [`Patience`] is certain, or the clock
-    /// reaches its maximum. Returns which of these ended the run.
+    /// Runs until every request has ended, `interrupt` is set, it is certain whether enough requests meet their latency
+    /// bounds ([`Patience`]), or the clock reaches its maximum. Returns which of these ended the run.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -122,7 +125,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
     }
 
-    /// Lets the run end as soon as the verdict of `patience` is certain.
+    /// Lets the run end as soon as it is certain whether enough requests meet their latency bounds. `patience` has the
+    /// bounds, and says which requests are judged by them.
     pub(crate) fn be_patient(&mut self, patience: Option<Patience>) {
         self.out.be_patient(patience);
     }
@@ -132,7 +136,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     pub fn finish(mut self) -> Finished<E, W> {
         let usable_blocks = self.scheduler.kv_cache_manager().usable();
         self.scheduler.running().iter().for_each(|r| self.out.left(r));
-        self.out.close();
+        self.out.close_all();
         let warnings = self.drafter.warnings();
         Finished { out: self.out, warnings, usable_blocks, executor: self.executor, watch: self.watch }
     }
@@ -145,9 +149,10 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.stuck = false;
             self.out.records.arrival[id as usize] = since;
             if let Err(reason) = self.scheduler.add_request(id, at, part) {
-                self.out.reject(id, at, reason);
+                self.out.reject((id, self.scheduler.workload().number(id)), at, reason);
                 self.executor.end(id);
                 self.arrivals.ended(id, at);
+                self.ids.settle(&[id]);
             }
         }
     }

@@ -1,11 +1,12 @@
-//! The requests for which drafts are made at the end of a step, and the requests' token counts on the device. The
+//! The requests for which draft tokens are made at the end of a step, and the requests' token counts on the device. The
 //! device's counts are ahead of the host's, because the host has not waited for the device.
 
 use super::request::RunningRequest;
 use crate::policy::BatchView;
 use crate::workload::RequestId;
 
-/// The requests for which drafts are made at the end of a step, in columns, in the order of the running list.
+/// The requests for which draft tokens are made at the end of a step, in columns (ids, token counts, draft limits), in
+/// the order of the running list.
 #[derive(Debug, Default)]
 pub struct NextBatch {
     at: Vec<u32>,
@@ -19,8 +20,8 @@ pub struct NextBatch {
 }
 
 impl NextBatch {
-    /// Fills the columns anew with the running requests for which `joins` is true, with at most `k` drafts each. Reuses
-    /// the buffers. Fills one column after the other, which is faster because the length is known.
+    /// Fills the columns anew with the running requests for which `joins` is true, with at most `k` draft tokens each.
+    /// Reuses the buffers. Fills one column after the other, which is faster because the length is known.
     pub fn fill(&mut self, running: &[RunningRequest], k: u32, joins: impl Fn(&RunningRequest) -> bool) {
         self.at.clear();
         self.at.extend((0..running.len() as u32).filter(|&at| joins(&running[at as usize])));
@@ -40,12 +41,12 @@ impl NextBatch {
         }
     }
 
-    /// The index of each request in the running list.
+    /// The index in the running list of each request for which draft tokens are made at the end of the step.
     pub fn at(&self) -> &[u32] {
         &self.at
     }
 
-    /// The id of each request.
+    /// The id of each request for which draft tokens are made at the end of the step.
     pub fn ids(&self) -> &[RequestId] {
         &self.ids
     }
@@ -72,7 +73,7 @@ fn refill<T>(column: &mut Vec<T>, values: impl Iterator<Item = T>) {
     column.extend(values);
 }
 
-/// The token counts on the device of a batch's requests.
+/// The token counts of a batch's requests as the device has them, which is ahead of the host.
 #[derive(Debug, Default)]
 pub struct DeviceBatch {
     context: Vec<u32>,
@@ -90,7 +91,7 @@ impl DeviceBatch {
         self.context_sum = self.context.iter().map(|&context| u64::from(context)).sum();
     }
 
-    /// The batch with the token counts of the device.
+    /// The batch `batch`, with its requests' token counts as the device has them, which is ahead of the host.
     pub fn view<'a>(&'a self, batch: &BatchView<'a>) -> BatchView<'a> {
         BatchView { context: &self.context, emitted: &self.emitted, context_sum: self.context_sum, ..*batch }
     }

@@ -1,40 +1,72 @@
-//! Requests that clients send while the engine runs, and that the engine does not know before. Clients may abort them.
+//! Requests that come while the engine runs, and that the engine does not know before. Clients may abort them. The
+//! engine may forget requests that have ended, so that its memory does not grow with their number.
 
 use super::arrivals::Given;
 use super::collector::Collector;
 use super::drafter::Drafter;
 use super::state::{Engine, Watch};
 use crate::executor::Executor;
-use crate::metrics::Totals;
+use crate::metrics::{RequestRecords, Totals};
 use crate::workload::{Request, RequestId};
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Gives the engine a new request, which is sent at the request's `arrival` time. Returns the request's id.
-    /// Requests must be given in ascending order of their arrival times.
+    /// From now on ended requests can be [forgotten](Engine::forget_ended). Call it before the first request. Returns
+    /// false, and does nothing, if the drafter does not allow it ([`Drafter::ids_may_return`]).
+    pub fn be_forgetful(&mut self) -> bool {
+        let may = self.drafter.ids_may_return();
+        if may {
+            self.ids.be_forgetful();
+        }
+        may
+    }
+
+    /// Gives the engine a new request, which is sent at the request's `arrival` time. Returns the request's id, which
+    /// may be the id of a forgotten request. Requests must be given in ascending order of their arrival times.
     pub fn give_new(&mut self, request: Request) -> RequestId {
         let sent = request.arrival;
-        let id = self.scheduler.extend_workload(request);
-        let requests = id as usize + 1;
+        let (id, number) = self.ids.take();
+        self.scheduler.put(id, number, request);
+        let requests = self.scheduler.workload().len();
         self.out.make_room(requests);
         self.pipeline.ahead.make_room(requests);
         self.give(Given::whole(id, sent));
         id
     }
 
-    /// The watcher and the results collected so far.
+    /// Forgets the requests that have ended and that no step in flight contains, if the engine is
+    /// [forgetful](Engine::be_forgetful). Before, calls `each` with each request's id, its
+    /// [number](crate::Workload::number), the watcher, and the records, in which the request's record is complete.
+    pub fn forget_ended(&mut self, mut each: impl FnMut(RequestId, RequestId, &mut W, &RequestRecords)) {
+        while let Some(id) = self.ids.next_settled() {
+            self.out.close(id);
+            each(id, self.scheduler.workload().number(id), &mut self.watch, &self.out.records);
+            self.out.forget(id);
+            self.pipeline.ahead.forget(id);
+            self.ids.free(id);
+        }
+    }
+
+    /// The watcher of the scheduler's calls, and the results of the run that were collected so far.
     pub fn parts(&mut self) -> (&mut W, &mut Collector) {
         (&mut self.watch, &mut self.out)
     }
 
-    /// Sums over all steps so far.
+    /// Counters of the run, summed over all its steps so far: times, passes, and drafted, verified and accepted tokens.
     pub fn totals(&self) -> &Totals {
         &self.out.totals
+    }
+
+    /// The number of the request with this id: how many requests came before it, modulo 2^32. It differs from the id if
+    /// the request has the id of an ended request.
+    pub fn number(&self, id: RequestId) -> RequestId {
+        self.scheduler.workload().number(id)
     }
 
     /// Aborts a request between two steps (vLLM's `finish_requests`, as for a client that has left). The tokens that a
     /// step in flight computes for the request are dropped. Does nothing if the request has ended.
     pub fn abort(&mut self, id: RequestId) {
         if self.arrivals.withdraw(id) {
+            self.ids.settle(&[id]);
             return;
         }
         let Some(emitted) = self.scheduler.abort(id) else { return };

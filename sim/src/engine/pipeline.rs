@@ -1,4 +1,4 @@
-//! Steps in flight (queued on the device, output not yet taken), and the drafts that wait for verification.
+//! Steps in flight (queued on the device, output not yet taken), and the draft tokens that wait for verification.
 
 use super::ahead::{Ahead, Verifies};
 use super::scheduler::{Order, Rules};
@@ -19,23 +19,24 @@ pub(super) struct InFlight {
     pub(super) ready: Time,
     /// When the host asked the device which KV had arrived from other engines.
     pub(super) asked: Time,
-    /// How the drafts that this step verifies were made.
+    /// How the draft tokens that this step verifies were made: how long it took, and whether only a part of them is
+    /// verified.
     pub(super) verifies: Verifies,
     /// Whether the step runs at least one token.
     pub(super) runs: bool,
 }
 
-/// The steps in flight, the drafts between two steps, and the ended requests whose end is not reported yet.
+/// The steps in flight, the draft tokens between two steps, and the ended requests whose end is not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// Steps in flight, oldest first.
     pub(super) queue: VecDeque<Box<InFlight>>,
-    /// Steps whose output was taken. They are reused as buffers.
+    /// Steps whose output the host has taken. They are kept so that later steps reuse their buffers.
     #[allow(clippy::vec_box, reason = "boxes go to the queue and come back")]
     pub(super) spare: Vec<Box<InFlight>>,
-    /// How many steps may be queued at once.
+    /// How many steps may be queued on the device at once: 1, or 2 with async scheduling.
     pub(super) room: usize,
-    /// The drafts that were made at the end of a step and that the next step will verify.
+    /// The draft tokens that were made at the end of a step and that the next step will verify.
     pub(super) ahead: Ahead,
     /// Ended requests, in order of their ends, whose end was not reported to the drafter yet. A step in flight may
     /// still contain them.
@@ -43,7 +44,7 @@ pub(super) struct Pipeline {
     /// Whether requests have ended since the last call of the scheduler. vLLM calls the scheduler once more to report
     /// them, even if nothing else is left to do.
     pub(super) untold: bool,
-    /// When the last output was taken.
+    /// When the host took the output of the step that ended last.
     pub(super) last_end: Time,
 }
 
@@ -57,12 +58,12 @@ impl Pipeline {
         Pipeline { room, ahead: Ahead::new(requests), ..Pipeline::default() }
     }
 
-    /// Drops the drafts that a request holds.
+    /// Drops the draft tokens that a request holds.
     pub(super) fn forget(&mut self, id: RequestId) {
         self.ahead.held.forget(id);
     }
 
-    /// Notes that a request has ended, so that its end is reported to the drafter, and drops the drafts that the
+    /// Notes that a request has ended, so that its end is reported to the drafter, and drops the draft tokens that the
     /// request holds.
     pub(super) fn ended(&mut self, id: RequestId) {
         self.ahead.held.forget(id);

@@ -1,18 +1,18 @@
 //! The scheduler's data about a request, from arrival to end.
 
 use crate::time::Time;
-use crate::workload::RequestId;
+use crate::workload::{RequestId, Workload};
 
 /// The part of a request that an engine serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// The whole request.
+    /// The engine computes the request's prompt and its output.
     #[default]
     Whole,
-    /// The prompt. The request ends with its first token, which is not sent to the client. It keeps its KV blocks until
-    /// they are released.
+    /// The engine computes only the prompt. The request ends with its first token, which is not sent to the client. It
+    /// keeps its KV blocks until they are released.
     Prompt,
-    /// The output. The KV of the prompt comes from another engine.
+    /// The engine computes only the output. The KV of the prompt comes from another engine.
     Output,
 }
 
@@ -21,7 +21,7 @@ pub enum Part {
 pub struct Reserved {
     /// Id of the request.
     pub id: RequestId,
-    /// When the blocks were allocated.
+    /// When this engine allocated the blocks.
     pub at: Time,
     /// Number of blocks whose KV must come from the other engine. The other blocks of the prompt are in this engine's
     /// prefix cache.
@@ -33,12 +33,14 @@ pub struct Reserved {
 pub struct WaitingRequest {
     /// Id of the request.
     pub id: RequestId,
+    /// Number of the request: how many requests came before it ([`Workload::number`]).
+    pub number: RequestId,
     /// Number of output tokens so far, with tokens that a step in flight gave after the preemption. 0 for a new
     /// request.
     pub num_output_tokens: u32,
     /// Number of tokens that the draft model had processed when the request was preempted; 0 for a new request.
     pub num_draft_computed_tokens: u32,
-    /// Whether the request may still draft.
+    /// Whether draft tokens may be made for the request when it runs again.
     pub may_draft: bool,
     /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
@@ -49,19 +51,20 @@ pub struct WaitingRequest {
     pub passed_over: bool,
     /// Whether the request was preempted while a step was in flight that still has output for it.
     pub stale: bool,
-    /// The part of the request that the engine serves.
+    /// The part of the request that the engine serves: prompt and output, only the prompt, or only the output.
     pub part: Part,
 }
 
 impl WaitingRequest {
-    /// A request that has just arrived.
-    pub fn new(id: RequestId, arrival: Time, priority: i32, part: Part) -> WaitingRequest {
+    /// The request `id` of a workload, which has just arrived.
+    pub fn new(workload: &Workload, id: RequestId, arrival: Time, part: Part) -> WaitingRequest {
         WaitingRequest {
             id,
+            number: workload.number(id),
             num_output_tokens: 0,
             num_draft_computed_tokens: 0,
             may_draft: true,
-            priority,
+            priority: workload.priority.get(id as usize).copied().unwrap_or(0),
             arrival,
             passed_over: false,
             stale: false,
@@ -78,14 +81,15 @@ impl WaitingRequest {
 pub struct RunningRequest {
     /// Id of the request.
     pub id: RequestId,
-    /// Number of the request's tokens in the target's KV. Drafts that a step in flight verifies count as accepted.
+    /// Number of the request's tokens in the target's KV. Draft tokens that a step in flight verifies count as
+    /// accepted.
     pub num_computed_tokens: u32,
-    /// Number of prompt and output tokens.
+    /// Number of the request's prompt and output tokens so far.
     pub num_tokens: u32,
-    /// Number of output tokens.
+    /// Number of the request's output tokens so far.
     pub num_output_tokens: u32,
-    /// Number of tokens that are certain (not drafts). Other requests may find the full blocks of these tokens in the
-    /// prefix cache.
+    /// Number of tokens that are certain (not draft tokens). Other requests may find the full blocks of these tokens in
+    /// the prefix cache.
     pub num_cacheable_tokens: u32,
     /// Number of output tokens at which the request ends: the requested number, or fewer if `max_model_len` is reached
     /// before.
@@ -94,11 +98,11 @@ pub struct RunningRequest {
     pub max_tokens_asked: u32,
     /// Number of the request's tokens that the draft model has processed.
     pub num_draft_computed_tokens: u32,
-    /// Number of tokens that are scheduled in this step, drafts included; 0 if the step leaves the request out.
+    /// Number of tokens that are scheduled in this step, draft tokens included; 0 if the step leaves the request out.
     pub num_scheduled_tokens: u32,
-    /// Drafts that wait to be scheduled with the request's next token.
+    /// Number of draft tokens that the request holds, and that are scheduled together with its next token.
     pub num_spec_tokens: u32,
-    /// Number of output tokens that steps in flight may give, if all drafts are accepted.
+    /// Number of output tokens that steps in flight may give, if all draft tokens are accepted.
     pub num_output_placeholders: u32,
     /// Number of the request's tokens that steps in flight compute.
     pub num_in_flight_tokens: u32,
@@ -108,8 +112,8 @@ pub struct RunningRequest {
     pub table: u32,
     /// Whether the request is in prefill, or recomputes tokens after a preemption.
     pub prefilling: bool,
-    /// Whether drafts may be made for the request. Once false it stays false. It is false if there is no drafter, if
-    /// the drafter chose not to draft for the request, or if the draft missed tokens of the request under
+    /// Whether draft tokens may be made for the request. Once false it stays false. It is false if there is no drafter,
+    /// if the drafter chose not to draft for the request, or if the draft model missed tokens of the request under
     /// `DraftGap::Permanent`.
     pub may_draft: bool,
     /// Whether the request ends with its prompt and hands its KV to another engine ([`Part::Prompt`]).
@@ -123,9 +127,9 @@ pub struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Whether drafts that are made at the end of this step can be of use. The request must sample a token in this
-    /// step. And if this step and the step in flight give it one token each, it must still have fewer output tokens
-    /// than requested.
+    /// Whether draft tokens that are made at the end of this step can be of use. The request must sample a token in
+    /// this step. And if this step and the step in flight give it one token each, it must still have fewer output
+    /// tokens than requested.
     pub fn can_use_drafts(&self) -> bool {
         let end = self.num_computed_tokens + self.num_scheduled_tokens;
         // A step in flight that samples gives the request at least one token.
@@ -144,12 +148,12 @@ pub enum RejectReason {
     PromptOverBudget,
     /// The prompt is longer than the KV pool.
     PromptOverPool,
-    /// The prompt is longer than the draft's own KV pool.
+    /// The prompt is longer than the draft model's own KV pool.
     PromptOverDraftPool,
-    /// The request can begin in no step: the token budget, the drafts and the padding do not fit together.
+    /// The request can begin in no step: the token budget, its draft tokens and its padding do not fit together.
     NoStepFits,
     /// Prompt and output became larger than the KV pool.
     OutgrewPool,
-    /// Prompt and output became larger than the draft's own KV pool.
+    /// Prompt and output became larger than the draft model's own KV pool.
     OutgrewDraftPool,
 }

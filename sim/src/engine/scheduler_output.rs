@@ -13,31 +13,33 @@ use crate::workload::RequestId;
 pub struct SchedulerOutput {
     /// When the scheduler was called for the step.
     pub now: Time,
-    /// Index of the step.
+    /// Index of the step, from 0.
     pub step: u64,
-    /// The decode requests.
+    /// The decode requests of the step.
     pub batch: InputBatch,
-    /// The target's prefill chunks.
+    /// The prefill chunks (pieces of prompts) that the target pass of the step runs.
     pub chunks: Vec<Chunk>,
-    /// Sums over the target's chunks.
+    /// Sums over the prefill chunks of the target pass: number of chunks, new tokens, and tokens in KV.
     pub prefill: ChunkTotals,
-    /// Sums of the draft's own prefill chunks.
+    /// Sums over the prefill chunks that the draft model runs in the step: number of chunks, new tokens, and tokens in
+    /// KV.
     pub draft_prefill: ChunkTotals,
-    /// If drafts are made at the end of a step: the most drafts that each request may get then, by the drafter's limit
-    /// and by vLLM's table of lengths by batch size.
+    /// If draft tokens are made at the end of a step: the most draft tokens that each request may get then, by the
+    /// drafter's limit and by vLLM's table of lengths by batch size.
     pub num_spec_tokens_to_schedule: u32,
-    /// Whether nothing is drafted at the end of the step, because no request can use drafts. Always false unless
+    /// Whether nothing is drafted at the end of the step, because no request can use draft tokens. Always false unless
     /// `can_skip_drafts` is among the rules.
     pub skip_drafts: bool,
-    /// Admitted requests, in order. They are the last requests of the running list.
+    /// Requests that this step moved from the waiting list to the running list, in order. They are the last requests of
+    /// the running list.
     pub admitted: Vec<Admission>,
     /// Requests that this step preempted, in order, each with its state before the preemption.
     pub preempted: Vec<RunningRequest>,
-    /// Requests that can never run to their end, in order.
+    /// Requests that the scheduler rejected in this step, because they can never run to their end, in order.
     pub rejected: Vec<Rejection>,
 }
 
-/// A request that was admitted.
+/// A request that a step moved from the waiting list to the running list.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
     /// Id of the request.
@@ -53,12 +55,13 @@ pub struct Rejection {
     pub id: RequestId,
     /// Why the request can never run to its end.
     pub reason: RejectReason,
-    /// The request's state. `None` if the request neither ran nor has emitted tokens.
+    /// The request's state when it was rejected. `None` if the request neither ran nor has emitted tokens.
     pub ran: Option<RunningRequest>,
 }
 
 impl SchedulerOutput {
-    /// Empties all lists for the next step. Exception: [`gather`](Self::gather) empties the batch. Reuses the buffers.
+    /// Empties all lists for the decisions of the next step. Reuses the buffers. Only the decode requests stay;
+    /// [`gather`](Self::gather) empties them.
     #[inline]
     pub fn clear(&mut self) {
         self.clear_chunks();
@@ -68,13 +71,13 @@ impl SchedulerOutput {
         self.rejected.clear();
     }
 
-    /// Empties the target's chunks and their sums.
+    /// Empties the list of the target pass's prefill chunks and their sums.
     pub fn clear_chunks(&mut self) {
         self.chunks.clear();
         self.prefill = ChunkTotals::default();
     }
 
-    /// Whether the step has nothing to run.
+    /// Whether the step schedules no tokens: no decode request, and no prefill chunk.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.chunks.is_empty()
     }

@@ -1,27 +1,29 @@
-//! The drafts of a step, which of them are verified, and how many are accepted. Drafter and executor fill it in turn.
+//! The draft tokens of a step, which of them are verified, and how many are accepted. Drafter and executor fill it in
+//! turn.
 
 use crate::drafts::Drafts;
 use crate::policy::{DraftPlan, StepOutcome};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The drafts of a step and their results; empty without a drafter. Buffers are reused from step to step.
+/// The draft tokens of a step and their results; empty without a drafter. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct SpecDecode {
-    /// The planned shape and lengths of the drafts.
+    /// Whether the draft tokens form chains (one guess a position) or trees, and the draft length that the policy
+    /// planned for each request.
     pub plan: DraftPlan,
-    /// The drafts.
+    /// The draft tokens of each request: their number, confidences and trees.
     pub drafts: Drafts,
-    /// Number of accepted drafts of each decode request.
+    /// Number of accepted draft tokens of each decode request.
     pub accepted: Vec<u32>,
-    /// Number of draft passes.
+    /// Number of draft passes of the step.
     pub passes: u32,
-    /// Whether one draft pass gives all drafts of a round.
+    /// Whether one draft pass gives all draft tokens of a request.
     pub in_parallel: bool,
 }
 
 impl SpecDecode {
-    /// Begins a step of `n` decode requests with at most `max_draft_len` drafts each.
+    /// Begins a step of `n` decode requests with at most `max_draft_len` draft tokens each.
     #[inline]
     pub fn reset(&mut self, n: usize, max_draft_len: u32) {
         self.drafts.reset(n, max_draft_len);
@@ -29,12 +31,12 @@ impl SpecDecode {
         self.accepted.resize(n, 0);
     }
 
-    /// Numbers of drafted, verified and accepted tokens of the `i`-th decode request; 0 without a drafter. For a tree,
-    /// all drafted nodes, all verified nodes, and the nodes of the accepted path.
+    /// Numbers of drafted, verified and accepted tokens of the `i`-th decode request; 0 without a drafter. For a draft
+    /// tree: all drafted nodes, all verified nodes, and the nodes of the accepted path.
     #[inline]
     pub fn of(&self, i: usize) -> (u32, u32, u32) {
         if i >= self.drafts.verify_len.len() {
-            // There is no drafter.
+            // Without a drafter no request has draft tokens.
             return (0, 0, 0);
         }
         let (drafted, verified) = self.drafts.tokens(i);
@@ -42,7 +44,7 @@ impl SpecDecode {
     }
 
     /// Ends drafting: stores the number of draft passes. It is at most 1 if `in_parallel` says that one pass gave all
-    /// drafts.
+    /// draft tokens.
     #[inline]
     pub fn drafted(&mut self, in_parallel: bool) {
         self.in_parallel = in_parallel;

@@ -1,9 +1,10 @@
-//! The parts of the engine, and how it passes the scheduler's decisions and a step's results to executor, drafter and
-//! collector.
+//! The parts of the engine. The engine passes the scheduler's decisions and a step's results to executor, drafter and
+//! collector (of results).
 
 use super::arrivals::ArrivalStream;
 use super::collector::Collector;
 use super::drafter::Drafter;
+use super::ids::Ids;
 use super::pipeline::Pipeline;
 use super::scheduler::{Rules, Scheduler};
 use super::spec_decode::SpecDecode;
@@ -18,13 +19,14 @@ pub trait Watch {
     /// Called when the scheduler has decided a step. The scheduler call lasted from `start` to `end`.
     fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
 
-    /// Called at `now`, when the output of a step was applied and its tokens are sent to the clients. The scheduler's
-    /// current output is the output of this step. `spec` has the step's drafts.
+    /// Called at `now`, when the sampled tokens of a step were added to the requests and are sent to the clients. The
+    /// scheduler's [output](Scheduler::output) then has the decisions for this step. `spec` has the step's draft
+    /// tokens.
     fn emitted(&mut self, _scheduler: &Scheduler, _spec: &SpecDecode, _now: Time) {}
 
-    /// Called when the host has processed the output of a step, between `start` and `end`. The scheduler's current
-    /// output is the output of this step. If the step ran anything, the scheduler's [result](Scheduler::result) says
-    /// what happened to its requests.
+    /// Called when the host has added the sampled tokens of a step to the requests; it did so from `start` to `end`.
+    /// The scheduler's [output](Scheduler::output) then has the decisions for this step. If the step ran anything, the
+    /// scheduler's [result](Scheduler::result) says what happened to its requests.
     fn updated(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
 }
 
@@ -39,9 +41,11 @@ pub struct Engine<'a, E, D, W = ()> {
     pub(super) executor: E,
     pub(super) spec: SpecDecode,
     pub(super) pipeline: Pipeline,
-    /// Whether nothing can be scheduled until a request arrives, KV arrives, or blocks are released. Always false with
-    /// drafts at the end of a step: in this mode the loop continues and sleeps, as vLLM's loop does.
+    /// Whether nothing can be scheduled until a request arrives, KV arrives, or blocks are released. Always false if
+    /// draft tokens are made at the end of a step: then the loop continues and sleeps, as vLLM's loop does.
     pub(super) stuck: bool,
+    /// The ids of requests that come while the engine runs.
+    pub(super) ids: Ids,
     pub(super) out: Collector,
     pub(super) watch: W,
 }
@@ -77,13 +81,14 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             executor,
             spec: SpecDecode::default(),
             stuck: false,
+            ids: Ids::default(),
             out: Collector::new(requests, keep_steps),
             watch,
         }
     }
 
-    /// Reports to executor and collector which requests the scheduler admitted, preempted and rejected. Drops the
-    /// drafts that preempted and rejected requests hold. Reports the ended requests to the drafter, if no step is in
+    /// Reports to executor and collector which requests the scheduler admitted, preempted and rejected. Drops the draft
+    /// tokens that preempted and rejected requests hold. Reports the ended requests to the drafter, if no step is in
     /// flight.
     #[inline]
     pub(super) fn act_on_schedule(&mut self, now: Time) {
@@ -101,7 +106,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             if let Some(ran) = &r.ran {
                 self.out.left(ran);
             }
-            self.out.reject(r.id, now, r.reason);
+            self.out.reject((r.id, self.scheduler.workload().number(r.id)), now, r.reason);
             self.executor.end(r.id);
             self.pipeline.forget(r.id);
             self.pipeline.untold_ends.push(r.id);
@@ -123,18 +128,19 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             if self.config.draft_prefill && !self.drafter.drafts_for_next() {
                 self.scheduler.never_draft_for(index);
             }
-            self.executor.start(self.truth_of(admission.id));
+            self.executor.start_as(admission.id, self.truth_of(admission.id));
         }
     }
 
     fn truth_of(&self, id: RequestId) -> RequestTruth {
-        // A request emits nothing beyond the model's length, so it need not be drawn there which drafts are right.
+        // A request emits nothing beyond the model's longest length, so it need not be drawn which draft tokens are
+        // right there.
         RequestTruth { output_len: self.scheduler.max_tokens(id), ..RequestTruth::of(self.scheduler.workload(), id) }
     }
 
-    /// Reports the requests that finished in a step to executor, collector and arrivals, and drops the drafts that they
-    /// hold. [`tell_ended`](Engine::tell_ended) reports them to the drafter later, after the drafter has observed the
-    /// step.
+    /// Reports the requests that finished in a step to executor, collector and arrivals, and drops the draft tokens
+    /// that they hold. [`tell_ended`](Engine::tell_ended) reports them to the drafter later, after the drafter has
+    /// observed the step.
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {
@@ -153,6 +159,11 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     /// outcomes of all steps in which they ran.
     #[inline]
     pub(super) fn tell_ended(&mut self, count: usize) {
+        // In most steps no request ends.
+        if count == 0 {
+            return;
+        }
+        self.ids.settle(&self.pipeline.untold_ends[..count]);
         for id in self.pipeline.untold_ends.drain(..count) {
             self.drafter.request_finished(id);
         }

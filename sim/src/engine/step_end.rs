@@ -1,5 +1,5 @@
-//! Steps whose drafts are made at the end, for the next step to verify: schedule, verify, draft, update (vLLM's `step`
-//! and `post_step`). With async scheduling the next step is scheduled and queued before the update
+//! Steps whose draft tokens are made at the end, for the next step to verify: schedule, verify, draft, update (vLLM's
+//! `step` and `post_step`). With async scheduling the next step is scheduled and queued before the update
 //! (`step_with_batch_queue`). The device works through its queue without the host; the host waits only for tokens.
 
 use super::ahead::Ahead;
@@ -84,8 +84,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(runs)
     }
 
-    /// Takes the drafts that the step's requests hold, queues the target pass that verifies them, and begins the step's
-    /// record.
+    /// Takes the draft tokens that the step's requests hold, queues the target pass that verifies them, and begins the
+    /// step's record.
     fn verify(&mut self, step: &mut InFlight, start: Time) -> Result<(), E::Error> {
         let ahead = &mut self.pipeline.ahead;
         let batch = self.scheduler.step_plan().batch;
@@ -109,7 +109,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// Queues the draft passes at the end of a step, and sets how many drafts each request holds for the next step.
+    /// Queues the draft passes at the end of a step, and sets how many draft tokens each request holds for the next
+    /// step.
     fn draft_next(&mut self, step: &mut InFlight) -> Result<(), E::Error> {
         let rules = self.scheduler.rules();
         let (passes, most, longest) = (rules.draft_passes, rules.num_speculative_tokens, rules.max_model_len);
@@ -142,7 +143,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
             && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
         if fresh.drafts.in_trees() {
-            // The request holds a slot for every kept token of its tree.
+            // For draft trees, a request is scheduled with one token for every node that is to be verified. All
+            // requests get as many tokens as the request with the most.
             slots = (0..batch.len()).map(|i| fresh.drafts.tokens(i).1).max().unwrap_or(0);
         }
         fresh.time = self.executor.queued_until() - sampled_at;
@@ -150,7 +152,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         match (one_length, fits) {
             (true, _) => self.scheduler.hold_drafts(next, None, slots),
             (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts), 0),
-            // Near `max_model_len` vLLM verifies K padding tokens and accepts none of them.
+            // Near `max_model_len` vLLM verifies padding tokens up to its longest draft length and accepts none of
+            // them.
             (false, false) => self.scheduler.hold_drafts(next, None, most),
         }
         if !loses_drafts {
@@ -171,7 +174,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         for (has, lacks) in self.scheduler.draft_lacks() {
             batch.prefill.add(has, lacks);
-            // The request already has a chunk in the step, so it is not counted again.
+            // The request already has a prefill chunk in the step, so it is not counted again.
             batch.prefill.chunks -= 1;
         }
         let spec = &step.spec;

@@ -3,8 +3,8 @@
 use super::request::RunningRequest;
 use crate::workload::RequestId;
 
-/// What happened to a step's requests. A decode request that is not in `dropped` emitted its accepted drafts and one
-/// more token. A prompt that ended emitted one token. Buffers are reused from step to step.
+/// What happened to a step's requests. A decode request that is not in `dropped` emitted its accepted draft tokens and
+/// one more token. A prompt that ended emitted one token. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct StepResult {
     /// Number of output tokens that the step emitted. Tokens beyond the end of a request do not count.

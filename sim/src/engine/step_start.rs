@@ -1,5 +1,5 @@
-//! Steps whose drafts are made at the start, in the step that verifies them: schedule, draft, verify, update. This is
-//! the order of the papers' engine, of SGLang, and of every live run.
+//! Steps whose draft tokens are made at the start, in the step that verifies them: schedule, draft, verify, update.
+//! This is the order of the papers' engine, of SGLang, and of every live run.
 
 use super::collector::Collector;
 use super::drafter::Drafter;

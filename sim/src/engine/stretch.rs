@@ -1,10 +1,10 @@
-//! Computes a stretch in one go: consecutive decode steps without drafts and without decisions, which need only sums
+//! Computes a stretch in one go: consecutive decode steps without drafting and without decisions, which need only sums
 //! over the batch.
 //!
-//! Between arrivals and completions the plain engine repeats one step with a growing context. For each such step the
-//! engine still asks the true latency model and adds to the totals in the same order as for a single step. Only the
-//! update of the requests is postponed to the end of the stretch. Results are therefore equal byte for byte with and
-//! without stretches (a property test checks this).
+//! Between arrivals and completions the engine without a drafter repeats one step with a growing context. For each such
+//! step the engine still asks the true latency model and adds to the totals in the same order as for a single step.
+//! Only the update of the requests is postponed to the end of the stretch. Results are therefore equal byte for byte
+//! with and without stretches (a property test checks this).
 
 use super::drafter::Drafter;
 use super::scheduler::Stretch;
@@ -26,8 +26,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let mut now = begun;
         let mut done = 0;
         let mut context_time = 0;
-        // The steps that have ended since `lump_start` belong to one time bin of the series and are added to it
-        // together.
+        // The steps that have ended since `lump_start` belong to one time bin of the run's time series and are added to
+        // it together.
         let (mut lump_start, mut lump_steps) = (begun, 0);
         let mut first_end = begun;
         while done < steps && now < until {

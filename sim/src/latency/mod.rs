@@ -1,5 +1,5 @@
 //! How long a forward pass takes: the true latency models of an executor, and the linear model that a policy may get as
-//! its belief.
+//! its estimate of the pass times (its belief).
 
 use crate::time::Time;
 
@@ -26,18 +26,18 @@ pub struct PassShape {
 /// How a verify pass reads a request's context: once, or once per verified position.
 ///
 /// vLLM V1's variable-length attention reads the context once. v0's batch expansion, and the AdaSpec paper's Eq. 4,
-/// read it once per position. This decides whether longer contexts favour longer or shorter drafts.
+/// read it once per position. This decides whether longer contexts favour more or fewer draft tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextReads {
     /// The context is read once in a pass.
     #[default]
     Once,
-    /// The context is read v + 1 times, where v is the number of verified drafts.
+    /// The context is read v + 1 times, where v is the number of verified draft tokens.
     PerPosition,
 }
 
-/// How a drafter makes the tokens of a round.
+/// How a drafter makes the tokens of a round (a request's draft tokens of one step).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafting {
@@ -45,7 +45,7 @@ pub enum Drafting {
     #[default]
     Autoregressive,
     /// One pass for all tokens of a round: several heads on one hidden state (Medusa), block drafters (DFlash), or text
-    /// copied from the prompt. All drafts of a request count as batched tokens of this pass.
+    /// copied from the prompt. All draft tokens of a request count as batched tokens of this pass.
     Parallel,
 }
 
@@ -53,12 +53,12 @@ pub enum Drafting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftDevice {
-    /// The target's device: draft and target passes run one after the other.
+    /// The target's device: draft passes and target passes run one after the other.
     #[default]
     Shared,
-    /// Another device: drafting runs at the same time as the target's passes, so a round lasts as long as the longer of
-    /// the two. The draft's weights and KV take no memory of the target's device. The draft must guess what the running
-    /// target pass will accept (`engine.outcomes_guessed`).
+    /// Another device: drafting runs at the same time as the target's passes, so both together last as long as the
+    /// longer of the two. The draft model's weights and KV take no memory of the target's device. The draft model must
+    /// guess what the running target pass will accept (`engine.outcomes_guessed`).
     Own,
 }
 
@@ -82,7 +82,7 @@ pub struct Coefficients {
 }
 
 impl Coefficients {
-    /// Coefficients of a model that costs nothing.
+    /// Coefficients of passes that take no time.
     pub const FREE: Coefficients = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 0.0 };
 
     /// Seconds of a pass that reads `context` tokens of context and processes `batched` tokens.

@@ -10,7 +10,8 @@ use crate::metrics::Spent;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The replay asked for a pass of another kind than the recorded pass.
+/// The error of a replay that leaves its recording: it asked for an activity (such as a pass) of another kind than the
+/// recorded one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the replay left the recording at step {step}: {}, but it now asks for {asked:?}",
@@ -19,16 +20,18 @@ use crate::workload::RequestId;
 pub struct Diverged {
     /// Index of the step at which the replay diverged.
     pub step: u64,
-    /// The next recorded mark (the end of a pass or decision); `None` at the end of the recording.
+    /// The kind of the activity (such as a pass or a decision) that comes next in the recording; `None` at the end of
+    /// the recording.
     pub recorded: Option<MarkKind>,
-    /// The mark that the replay asked for.
+    /// The kind of the activity (such as a pass or a decision) that the replay began.
     pub asked: MarkKind,
 }
 
-/// An executor with recorded times.
+/// An executor whose passes and decisions take the times that a real run recorded.
 pub struct ReplayClock<'a> {
     truths: Truths<'a>,
-    /// The marks that are not replayed yet, each with the index of its step. Marks of the kind `Recorded` are left out.
+    /// The recorded activities (passes, decisions, waits) that are not replayed yet, each with the index of its step.
+    /// Activities of the kind `Recorded` are left out.
     marks: Box<dyn Iterator<Item = (u64, Mark)> + 'a>,
     now: Time,
     step: u64,
@@ -37,8 +40,8 @@ pub struct ReplayClock<'a> {
 
 impl<'a> ReplayClock<'a> {
     /// Replays the recorded steps, in order. `acceptance` is the acceptance that was recorded with them
-    /// ([`super::RecordedRounds`]), or the source that decided the live run's acceptance. `max_draft_len` is the
-    /// engine's, 0 without a drafter.
+    /// ([`super::RecordedRounds`]), or the source that decided the live run's acceptance. `max_draft_len` is the most
+    /// draft tokens of a request in a step, 0 without a drafter.
     pub fn new(
         steps: &'a [StepTrace],
         acceptance: &'a dyn AcceptanceSource,
@@ -56,8 +59,8 @@ impl<'a> ReplayClock<'a> {
         }
     }
 
-    /// Moves the clock to the end of the next recorded mark. If that mark has another kind than `asked`, or no mark is
-    /// left, the replay has diverged, and from then on marks do not move the clock.
+    /// Moves the clock to the end of the next recorded activity. If that activity has another kind than `asked`, or
+    /// none is left, the replay has diverged, and from then on the clock does not follow the recording.
     fn pass(&mut self, asked: MarkKind) {
         if self.diverged.is_some() {
             return;

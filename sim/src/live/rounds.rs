@@ -1,9 +1,10 @@
-//! The acceptance that a live run revealed: which drafts its rounds accepted, the first draft that each round rejected,
-//! and the values that policies read, such as confidences; all by request, round start and depth.
+//! The acceptance that a live run revealed: which draft tokens its rounds (a request's draft tokens of one step)
+//! accepted, the first draft token that each round rejected, and the values that policies read, such as confidences;
+//! all by request, round start and depth.
 //!
 //! A replay that makes the same rounds gets the recorded values. A replay with other rounds may need a value that was
-//! never revealed. If another round revealed the bit at the same output position, that bit is used. Otherwise a
-//! fallback source gives the value. Both cases are counted.
+//! never revealed. If another round revealed at the same output position whether the draft token is right, this is
+//! used. Otherwise a fallback source gives the value. Both cases are counted.
 
 use super::{Round, StepTrace, TracedNode};
 use crate::acceptance::{AcceptanceSource, RankLaw, TruthRow};
@@ -11,26 +12,29 @@ use crate::executor::RequestTruth;
 use crate::tree::{ROOT, path_below};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of values that a replay needed but that were not recorded for the same round start and depth.
+/// Counts of values that a replay needed but that were not recorded for the same draft round start and depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// Number of bits that decided an acceptance and that only another round or another depth revealed at this output
-    /// position.
+    /// Number of draft tokens that decided an acceptance, and of which only another round or depth revealed at this
+    /// output position whether they are right.
     pub other_round: u64,
-    /// Number of bits that decided an acceptance and that no round revealed. The fallback gave them.
+    /// Number of draft tokens that decided an acceptance, and of which no round revealed whether they are right. The
+    /// fallback source decided it.
     pub invented: u64,
-    /// Number of confidences, entropies, divergences or guesses that no round revealed. The fallback gave them.
+    /// Number of confidences, entropies, divergences or guesses that no draft round revealed. The fallback source gave
+    /// them.
     pub looks: u64,
 }
 
 impl Misses {
-    /// Whether every needed value was recorded.
+    /// Whether every value that the replay needed was recorded.
     pub fn none(&self) -> bool {
         *self == Misses::default()
     }
 }
 
-/// A recorded round, with the indices of its first entries in the columns of [`RecordedRounds`].
+/// A recorded round of a request (its draft tokens of one step), with the places of its confidences, entropies,
+/// divergences and tree nodes in the lists of [`RecordedRounds`].
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     round: Round,
@@ -40,7 +44,8 @@ struct Entry {
     nodes: usize,
 }
 
-/// The rounds of one request that have drafts, sorted by their start.
+/// The rounds of one request (its draft tokens of one step each), sorted by the output position where they start.
+/// Rounds without draft tokens are left out.
 #[derive(Clone, Debug, Default)]
 struct Request {
     entries: Vec<Entry>,
@@ -76,7 +81,7 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Adds the rounds of a step. A round without drafts is left out. Steps must be added in order.
+    /// Adds the rounds of a step. A round without draft tokens is left out. Steps must be added in order.
     pub fn add(&mut self, step: &StepTrace) {
         let (mut confidence, mut looks, mut nodes) = (0, 0, 0);
         for &round in &step.rounds {
@@ -110,7 +115,8 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Depth, from 0, of the children of `parent`, in the tree whose nodes begin at index `first`.
+    /// Depth, from 0, of the children of node `parent`, in the tree whose nodes begin at index `first` of the list of
+    /// all nodes.
     fn depth(&self, first: usize, mut parent: u32) -> u32 {
         let mut depth = 0;
         while parent != ROOT {
@@ -134,20 +140,22 @@ impl<'a> RecordedRounds<'a> {
         entries.binary_search_by_key(&start, |e| e.round.start).ok().map(|at| &entries[at])
     }
 
-    /// The nodes of a round's draft tree, each with the key of the path from the root to the node.
+    /// The nodes of a request's draft tree of one step, each with the key of the path from the root to the node.
     fn tree(&self, entry: &Entry) -> &[(TracedNode, u64)] {
         &self.nodes[entry.nodes..][..entry.round.nodes as usize]
     }
 
-    /// The node of a round that is the `rank`-th guess at `depth` below the node with the key `path`.
+    /// The node of a request's draft tree of one step that is the `rank`-th guess at `depth` below the node with the
+    /// key `path`.
     fn node(&self, entry: &Entry, depth: u32, path: u64, rank: u32) -> Option<&TracedNode> {
         let wanted = path_below(path, depth, rank);
         let at_depth = |n: &TracedNode| self.depth(entry.nodes, n.parent) == depth;
         self.tree(entry).iter().find(|(n, p)| *p == wanted && n.rank == rank && at_depth(n)).map(|(n, _)| n)
     }
 
-    /// The ranks of the target's tokens that a round revealed, by depth; 1 means that the first guess is right. At the
-    /// first depth where no guess is right the rank is `u32::MAX`. Deeper ranks are not revealed.
+    /// The ranks of the target's tokens among the draft model's guesses that a draft round revealed, by depth; 1 means
+    /// that the first guess is right. At the first depth where no guess is right the rank is `u32::MAX`. Deeper ranks
+    /// are not revealed.
     fn revealed(&self, entry: &Entry) -> impl Iterator<Item = u32> {
         let Round { accepted, verified, nodes, .. } = entry.round;
         let accepted_rank = |depth: u32| match nodes {
@@ -160,7 +168,7 @@ impl<'a> RecordedRounds<'a> {
                 .map_or(u32::MAX, |(n, _)| n.rank),
         };
         let path = (0..accepted).map(accepted_rank).collect::<Vec<_>>();
-        // If the accepted path ends at a node without kept children, the round revealed no rank below that node.
+        // If the accepted path ends at a node without kept children, the draft round revealed no rank below that node.
         let stopped = match nodes {
             0 => accepted < verified,
             _ => {
@@ -186,8 +194,8 @@ impl AcceptanceSource for RecordedRounds<'_> {
         self.fallback.start(request, max_draft_len, &mut filled);
         out.reset(positions, max_draft_len.max(1) as usize);
         out.know_nothing();
-        // A bit that any round revealed for a position is used at every depth. Only the depth at which the round
-        // revealed it is marked as known.
+        // If any round revealed whether the draft token at a position is right, this is used at every depth. Only the
+        // depth at which the round revealed it is marked as known.
         let mut at_position = vec![None; positions];
         for entry in &self.requests[request.id as usize].entries {
             for (depth, rank) in self.revealed(entry).enumerate() {
@@ -221,13 +229,13 @@ impl AcceptanceSource for RecordedRounds<'_> {
 
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
         let entries = &self.requests[request.id as usize].entries;
-        // The last round that starts at or before `position` decided the token at this position.
+        // The last draft round that starts at or before `position` decided the token at this position.
         let last = entries.partition_point(|e| e.round.start <= position).checked_sub(1);
         let revealed = last.and_then(|at| {
             let e = &entries[at];
             self.revealed(e).nth((position - e.round.start) as usize)
         });
-        // If this value decides an acceptance, `unknown_used` counts that no round revealed it.
+        // If this value decides an acceptance, `unknown_used` counts that no draft round revealed it.
         revealed.unwrap_or_else(|| self.fallback.rank_if_wrong(request, position))
     }
 
@@ -275,7 +283,7 @@ mod tests {
     use crate::time::Time;
     use crate::workload::{Request, Workload};
 
-    /// A fallback whose drafts are always right, so that a test recognises values from the fallback.
+    /// A fallback whose draft tokens are always right, so that a test recognises values from the fallback.
     fn always_right() -> Box<dyn AcceptanceSource> {
         let spec = AcceptanceSpec { source: Rates::Constant { rate: 1.0 }, ..AcceptanceSpec::default() };
         spec.build(1, &Workload::from_iter([Request::new(Time::ZERO, 1, 40)])).unwrap()
@@ -301,10 +309,11 @@ mod tests {
         assert_eq!((row.run(1, 8), row.run(3, 2)), (1, 2));
         let known = |n, depth| row.is_known(n, depth);
         assert_eq!([known(1, 0), known(2, 1), known(3, 0), known(4, 1)], [true; 4]);
-        // The third draft was not verified, and nothing was drafted at the position behind the two accepted drafts.
+        // The third draft token was not verified, and nothing was drafted at the position behind the two accepted draft
+        // tokens.
         assert_eq!([known(3, 2), known(5, 2), known(5, 0)], [false; 3]);
-        // A round with another start gets the bits that the two recorded rounds revealed, and at later positions the
-        // fallback's bits.
+        // A draft round with another start gets the right and wrong tokens that the two recorded rounds revealed, and
+        // at later positions those that the fallback source draws.
         assert!(!row.right(2, 0) && row.right(4, 0) && row.right(5, 2));
 
         let at = |start, depth| recorded.confidence(REQUEST, start, depth, None, 0);

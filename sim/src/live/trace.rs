@@ -7,7 +7,7 @@ use crate::time::Time;
 use crate::workload::RequestId;
 use serde::{Deserialize, Serialize};
 
-/// The activity that a mark records.
+/// What the engine or the device did in a recorded span of time (a mark).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkKind {
@@ -30,7 +30,7 @@ pub enum MarkKind {
 /// The time of one activity. Time between two marks is host time: scheduling, deciding, and processing the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The activity.
+    /// What the engine or the device did in this time, such as a pass.
     pub kind: MarkKind,
     /// When the activity began.
     pub begin: Time,
@@ -43,22 +43,22 @@ pub struct Mark {
     pub shape: PassShape,
 }
 
-/// The round of one decode request in a step.
+/// The round of one decode request: its draft tokens of one step, and how many were verified and accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     /// Id of the request.
     pub request: RequestId,
-    /// Output position at which the round starts: the number of output tokens that the request had emitted before.
+    /// Output position of the first draft token: the number of output tokens that the request had emitted before.
     pub start: u32,
-    /// Tokens in the target's KV before the round.
+    /// Number of the request's tokens in the target's KV before the step.
     pub context: u32,
-    /// Number of drafted tokens. For a tree, its depth.
+    /// Number of tokens drafted for the request in the step. For a tree, its depth.
     pub drafted: u32,
     /// Number of drafted tokens to verify. For a tree, the depth of its deepest node to verify.
     pub verified: u32,
-    /// Number of draft tokens accepted.
+    /// Number of the request's draft tokens that the step accepted.
     pub accepted: u32,
-    /// Number of nodes of the round's tree; 0 for a chain.
+    /// Number of nodes of the request's draft tree in this step; 0 for a chain.
     pub nodes: u32,
 }
 
@@ -67,32 +67,32 @@ pub struct Round {
 pub struct TracedNode {
     /// Index of the node's parent in the tree; [`crate::tree::ROOT`] at depth 1.
     pub parent: u32,
-    /// The node's rank among the draft's guesses below the same parent, from 1.
+    /// The node's rank among the draft model's guesses below the same parent, from 1.
     pub rank: u32,
-    /// The draft's probability of the node's token.
+    /// The draft model's probability of the node's token.
     pub confidence: f64,
-    /// Whether the node was verified.
+    /// Whether the policy kept the node, so that the target verified it.
     pub kept: bool,
-    /// Whether the node was accepted.
+    /// Whether the target accepted the node's token.
     pub accepted: bool,
 }
 
-/// The record of one step. In each column the entries of all rounds follow one another.
+/// The record of one step. In each column the entries of all requests' draft tokens follow one another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepTrace {
     /// Index of the step.
     pub step: u64,
-    /// The activities since the step before, in order.
+    /// The activities (passes, decisions, waits) since the step before, in order, each with its times.
     pub marks: Vec<Mark>,
-    /// Requests in the running list.
+    /// Number of requests in the running list.
     pub num_running: u32,
-    /// Requests waiting.
+    /// Number of waiting requests.
     pub num_waiting: u32,
-    /// The prefill chunks.
+    /// The prefill chunks of the step's target pass.
     pub chunks: Vec<Chunk>,
-    /// The rounds of the decode requests.
+    /// For each decode request of the step: how many tokens were drafted, verified and accepted.
     pub rounds: Vec<Round>,
-    /// The draft's probability of each token of each chain, chain after chain.
+    /// The draft model's probability of each token of each chain, chain after chain.
     pub confidence: Vec<f32>,
     /// The entropy, in nats, of the distribution from which each token of each chain was drafted. Empty if no policy
     /// reads entropies.
@@ -137,7 +137,7 @@ pub trait Recorder: Send {
     /// that step.
     fn step(&mut self, step: &StepTrace);
 
-    /// Called when a request has ended with this output.
+    /// Called when a request has ended; the slice has the ids of its output tokens.
     fn ended(&mut self, _id: RequestId, _output: &[u32]) {}
 }
 

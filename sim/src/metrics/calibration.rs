@@ -1,7 +1,8 @@
-//! How well the draft's confidences are calibrated: for each range of confidences, how many drafts were right.
+//! How well the draft model's confidences are calibrated: for each range of confidences, how many draft tokens were
+//! right.
 //!
-//! Only drafts with a known result count: the accepted drafts and the first rejected draft of each chain. Drafts behind
-//! a rejected one have no known result. Only policies that read confidences give data.
+//! Only draft tokens with a known result count: the accepted draft tokens and the first rejected draft token of each
+//! chain. Draft tokens behind a rejected one have no known result. Only policies that read confidences give data.
 
 use crate::drafts::Drafts;
 use serde::{Deserialize, Serialize};
@@ -10,26 +11,26 @@ use serde::{Deserialize, Serialize};
 /// belongs to the last bin.
 const BINS: usize = 20;
 
-/// The drafts with confidences in one bin.
+/// The draft tokens with confidences in one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CalibrationBin {
-    /// Number of drafts with a known result.
+    /// Number of draft tokens in the bin of confidences of which verification showed whether they are right.
     pub drafts: u64,
-    /// Number of accepted drafts.
+    /// Number of draft tokens counted in `drafts` that were accepted.
     pub right: u64,
-    /// Sum of the confidences of these drafts.
+    /// Sum of the confidences of the draft tokens counted in `drafts`.
     pub confidence: f64,
 }
 
-/// All bins of a run.
+/// For each bin of confidences: the draft tokens of a run with such a confidence, and how many of them were right.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calibration {
     bins: [CalibrationBin; BINS],
 }
 
 impl Calibration {
-    /// Adds the drafts of a step whose results are known: of each request the accepted drafts and the first rejected
-    /// one. `accepted` is the number of accepted drafts of each request.
+    /// Adds the draft tokens of a step whose results are known: of each request the accepted draft tokens and the first
+    /// rejected one. `accepted` is the number of accepted draft tokens of each request.
     pub fn step(&mut self, drafts: &Drafts, accepted: &[u32]) {
         for (i, (&verified, &accepted)) in drafts.verify_len.iter().zip(accepted).enumerate() {
             for j in 0..verified.min(accepted + 1) {
@@ -45,7 +46,7 @@ impl Calibration {
         bin.confidence += confidence;
     }
 
-    /// Adds the drafts of another run.
+    /// Adds the draft tokens of another run, bin by bin of confidences.
     pub fn merge(&mut self, other: &Calibration) {
         for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
             mine.drafts += theirs.drafts;
@@ -64,8 +65,8 @@ impl Calibration {
 mod tests {
     use super::*;
 
-    /// One of two requests accepts 1 of 3 drafts, so its third draft has no known result. The other accepts both of its
-    /// 2 drafts.
+    /// One of two requests accepts 1 of 3 draft tokens, so its third draft token has no known result. The other accepts
+    /// both of its 2 draft tokens.
     #[test]
     fn only_what_verification_shows_is_counted() {
         let mut drafts = Drafts::default();

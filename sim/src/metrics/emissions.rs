@@ -11,23 +11,23 @@ use crate::workload::RequestId;
 /// request leaves the list.
 #[derive(Clone, Debug)]
 pub struct Emissions {
-    /// The requests that emitted in the last step, in order.
+    /// The requests that emitted a token in the last step, in order.
     members: Vec<RequestId>,
-    /// When the requests in `members` emitted.
+    /// When the last step ended, in which the requests in `members` emitted a token.
     end: Time,
-    /// For each request that is not in `members`: when it last emitted; `Time::MAX` if never.
+    /// For each request that emitted no token in the last step: when it last emitted one; `Time::MAX` if never.
     at: Vec<Time>,
-    /// Buffer for the list of members before the last change.
+    /// Buffer for the list `members` (the requests that emitted in the last step), as it was before its last change.
     before: Vec<RequestId>,
 }
 
 impl Emissions {
-    /// Starts without emissions, for a workload of `requests` requests.
+    /// The emission times of a workload of `requests` requests, none of which has emitted a token yet.
     pub fn new(requests: usize) -> Emissions {
         Emissions { members: Vec::new(), end: Time::ZERO, at: vec![Time::MAX; requests], before: Vec::new() }
     }
 
-    /// Makes room for `requests` requests, because the workload has grown.
+    /// Makes room for the emission times of `requests` requests, because the workload has grown.
     pub fn make_room(&mut self, requests: usize) {
         self.at.resize(requests, Time::MAX);
     }
@@ -50,8 +50,8 @@ impl Emissions {
     /// `gaps`.
     #[inline]
     pub fn running(&mut self, ids: impl ExactSizeIterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
-        // A member that ends leaves `members`, and a preempted member is not in `ids`. So if `ids` and `members` have
-        // the same length, they are the same requests.
+        // `members` are the requests that emitted in the last step. A request that ends leaves `members`, and a
+        // preempted one is not in `ids`. So if `ids` and `members` have the same length, they are the same requests.
         let same = ids.len() == self.members.len();
         debug_assert!(!same || self.members.iter().all(|member| ids.clone().any(|id| id == *member)));
         if same {
@@ -62,7 +62,8 @@ impl Emissions {
         }
     }
 
-    /// Records that the requests `ids` of a step emitted at `end`, and records the gap of each.
+    /// Records that the requests `ids` of a step emitted tokens at `end`, and adds the gap since each one's last
+    /// emission to `gaps`.
     fn record_all(&mut self, ids: impl Iterator<Item = RequestId> + Clone, end: Time, gaps: &mut Gaps) {
         let since_last =
             if ids.clone().eq(self.members.iter().copied()) { self.members.len() } else { self.change(ids, end, gaps) };
@@ -72,14 +73,15 @@ impl Emissions {
         self.end = end;
     }
 
-    /// Replaces the members by the requests `ids`, which emit at `end`. Stores the last time of members that leave, and
-    /// records the gaps of requests that join. Returns the number of members that stay; their gaps are not recorded
-    /// yet.
+    /// Members are the requests that emitted in the last step. Replaces them by the requests `ids`, which emit at
+    /// `end`. Stores the last emission time of members that leave, and records the gaps of requests that join. Returns
+    /// the number of members that stay; their gaps are not recorded yet.
     fn change(&mut self, ids: impl Iterator<Item = RequestId>, end: Time, gaps: &mut Gaps) -> usize {
         std::mem::swap(&mut self.members, &mut self.before);
         self.members.clear();
         self.members.extend(ids);
-        // Both lists are in the order of the running list, so one walk over both finds nearly every request.
+        // The old and the new list of requests are in the order of the running list, so one walk over both finds nearly
+        // every request.
         let (mut next, mut since_last) = (0, 0);
         for &id in &self.members {
             while next < self.before.len() && self.before[next] != id {
@@ -108,16 +110,22 @@ impl Emissions {
         first
     }
 
-    /// Removes a request that has ended from the members.
+    /// Removes a request that has ended from the requests that emitted in the last step.
     pub fn ended(&mut self, id: RequestId) {
         if let Some(at) = self.members.iter().position(|&member| member == id) {
             self.members.remove(at);
         }
     }
 
-    /// Records consecutive steps in each of which all members emitted. The step that was recorded before these steps
-    /// ended at `from`; the last of these steps ended at `end`. Adds the gaps to the sum; the caller has
-    /// [counted](Gaps::count) them.
+    /// Forgets when an ended request last emitted a token, so that another request can take its id.
+    pub fn forget(&mut self, id: RequestId) {
+        self.ended(id);
+        self.at[id as usize] = Time::MAX;
+    }
+
+    /// Members are the requests that emitted in the last step. Records consecutive steps in each of which all members
+    /// emitted. The step that was recorded before these steps ended at `from`; the last of these steps ended at `end`.
+    /// Adds the gaps to the sum; the caller has [counted](Gaps::count) them.
     pub fn skip_to(&mut self, end: Time, from: Time, gaps: &mut Gaps) {
         gaps.add(end - from, self.members.len() as u32);
         self.end = end;

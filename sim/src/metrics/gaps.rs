@@ -4,7 +4,7 @@
 use crate::time::Time;
 use hdrhistogram::Histogram;
 
-/// Number of leading bits that decide the bucket of a gap. 11 bits resolve a thousandth, as a [`Histogram`] with three
+/// Number of leading bits of a gap that decide its bucket. 11 bits resolve a thousandth, as a [`Histogram`] with three
 /// digits does.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
@@ -12,10 +12,10 @@ const HALF: usize = 1 << (BITS - 1);
 /// Gaps between the emissions of each request, pooled over all requests.
 #[derive(Clone, Debug)]
 pub struct Gaps {
-    /// Number of gaps in each [`bucket`]. A bucket is found faster than the place in a histogram. The list grows up to
-    /// the bucket of the longest gap.
+    /// Number of gaps in each [`bucket`]. This list is used because a bucket is found faster than a place in a
+    /// `Histogram`. It grows up to the bucket of the longest gap.
     counts: Vec<u64>,
-    /// Sum of all gaps, ps.
+    /// Sum of the gaps between emissions of all requests, ps.
     sum: u128,
 }
 
@@ -41,14 +41,14 @@ fn least(bucket: usize) -> u64 {
 }
 
 impl Gaps {
-    /// Adds `count` gaps of length `gap`.
+    /// Adds `count` gaps of length `gap` between a request's emissions.
     #[inline]
     pub fn record(&mut self, gap: Time, count: u32) {
         self.count(gap, count);
         self.add(gap, count);
     }
 
-    /// Counts `count` gaps of length `gap`, but does not add them to the sum.
+    /// Counts `count` gaps of length `gap` between a request's emissions, but does not add them to the sum of all gaps.
     #[inline]
     pub fn count(&mut self, gap: Time, count: u32) {
         let bucket = bucket(gap.0);
@@ -58,20 +58,21 @@ impl Gaps {
         }
     }
 
-    /// Adds `count` times `gap` to the sum, for gaps that were [counted](Gaps::count).
+    /// Adds `count` times `gap` to the sum of all gaps between emissions, for gaps that were [counted](Gaps::count).
     #[inline]
     pub fn add(&mut self, gap: Time, count: u32) {
         self.sum += u128::from(gap.0) * u128::from(count);
     }
 
-    /// Adds the gap of a request that did not emit in the step before.
+    /// Adds the gap of one request. Called for a request that emitted no token in the step before, so its gap differs
+    /// from the gap of the other requests.
     #[cold]
     #[inline(never)]
     pub fn record_one(&mut self, gap: Time) {
         self.record(gap, 1);
     }
 
-    /// Counts gaps that are longer than all gaps before: makes room for their bucket.
+    /// Adds `count` gaps to a bucket beyond the end of `counts`, which grows.
     #[cold]
     #[inline(never)]
     fn count_longest(&mut self, bucket: usize, count: u32) {
@@ -79,29 +80,29 @@ impl Gaps {
         self.counts[bucket] += u64::from(count);
     }
 
-    /// Adds the gaps of another run.
+    /// Adds the gaps between emissions of another run.
     pub fn merge(&mut self, other: &Gaps) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
         self.sum += other.sum;
     }
 
-    /// Number of recorded gaps.
+    /// Number of recorded gaps between emissions.
     pub fn len(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Whether there is no gap.
+    /// Whether no gap between emissions was recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The exact mean of the gaps, seconds; NaN without gaps.
+    /// The exact mean of the gaps between a request's emissions, over all requests, seconds; NaN without gaps.
     pub fn mean_s(&self) -> f64 {
         self.sum as f64 / crate::time::PS_PER_S / self.len() as f64
     }
 
-    /// Quantiles of the gaps, seconds, to three significant digits.
+    /// Quantiles of the gaps between a request's emissions, over all requests, seconds, to three significant digits.
     pub fn quantiles_s<const N: usize>(&self, at: [f64; N]) -> [f64; N] {
         let mut histogram = Histogram::<u64>::new(3).expect("three digits are a valid precision");
         histogram.auto(true);

@@ -7,7 +7,7 @@ pub struct Interval {
     pub mean: f64,
     /// Half the width of the 95 % interval; `None` if there is only one seed.
     pub half_width: Option<f64>,
-    /// Number of replications.
+    /// Number of replications (runs with different seeds) in the mean.
     pub n: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct RatioInterval {
     pub low: Option<f64>,
     /// The upper end of the 95 % interval, at least the mean. `None` with one seed, or if this end is not finite.
     pub high: Option<f64>,
-    /// Number of replications.
+    /// Number of replications (runs with different seeds) in the mean.
     pub n: usize,
 }
 

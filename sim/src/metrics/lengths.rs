@@ -9,54 +9,59 @@ use crate::metrics::StepRecord;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// Batch sizes below this have a bucket each.
+/// Batch sizes (numbers of decode requests) below this number have a bucket of steps each.
 const EXACT: u32 = 32;
-/// Number of buckets for each doubling of the batch size from [`EXACT`] on.
+/// Number of buckets of steps for each doubling of the batch size (number of decode requests) from [`EXACT`] on.
 const AN_OCTAVE: u32 = 8;
 /// Number of different draft lengths. A tree with more tokens counts as the longest length.
 const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 
-/// Sums over the steps of one bucket.
+/// Sums over the steps of one bucket: steps with about the same number of decode requests and the same mean draft
+/// length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthSums {
-    /// Number of steps.
+    /// Number of steps in the bucket.
     pub steps: u64,
-    /// Number of request-steps.
+    /// Number of decode requests, summed over the steps of the bucket.
     pub request_steps: u64,
-    /// Time inside steps, ps.
+    /// Time inside the steps of the bucket, ps.
     pub busy: u64,
-    /// Draft tokens drafted.
+    /// Number of draft tokens drafted in the steps of the bucket.
     pub drafted: u64,
-    /// Draft tokens accepted.
+    /// Number of draft tokens accepted in the steps of the bucket.
     pub accepted: u64,
-    /// Output tokens emitted, including the first tokens of requests.
+    /// Number of output tokens emitted in the steps of the bucket, including the first tokens of requests.
     pub emitted: u64,
 }
 
-/// A bucket with at least one step.
+/// The sums over the steps of one bucket: steps with about the same number of decode requests and the same draft
+/// length. The bucket has at least one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthRow {
     /// Smallest decode batch size of the bucket.
     pub batch_size: u32,
     /// Largest decode batch size of the bucket.
     pub batch_size_to: u32,
-    /// Mean draft length of the steps, rounded to a whole token.
+    /// Draft length of the bucket: the mean draft length of each of its steps, rounded to a whole token.
     pub draft_len: u32,
-    /// Whether prompts were prefilled in these steps.
+    /// True if prompts were prefilled in the steps of the bucket, false if its steps had no prompts.
     pub prefilling: bool,
-    /// The sums over these steps.
+    /// The sums over the steps of the bucket.
     pub sums: LengthSums,
 }
 
-/// All buckets of a run. Steps without a decode request are not counted.
+/// Sums over a run's steps, by number of decode requests and by draft length. Steps without a decode request are not
+/// counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
-    /// Sums by batch bucket, by length, and by whether prompts were prefilled.
+    /// Sums over steps, by bucket of the number of decode requests, by mean draft length, and by whether prompts were
+    /// prefilled.
     sums: Vec<[[LengthSums; 2]; LENGTHS]>,
 }
 
 impl Lengths {
-    /// Adds a step to the sums of its bucket. Does nothing for a step without a decode request.
+    /// Adds a step to the sums of steps with about the same number of decode requests and the same mean draft length.
+    /// Does nothing for a step without a decode request.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
         if s.batch_size == 0 {
@@ -72,7 +77,8 @@ impl Lengths {
         sums.emitted += u64::from(s.emitted);
     }
 
-    /// Adds `steps` steps without drafts and without prompts, all with the same batch size. `busy` is their total time.
+    /// Adds `steps` steps without draft tokens and without prompts, all with the same batch size. `busy` is their total
+    /// time.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let sums = self.sums_at(batch_size, 0, false);
@@ -96,7 +102,7 @@ impl Lengths {
         self.sums.resize(bucket + 1, [[LengthSums::default(); 2]; LENGTHS]);
     }
 
-    /// Adds the steps of another run.
+    /// Adds the sums over the steps of another run.
     pub fn merge(&mut self, other: &Lengths) {
         if other.sums.len() > self.sums.len() {
             self.grow(other.sums.len() - 1);
@@ -131,7 +137,7 @@ impl Lengths {
     }
 }
 
-/// The index of the bucket of a batch size.
+/// The index of the bucket for steps with `batch_size` decode requests.
 #[inline]
 fn bucket(batch_size: u32) -> u32 {
     if batch_size < EXACT {
@@ -142,7 +148,7 @@ fn bucket(batch_size: u32) -> u32 {
     EXACT + octave * AN_OCTAVE + within
 }
 
-/// The smallest batch size of a bucket.
+/// The smallest number of decode requests that belongs to a bucket.
 fn least(bucket: u32) -> u32 {
     if bucket < EXACT {
         return bucket;

@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 /// The device's time by part, picoseconds. Time in which no pass runs is the host's time and belongs to no part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Time that target passes would take with one token for each decode request and without prompts.
+    /// Time that target passes would take with one token for each decode request and without prompts, picoseconds.
     pub decoding: u64,
-    /// Time by which prompts lengthen target passes.
+    /// Time by which prompts lengthen target passes, picoseconds.
     pub prompts: u64,
-    /// Time by which recomputed tokens (computed before, and lost with their KV) lengthen target passes.
+    /// Time by which recomputed tokens (computed before, and lost with their KV) lengthen target passes, picoseconds.
     pub recomputing: u64,
-    /// Time of draft passes.
+    /// Time of draft passes, picoseconds.
     pub drafting: u64,
-    /// Time by which accepted drafts lengthen target passes.
+    /// Time by which accepted draft tokens lengthen target passes, picoseconds.
     pub verifying: u64,
-    /// Time by which rejected drafts and padding lengthen target passes.
+    /// Time by which rejected draft tokens and padding lengthen target passes, picoseconds.
     pub rejected: u64,
 }
 
 impl Spent {
-    /// Sum of all parts.
+    /// Sum of the device's times of all parts, picoseconds.
     pub fn sum(&self) -> u64 {
         self.all().into_iter().sum()
     }
@@ -31,7 +31,7 @@ impl Spent {
         [self.decoding, self.prompts, self.recomputing, self.drafting, self.verifying, self.rejected]
     }
 
-    /// Applies `f` to each part and to the same part of `other`.
+    /// Combines the device time of each part with that of the same part in `other`, by the function `f`.
     fn zip(&self, other: &Spent, f: impl Fn(u64, u64) -> u64) -> Spent {
         Spent {
             decoding: f(self.decoding, other.decoding),
@@ -43,12 +43,12 @@ impl Spent {
         }
     }
 
-    /// The sum, part by part.
+    /// Adds the device time of each part to that of the same part in `other`.
     pub fn plus(&self, other: &Spent) -> Spent {
         self.zip(other, u64::saturating_add)
     }
 
-    /// Each part times `num` / `den`, rounded down. `den` must not be 0.
+    /// The device time of each part times `num` / `den`, rounded down. `den` must not be 0.
     pub fn scaled(&self, num: u64, den: u64) -> Spent {
         self.zip(self, |part, _| (u128::from(part) * u128::from(num) / u128::from(den)) as u64)
     }
@@ -59,7 +59,7 @@ impl Spent {
 /// update it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Life {
-    /// How the device spent its time, by part, while the request was in the running list.
+    /// Device time by part (decoding, prompts, draft passes, …) while the request was in the running list.
     spent: Spent,
     /// Time in the waiting list after preemptions, picoseconds.
     away: u64,
@@ -87,26 +87,29 @@ impl Life {
     }
 }
 
-/// The parts of the latency, summed over finished requests, picoseconds.
+/// The parts of the end-to-end latency, each summed over a run's finished requests, picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lives {
     /// Number of finished requests.
     pub requests: u64,
-    /// Time from arrival to finish.
+    /// Time from a request's arrival to its finish, summed over the finished requests, picoseconds.
     pub whole: u128,
-    /// Time from arrival until the request was first scheduled.
+    /// Time from arrival until the request was first scheduled, summed over the finished requests, picoseconds.
     pub waiting: u128,
-    /// Time in the waiting list after a preemption, and time by which recomputed tokens lengthened target passes.
+    /// Time in the waiting list after a preemption, and time by which recomputed tokens lengthened target passes,
+    /// summed over the finished requests, picoseconds.
     pub kv_lost: u128,
-    /// Time that target passes would have taken with one token for each decode request and without prompts.
+    /// Time that target passes would have taken with one token for each decode request and without prompts, summed over
+    /// the finished requests, picoseconds.
     pub decoding: u128,
-    /// Time by which prompts lengthened target passes.
+    /// Time by which prompts lengthened target passes, summed over the finished requests, picoseconds.
     pub prompts: u128,
-    /// Time of draft passes.
+    /// Time of draft passes, summed over the finished requests, picoseconds.
     pub drafting: u128,
-    /// Time by which accepted drafts lengthened target passes.
+    /// Time by which accepted draft tokens lengthened target passes, summed over the finished requests, picoseconds.
     pub verifying: u128,
-    /// Time by which rejected drafts and padding lengthened target passes.
+    /// Time by which rejected draft tokens and padding lengthened target passes, summed over the finished requests,
+    /// picoseconds.
     pub rejected: u128,
 }
 
@@ -132,7 +135,7 @@ impl Lives {
         self.rejected += u128::from(s.rejected);
     }
 
-    /// Adds the sums of another run.
+    /// Adds the latencies' parts of another run's finished requests.
     pub fn merge(&mut self, other: &Lives) {
         self.requests += other.requests;
         self.whole += other.whole;
@@ -158,28 +161,31 @@ impl Lives {
 /// The parts of the mean end-to-end latency of the finished requests, seconds. The parts sum to this latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lived {
-    /// Time from arrival until the request was first scheduled.
+    /// Time from arrival until the request was first scheduled, mean over the finished requests, seconds.
     pub waiting_s: f64,
-    /// Time by which prompts lengthened target passes.
+    /// Time by which prompts lengthened target passes, mean over the finished requests, seconds.
     pub prompts_s: f64,
-    /// Time that target passes would have taken with one token for each decode request and without prompts.
+    /// Time that target passes would have taken with one token for each decode request and without prompts, mean over
+    /// the finished requests, seconds.
     pub decoding_s: f64,
-    /// Time of draft passes.
+    /// Time of draft passes, mean over the finished requests, seconds.
     pub drafting_s: f64,
-    /// Time by which accepted drafts lengthened target passes.
+    /// Time by which accepted draft tokens lengthened target passes, mean over the finished requests, seconds.
     pub verifying_s: f64,
-    /// Time by which rejected drafts and padding lengthened target passes.
+    /// Time by which rejected draft tokens and padding lengthened target passes, mean over the finished requests,
+    /// seconds.
     pub rejected_s: f64,
-    /// Time in the running list while the device waited for the host.
+    /// Time in the running list while the device waited for the host, mean over the finished requests, seconds.
     pub host_s: f64,
-    /// Time in the waiting list after a preemption, and time by which recomputed tokens lengthened target passes.
+    /// Time in the waiting list after a preemption, and time by which recomputed tokens lengthened target passes, mean
+    /// over the finished requests, seconds.
     pub kv_lost_s: f64,
 }
 
-/// A part's name, and the function that reads the part.
+/// The name of a part of the end-to-end latency, and the function that reads this part.
 type Named = (&'static str, fn(&Lived) -> f64);
 
-/// The parts with their names, in the order in which tables show them.
+/// The parts of the mean end-to-end latency with their names, in the order in which tables show them.
 pub const PARTS: [Named; 8] = [
     ("plain", |l| l.decoding_s),
     ("drafts", |l| l.drafting_s),
@@ -192,7 +198,7 @@ pub const PARTS: [Named; 8] = [
 ];
 
 impl Lived {
-    /// The mean parts over the requests in `lives`; `None` if no request finished.
+    /// The parts of the mean end-to-end latency of the requests in `lives`; `None` if no request finished.
     pub fn of(lives: &Lives) -> Option<Lived> {
         let seconds = |sum: f64| sum / crate::time::PS_PER_S / lives.requests as f64;
         let mean = |sum: u128| seconds(sum as f64);
@@ -208,7 +214,7 @@ impl Lived {
         })
     }
 
-    /// Sum of all parts, seconds.
+    /// Sum of all parts of the mean end-to-end latency, seconds.
     pub fn sum_s(&self) -> f64 {
         PARTS.iter().map(|(_, part)| part(self)).sum()
     }

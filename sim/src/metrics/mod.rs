@@ -2,7 +2,10 @@
 
 mod calibration;
 mod emissions;
+mod flow;
 mod gaps;
+mod hand_off;
+mod in_order;
 mod interval;
 mod lengths;
 mod lived;
@@ -16,14 +19,17 @@ mod totals;
 
 pub use calibration::{Calibration, CalibrationBin};
 pub use emissions::Emissions;
+pub use flow::{FLOW_BINS, Flow, FlowBin, Stay};
 pub use gaps::Gaps;
+pub use hand_off::HandOff;
+pub use in_order::{InOrder, PIECE, Pieces};
 pub use interval::{Interval, RatioInterval, student_t_975};
 pub use lengths::{LengthRow, LengthSums, Lengths};
 pub(crate) use lived::Life;
 pub use lived::{Lived, Lives, PARTS, Spent};
 pub use overload::{Overload, overload, overload_among, overload_of};
 pub use records::{Outcome, RequestRecords, StepRecord};
-pub use replicas::{HandOff, ReplicaSummary, Replicas};
+pub use replicas::{ReplicaSummary, Replicas};
 pub use scaled::{ReplicaHours, ReplicaLife, Scaled, ScalingDecision};
 pub use series::{Bin, Series};
 pub use summary::{PositionCounts, Quantiles, Slo, Summary, quantile_sorted};

@@ -1,7 +1,7 @@
 //! Detects overload: more requests arrive than the engine can serve. Latencies then depend on the length of the run,
 //! and not on the engine.
 
-use super::RequestRecords;
+use super::{Pieces, RequestRecords};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -21,7 +21,8 @@ pub struct Overload {
 /// Fewest waiting requests that can count as overload.
 const LEAST_WAITING: u64 = 8;
 
-/// As [`overload`], for a run that was observed until `seen`. `None` also if not all requests had arrived by then.
+/// As [`overload`], for a real run that was observed only until `seen`. `None` also if not all requests had arrived by
+/// then.
 pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
     records.arrival.iter().max().filter(|last| **last <= seen).and_then(|_| overload(records))
 }
@@ -35,32 +36,53 @@ pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
 /// the last arrival, when the queue empties, does not count. Two cases are not overload: a burst at the end, before
 /// which there was no queue, and a busy time whose queue was worked off. Do not call this for a closed loop, which
 /// cannot be overloaded.
-pub fn overload(records: &RequestRecords) -> Option<Overload> {
-    overload_among(records, 0..records.len())
+pub fn overload(records: &dyn Pieces) -> Option<Overload> {
+    overload_in(records, 0..usize::MAX)
 }
 
 /// As [`overload`], for the requests `ids` of a run alone, over the time in which these requests arrive.
 pub fn overload_among(records: &RequestRecords, ids: Range<usize>) -> Option<Overload> {
-    let last = *records.arrival[ids.clone()].last()?;
-    let first = records.arrival[ids.start];
+    overload_in(records, ids)
+}
+
+/// As [`overload_among`]. Ids beyond the end of the records are ignored.
+fn overload_in(records: &dyn Pieces, ids: Range<usize>) -> Option<Overload> {
+    let each = |f: &mut dyn FnMut(&RequestRecords, usize)| {
+        let mut before = 0;
+        records.each(&mut |piece| {
+            (0..piece.len()).filter(|i| ids.contains(&(before + i))).for_each(|i| f(piece, i));
+            before += piece.len();
+        });
+    };
+    let (mut count, mut first, mut last) = (0, None, Time::ZERO);
+    each(&mut |r, i| {
+        count += 1;
+        first.get_or_insert(r.arrival[i]);
+        last = r.arrival[i];
+    });
+    let first = first?;
     // Needs at least 8 requests that did not all arrive at once.
-    if ids.len() < 8 || last <= first {
+    if count < 8 || last <= first {
         return None;
     }
     let span = (last - first).as_s();
     let time_of = |share: f64| first + Time::from_s(share * span);
-    let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, ids.clone(), time_of(share)));
-    let completed = ids.clone().filter(|&i| records.finished(i) && records.finish[i] <= last).count();
+    let times = [0.5, 0.75, 1.0].map(time_of);
+    let (mut waiting, mut completed) = ([0; 3], 0);
+    each(&mut |r, i| {
+        completed += usize::from(r.finished(i) && r.finish[i] <= last);
+        waiting.iter_mut().zip(times).for_each(|(waiting, at)| *waiting += u64::from(waits(r, i, at)));
+    });
     let found =
-        Overload { offered_req_s: (ids.len() - 1) as f64 / span, completed_req_s: completed as f64 / span, waiting };
-    let least = LEAST_WAITING.max(ids.len() as u64 / 20);
+        Overload { offered_req_s: (count - 1) as f64 / span, completed_req_s: completed as f64 / span, waiting };
+    let least = LEAST_WAITING.max(count as u64 / 20);
     let no_burst = 2 * waiting[1] >= waiting[2];
     (waiting[2] >= least && no_burst && found.completed_req_s < found.offered_req_s).then_some(found)
 }
 
-/// Number of requests among `ids` that had arrived by `at`, and that by then were neither scheduled nor rejected.
-fn waiting(r: &RequestRecords, ids: Range<usize>, at: Time) -> u64 {
-    ids.filter(|&i| r.arrival[i] <= at && r.first_scheduled[i].min(r.finish[i]) > at).count() as u64
+/// Whether a request had arrived by `at`, and was neither scheduled nor rejected by then.
+fn waits(r: &RequestRecords, i: usize, at: Time) -> bool {
+    r.arrival[i] <= at && r.first_scheduled[i].min(r.finish[i]) > at
 }
 
 impl std::fmt::Display for Overload {
@@ -118,7 +140,7 @@ mod tests {
         (145..150).for_each(|i| wait(&mut r, i, 8.0));
         (180..200).for_each(|i| wait(&mut r, i, 60.0));
         assert_eq!(overload(&r), None);
-        // A longer queue that has grown since before the half.
+        // A longer queue, which began to grow before half of the requests had arrived.
         (90..200).for_each(|i| wait(&mut r, i, (i - 90) as f64 * 0.35));
         assert!(overload(&r).is_some());
     }

@@ -1,6 +1,7 @@
 //! One record for each request and, if wanted, for each step. Records hold facts and no statistics.
 
 use crate::time::Time;
+use std::ops::Range;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -28,19 +29,20 @@ pub struct RequestRecords {
     pub first_token: Vec<Time>,
     /// When the last output token was emitted, or when the request was rejected.
     pub finish: Vec<Time>,
-    /// Number of output tokens emitted. Tokens of a round that lie beyond the output's end do not count.
+    /// For each request: number of output tokens emitted. Accepted draft tokens that lie beyond the output's end do not
+    /// count.
     pub emitted: Vec<u32>,
-    /// Number of decode steps with at least one verified draft.
+    /// For each request: number of rounds, which are decode steps with at least one verified draft token.
     pub rounds: Vec<u32>,
-    /// Draft tokens drafted.
+    /// For each request: number of draft tokens drafted.
     pub drafted: Vec<u32>,
-    /// Draft tokens verified.
+    /// For each request: number of draft tokens verified.
     pub verified: Vec<u32>,
-    /// Number of accepted draft tokens. Accepted drafts beyond the output's end count too.
+    /// For each request: number of accepted draft tokens. Accepted draft tokens beyond the output's end count too.
     pub accepted: Vec<u32>,
-    /// Number of preemptions.
+    /// For each request: how often it was preempted.
     pub preemptions: Vec<u32>,
-    /// Prompt tokens found in the prefix cache at the first admission.
+    /// For each request: number of prompt tokens found in the prefix cache at the first admission.
     pub cached_tokens: Vec<u32>,
     /// How the request ended.
     pub outcome: Vec<Outcome>,
@@ -59,25 +61,25 @@ pub struct StepRecord {
     pub draft_time: Time,
     /// Time of the target pass and of the host's other work (`step_overhead_s` and the law of host time).
     pub verify_time: Time,
-    /// Number of decode requests.
+    /// Number of decode requests in the step.
     pub batch_size: u32,
-    /// Number of prefill chunks.
+    /// Number of prefill chunks (pieces of prompts) in the step.
     pub chunks: u32,
-    /// Number of prompt tokens in the chunks.
+    /// Number of prompt tokens in the prefill chunks of the step.
     pub chunk_tokens: u64,
     /// Sum over the decode requests of their tokens in KV, before the step.
     pub context: u64,
     /// Number of waiting requests after scheduling.
     pub waiting: u32,
-    /// Number of draft passes; at most 1 with parallel drafting.
+    /// Number of draft passes of the step; at most 1 with parallel drafting.
     pub draft_passes: u32,
-    /// Draft tokens drafted.
+    /// Number of draft tokens drafted in the step.
     pub drafted: u32,
-    /// Draft tokens verified.
+    /// Number of draft tokens verified in the step.
     pub verified: u32,
-    /// Number of accepted draft tokens. Accepted drafts beyond an output's end count too.
+    /// Number of draft tokens accepted in the step. Accepted draft tokens beyond an output's end count too.
     pub accepted: u32,
-    /// Output tokens emitted, including the first tokens of requests.
+    /// Number of output tokens emitted in the step, including the first tokens of requests.
     pub emitted: u32,
     /// KV blocks that requests hold after scheduling.
     pub used_blocks: u32,
@@ -89,12 +91,12 @@ impl RequestRecords {
     /// Empty records for `n` requests.
     pub fn new(n: usize) -> RequestRecords {
         let mut records = RequestRecords::default();
-        records.make_room(n);
+        records.resize(n);
         records
     }
 
-    /// Adds empty records up to `n` requests.
-    pub fn make_room(&mut self, n: usize) {
+    /// Adds empty records up to `n` requests, or cuts the records to `n` requests.
+    pub fn resize(&mut self, n: usize) {
         self.arrival.resize(n, Time::ZERO);
         for never in [&mut self.first_scheduled, &mut self.first_token, &mut self.finish] {
             never.resize(n, Time::MAX);
@@ -113,12 +115,17 @@ impl RequestRecords {
         self.outcome.resize(n, Outcome::InFlight);
     }
 
+    /// Empties the record of request `i`.
+    pub fn clear(&mut self, i: usize) {
+        self.copy(i, &RequestRecords::new(1), 0);
+    }
+
     /// Copies the record of request `i` from the records of the replica that served it.
     pub fn take(&mut self, i: usize, from: &RequestRecords) {
         self.copy(i, from, i);
     }
 
-    /// Copies the record `at` of `from` to place `i`.
+    /// Copies the request record with index `at` of `from` to index `i`.
     pub fn copy(&mut self, i: usize, from: &RequestRecords, at: usize) {
         self.arrival[i] = from.arrival[at];
         self.first_scheduled[i] = from.first_scheduled[at];
@@ -132,6 +139,20 @@ impl RequestRecords {
         self.preemptions[i] = from.preemptions[at];
         self.cached_tokens[i] = from.cached_tokens[at];
         self.outcome[i] = from.outcome[at];
+    }
+
+    /// The records of the requests `these`.
+    pub fn part(&self, these: Range<usize>) -> RequestRecords {
+        let mut part = RequestRecords::new(these.len());
+        these.enumerate().for_each(|(i, at)| part.copy(i, self, at));
+        part
+    }
+
+    /// Adds the records of further requests behind the records of the requests so far.
+    pub fn append(&mut self, more: &RequestRecords) {
+        let before = self.len();
+        self.resize(before + more.len());
+        (0..more.len()).for_each(|i| self.copy(before + i, more, i));
     }
 
     /// Number of requests.

@@ -1,73 +1,53 @@
 //! What each replica of a fleet did.
 
 use super::scaled::Scaled;
-use super::{Outcome, RequestRecords, Series, Totals};
-use crate::time::Time;
+use super::{Flow, HandOff, Outcome, RequestRecords, Series, Totals};
 use serde::{Deserialize, Serialize};
 
-/// The replicas of a fleet's run.
+/// What the replicas of a fleet did in one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replicas {
     /// Index of the replica that gives each request's output; `u16::MAX` for a request that was never sent.
     pub routed: Vec<u16>,
-    /// What each replica did.
+    /// For each replica: its numbers of requests, tokens and steps.
     pub each: Vec<ReplicaSummary>,
-    /// The load of each replica over time.
+    /// The load and the draft lengths of each replica over time.
     pub series: Vec<Series>,
+    /// For each replica: how many requests waited and ran there, over time.
+    pub flows: Vec<Flow>,
     /// How the KV of each request's prompt came to its replica; empty if no replica computes prompts for others.
     pub hand_offs: Vec<HandOff>,
-    /// How the fleet grew and shrank; `None` for a fleet whose number of replicas is no setting of a rule.
+    /// How a scaling rule changed the number of replicas; `None` for a fleet without such a rule.
     pub scaled: Option<Scaled>,
 }
 
-/// How the KV of a request's prompt came from a prefill replica to the replica that decodes. The time of an event that
-/// did not happen is `Time::MAX`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandOff {
-    /// Index of the prefill replica; `u16::MAX` if the request's own replica computed the prompt.
-    pub replica: u16,
-    /// When the prefill replica finished the prompt.
-    pub computed: Time,
-    /// When the transfer began.
-    pub begun: Time,
-    /// When all KV had arrived.
-    pub arrived: Time,
-    /// Bytes of KV transferred.
-    pub bytes: u64,
-}
-
-impl Default for HandOff {
-    fn default() -> HandOff {
-        HandOff { replica: u16::MAX, computed: Time::MAX, begun: Time::MAX, arrived: Time::MAX, bytes: 0 }
-    }
-}
-
-/// What a replica did.
+/// The numbers of requests, tokens and steps of a replica in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaSummary {
     /// Number of requests sent to the replica.
     pub requests: u64,
-    /// Number of these requests that emitted their whole output.
+    /// Number of requests sent to the replica that emitted their whole output.
     pub finished: u64,
-    /// Number of these requests that were rejected, because they could never run to their end.
+    /// Number of requests sent to the replica that were rejected, because they could never run to their end.
     pub rejected: u64,
-    /// Prompt tokens of these requests.
+    /// Sum of the prompt lengths of the requests sent to the replica, tokens.
     pub prompt_tokens: u64,
-    /// Prompt tokens of these requests that were found in the prefix cache at the first admission.
+    /// Number of prompt tokens, over the requests sent to the replica, that the prefix cache had at the request's first
+    /// admission.
     pub cached_tokens: u64,
-    /// Output tokens emitted.
+    /// Number of output tokens that the replica emitted.
     pub emitted: u64,
-    /// Number of steps.
+    /// Number of steps of the replica.
     pub steps: u64,
-    /// Time inside steps, seconds.
+    /// Time inside the replica's steps, seconds.
     pub busy_s: f64,
-    /// Mean decode batch size, weighted by step time.
+    /// Mean number of decode requests in a step of the replica, weighted by step time.
     pub mean_batch_size: f64,
-    /// Draft tokens verified.
+    /// Number of draft tokens that the replica verified.
     pub verified: u64,
-    /// Draft tokens accepted.
+    /// Number of draft tokens that the replica accepted.
     pub accepted: u64,
-    /// Number of preemptions.
+    /// Number of preemptions on the replica.
     pub preemptions: u64,
     /// The largest share of the replica's KV blocks that requests held at any time, [0, 1].
     pub kv_use_peak: f64,

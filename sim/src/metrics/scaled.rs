@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The replicas of a fleet that a rule scales, and what the rule decided.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scaled {
-    /// All replicas since the start, in the order in which they were ordered.
+    /// All replicas that the fleet ever had, in the order in which the rule ordered them.
     pub lives: Vec<ReplicaLife>,
     /// The decisions that changed the number of replicas, in order of time.
     pub decisions: Vec<ScalingDecision>,
@@ -30,38 +30,39 @@ pub struct ReplicaLife {
 /// A decision that changed the number of replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScalingDecision {
-    /// Time of the decision.
+    /// When the scaling rule made this decision.
     pub at: Time,
-    /// Number of replicas that served before.
+    /// Number of replicas that served requests before the decision.
     pub serving: u32,
-    /// Number of replicas that booted before.
+    /// Number of replicas that were booting before the decision.
     pub booting: u32,
-    /// Number of replicas that shall serve or boot.
+    /// Number of replicas, serving or booting, that the rule wants.
     pub wished: u32,
-    /// Why.
+    /// The rule's reason for the decision, as text.
     pub reason: String,
 }
 
-/// Replica-hours by what the replicas did.
+/// Hours, summed over all replicas, that replicas spent booting, serving and draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaHours {
-    /// From the order until the replica serves.
+    /// Hours from a replica's order until it serves.
     pub booting: f64,
-    /// While the replica may get requests.
+    /// Hours in which a replica may get requests.
     pub serving: f64,
-    /// From the last request that it could get until its end.
+    /// Hours from the time at which a replica stops getting requests until its end.
     pub draining: f64,
 }
 
 impl ReplicaHours {
-    /// The sum.
+    /// Hours of booting, serving and draining together.
     pub fn total(&self) -> f64 {
         self.booting + self.serving + self.draining
     }
 }
 
 impl ReplicaLife {
-    /// The times at which the replica starts to boot, to serve and to drain, and at which it ends, none after `end`.
+    /// The times at which the replica starts to boot, starts to serve, starts to drain, and ends. Times after `end`
+    /// become `end`.
     pub fn phases(&self, end: Time) -> [Time; 4] {
         let ended = self.ended.min(end);
         let drained = self.drained.min(ended);
@@ -71,7 +72,7 @@ impl ReplicaLife {
 }
 
 impl Scaled {
-    /// The hours of all replicas until the end of the run.
+    /// Hours that replicas spent booting, serving and draining until the end of the run, summed over all replicas.
     pub fn hours(&self) -> ReplicaHours {
         let mut sums = [Time::ZERO; 3];
         for life in &self.lives {
@@ -82,7 +83,8 @@ impl Scaled {
         ReplicaHours { booting, serving, draining }
     }
 
-    /// The number of replicas over time: at each time at which it changes, [booting, serving, draining].
+    /// The number of replicas over time: one entry (time, [booting, serving, draining]) for each time at which a number
+    /// changes.
     pub fn over_time(&self) -> Vec<(Time, [u32; 3])> {
         let mut changes: Vec<(Time, [i64; 3])> = Vec::new();
         for life in &self.lives {

@@ -5,23 +5,23 @@
 use crate::metrics::StepRecord;
 use crate::time::Time;
 
-/// Largest number of bins.
+/// Largest number of bins of time in a series.
 const MAX_BINS: usize = 1024;
 
 /// Sums over the steps that ended in one bin of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bin {
-    /// Time inside steps, ps.
+    /// Time inside the steps that ended in the bin, ps.
     pub busy: u64,
-    /// Sum of decode batch size × step time, ps.
+    /// Sum over the bin's steps: number of decode requests times duration of the step, ps.
     pub batch_time: u128,
-    /// Number of request-steps.
+    /// Number of decode requests, summed over the bin's steps.
     pub request_steps: u64,
-    /// Draft tokens drafted.
+    /// Number of draft tokens drafted in the bin's steps.
     pub drafted: u64,
-    /// Draft tokens accepted.
+    /// Number of draft tokens accepted in the bin's steps.
     pub accepted: u64,
-    /// Output tokens emitted.
+    /// Number of output tokens emitted in the bin's steps.
     pub emitted: u64,
 }
 
@@ -47,14 +47,14 @@ impl Bin {
     }
 }
 
-/// The time series of a run.
+/// Load and draft length of a run over time, in bins of equal width.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Series {
-    /// Width of a bin.
+    /// Width of a bin of time.
     pub width: Time,
-    /// The bins, from time zero.
+    /// Sums over the steps of each bin of time, from time zero.
     pub bins: Vec<Bin>,
-    /// Time at which the last bin ends, stored so that a step needs no division.
+    /// Time at which the last bin ends. It is stored so that adding a step to its bin needs no division.
     last_end: Time,
 }
 
@@ -71,7 +71,8 @@ impl Series {
         Series { width, bins, last_end }
     }
 
-    /// Adds the bins of another run on the same clock. The result has the wider of the two bin widths.
+    /// Adds the bins of another series on the same clock, such as that of another replica. The result has the wider of
+    /// the two bin widths.
     pub fn merge(&mut self, mut other: Series) {
         while self.width < other.width {
             self.halve();
@@ -113,8 +114,8 @@ impl Series {
         self.last_end
     }
 
-    /// Adds `steps` steps without drafts and without prompts, all with the same batch size. `busy` is their total time.
-    /// All must end in the bin that contains `end`.
+    /// Adds `steps` steps without draft tokens and without prompts, all with the same batch size. `busy` is their total
+    /// time. All must end in the bin that contains `end`.
     pub fn lump(&mut self, end: Time, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let bin = self.bin(end);

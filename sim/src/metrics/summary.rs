@@ -1,7 +1,7 @@
 //! The numbers of a run, defined in docs/model.md 4.8 and 14. The name of each goodput says whether it counts tokens or
 //! requests.
 
-use super::{Lived, Outcome, Overload, RequestRecords, Totals, overload};
+use super::{Lived, Outcome, Overload, Pieces, RequestRecords, Totals, overload};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -39,17 +39,17 @@ pub fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
 /// The latency bounds of a request. `None` means no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
-    /// Time to first token, seconds.
+    /// The longest time to first token that a request may have, seconds.
     pub ttft_s: Option<f64>,
-    /// Time per output token, seconds. A request's own bound takes precedence.
+    /// The longest time per output token that a request may have, seconds. A request's own bound takes precedence.
     pub tpot_s: Option<f64>,
-    /// End-to-end latency, seconds.
+    /// The longest end-to-end latency that a request may have, seconds.
     pub e2e_s: Option<f64>,
 }
 
 impl Slo {
-    /// Whether a finished request meets every bound. `own_tpot_s` is the request's own TPOT bound, seconds; it takes
-    /// precedence over the run's. An output of one token meets every TPOT bound.
+    /// Whether a finished request meets every latency bound. `own_tpot_s` is the request's own TPOT bound, seconds; it
+    /// takes precedence over the run's. An output of one token meets every TPOT bound.
     pub fn met_by(&self, records: &RequestRecords, i: usize, own_tpot_s: Option<f64>) -> bool {
         let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
         let own = own_tpot_s.filter(|s| s.is_finite());
@@ -59,14 +59,16 @@ impl Slo {
     }
 }
 
-/// Counts for one draft position (0-based).
+/// Counts of request-steps (one request in one step) for one draft position: the place, from 0, of a draft token in its
+/// round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionCounts {
-    /// Request-steps that verified a draft at this position.
+    /// Number of request-steps (one request in one step) that verified a draft token at this position.
     pub attempts: u64,
-    /// Request-steps among `attempts` in which every draft before this position was accepted.
+    /// Number of request-steps (one request in one step) that verified a draft token at this position and accepted
+    /// every draft token before it.
     pub reached: u64,
-    /// Request-steps in which the draft at this position was accepted.
+    /// Number of request-steps (one request in one step) that accepted the draft token at this position.
     pub accepted: u64,
 }
 
@@ -83,15 +85,15 @@ pub struct Summary {
     /// Number of requests that had not ended when the run stopped. It is 0 unless the run ended early or clients
     /// aborted requests.
     pub in_flight: u64,
-    /// Number of preemptions.
+    /// Number of preemptions in the run.
     pub preemptions: u64,
-    /// Number of steps.
+    /// Number of steps of the run.
     pub steps: u64,
     /// Number of request-steps (one request in one step): the sum over all steps of the number of decode requests.
     pub request_steps: u64,
     /// Time from the first arrival to the last finish, seconds.
     pub duration_s: f64,
-    /// Time inside steps, seconds.
+    /// Time inside the steps of the run, seconds.
     pub busy_s: f64,
     /// Share of the time inside steps that draft passes and decisions take.
     pub draft_time_share: f64,
@@ -107,39 +109,44 @@ pub struct Summary {
     pub e2e: Option<Quantiles>,
     /// Output tokens of finished requests.
     pub output_tokens: u64,
-    /// G1: output tokens of finished requests / (last finish − first arrival), tokens a second.
+    /// Token goodput (G1 in docs/model.md): output tokens of finished requests / (last finish − first arrival), tokens
+    /// a second.
     pub token_goodput_tok_s: f64,
     /// Output tokens of finished requests / total time inside steps, tokens a second.
     pub busy_token_goodput_tok_s: f64,
-    /// G2: requests that meet every bound / (last finish − first arrival); `None` without a bound.
+    /// Request goodput (G2 in docs/model.md): requests that meet every bound / (last finish − first arrival); `None`
+    /// without a bound.
     pub slo_goodput_req_s: Option<f64>,
-    /// G3: output tokens of requests that meet every bound / (last finish − first arrival); `None` without a bound.
+    /// Token goodput within the bounds (G3 in docs/model.md): output tokens of requests that meet every bound / (last
+    /// finish − first arrival); `None` without a bound.
     pub slo_token_goodput_tok_s: Option<f64>,
-    /// G4: requests that meet every bound / (finished + rejected requests); `None` without a bound.
+    /// SLO attainment (G4 in docs/model.md): requests that meet every bound / (finished + rejected requests); `None`
+    /// without a bound.
     pub slo_attainment: Option<f64>,
-    /// The bounds that were applied.
+    /// The bounds on the requests' latencies by which `slo_attainment` and the SLO goodputs were computed.
     pub slo: Slo,
-    /// Draft tokens drafted.
+    /// Number of draft tokens drafted in the run.
     pub drafted: u64,
-    /// Draft tokens verified.
+    /// Number of draft tokens verified in the run.
     pub verified: u64,
-    /// Number of accepted draft tokens. Accepted drafts beyond an output's end count too.
+    /// Number of draft tokens accepted in the run. Accepted draft tokens beyond an output's end count too.
     pub accepted: u64,
-    /// Request-steps with at least one verified draft.
+    /// Number of request-steps (one request in one step) with at least one verified draft token.
     pub rounds: u64,
-    /// Draft tokens drafted per request-step.
+    /// Mean number of draft tokens that a decode request drafts in a step.
     pub drafted_per_step: f64,
-    /// Draft tokens verified per request-step.
+    /// Mean number of draft tokens that a decode request verifies in a step.
     pub verified_per_step: f64,
-    /// Draft tokens accepted per request-step.
+    /// Mean number of draft tokens that a decode request accepts in a step.
     pub accepted_per_step: f64,
     /// accepted / drafted; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
-    /// 1 + accepted / rounds; `None` if nothing was verified. Never rank policies by it (docs/model.md 4.8).
+    /// 1 + accepted / rounds, where a round is one request in one step with verified draft tokens; `None` if there was
+    /// none. Never rank policies by it (docs/model.md 4.8).
     pub mean_acceptance_length: Option<f64>,
     /// Counts for each draft position, up to the deepest position that was verified.
     pub positions: Vec<PositionCounts>,
-    /// Decode batch size, weighted by time inside steps.
+    /// Mean number of decode requests in a step, weighted by the time inside steps.
     pub mean_batch_size: f64,
     /// Mean share of the KV pool that the tokens of decode requests fill, weighted by time inside steps.
     pub kv_use_mean: f64,
@@ -148,7 +155,8 @@ pub struct Summary {
     /// The numbers of the overload if more requests arrived than were completed; `None` if not. Always `None` for a
     /// closed loop, and before [`with_overload`](Summary::with_overload) is called.
     pub overload: Option<Overload>,
-    /// The parts of the mean end-to-end latency. `None` if the run did not record them, as on a device.
+    /// The parts of the mean end-to-end latency (waiting, prompts, draft passes, …). `None` if the run did not record
+    /// them, as on a device.
     pub lived: Option<Lived>,
 }
 
@@ -156,59 +164,53 @@ impl Summary {
     /// Computes the numbers from the records and totals of a run. `slo_tpot_s` has the requests' own TPOT limits,
     /// seconds; empty if they have none. `usable_blocks` and `block_size` describe the target's pool.
     pub fn new(
-        records: &RequestRecords,
+        records: &dyn Pieces,
         totals: &Totals,
         slo: Slo,
         slo_tpot_s: &[f64],
         usable_blocks: u32,
         block_size: u32,
     ) -> Summary {
-        let count = |o| records.outcome.iter().filter(|&&x| x == o).count() as u64;
-        let (finished, rejected) = (count(Outcome::Finished), count(Outcome::Rejected));
-        let done: Vec<usize> = (0..records.len()).filter(|&i| records.finished(i)).collect();
-        let quantiles = |f: &dyn Fn(usize) -> Option<f64>| {
-            Quantiles::of(&mut done.iter().filter_map(|&i| f(i)).collect::<Vec<f64>>())
+        let counts = Counts::of(records, slo, slo_tpot_s);
+        let Counts { requests, finished, rejected, output_tokens, met_tokens, .. } = counts;
+        let quantiles = |f: fn(&RequestRecords, usize) -> Option<f64>| {
+            let mut samples = Vec::with_capacity(finished as usize);
+            let mut add = |piece: &RequestRecords| {
+                samples.extend((0..piece.len()).filter(|&i| piece.finished(i)).filter_map(|i| f(piece, i)));
+            };
+            records.each(&mut add);
+            Quantiles::of(&mut samples)
         };
-        let tokens_of = |keep: &dyn Fn(usize) -> bool| {
-            done.iter().filter(|&&i| keep(i)).map(|&i| u64::from(records.emitted[i])).sum::<u64>()
-        };
-
         let bounded = slo != Slo::default() || slo_tpot_s.iter().any(|s| s.is_finite());
-        let meets = |i: usize| slo.met_by(records, i, slo_tpot_s.get(i).copied());
-        let met = done.iter().filter(|&&i| meets(i)).count() as f64;
-
-        // In a run that ended early, requests that have not arrived have no arrival time (zero).
-        let arrived = |i: &usize| records.outcome[*i] != Outcome::InFlight || records.first_scheduled[*i] < Time::MAX;
-        let first = (0..records.len()).filter(arrived).map(|i| records.arrival[i]).min().unwrap_or_default();
-        let last = done.iter().map(|&i| records.finish[i]).max().unwrap_or(first);
-        let duration_s = (last - first).as_s();
+        let met = counts.met as f64;
+        let first = counts.first.unwrap_or_default();
+        let duration_s = (counts.last.unwrap_or(first) - first).as_s();
         let per = |amount: f64, span: f64| if span > 0.0 { amount / span } else { 0.0 };
-        let output_tokens = tokens_of(&|_| true);
 
         let (verified, accepted, rounds) = (totals.verified, totals.accepted(), totals.rounds());
         let busy = totals.busy.as_s();
         let pool_tokens = f64::from(usable_blocks) * f64::from(block_size);
         Summary {
-            requests: records.len() as u64,
+            requests,
             finished,
             rejected,
-            in_flight: records.len() as u64 - finished - rejected,
+            in_flight: requests - finished - rejected,
             preemptions: totals.preemptions,
             steps: totals.steps,
             request_steps: totals.request_steps,
             duration_s,
             busy_s: busy,
             draft_time_share: per(totals.draft_time.as_s(), busy),
-            queue: quantiles(&|i| Some(records.queue_s(i))),
-            ttft: quantiles(&|i| Some(records.ttft_s(i))),
-            tpot: quantiles(&|i| records.tpot_s(i)),
+            queue: quantiles(|r, i| Some(r.queue_s(i))),
+            ttft: quantiles(|r, i| Some(r.ttft_s(i))),
+            tpot: quantiles(RequestRecords::tpot_s),
             itl: itl(totals),
-            e2e: quantiles(&|i| Some(records.e2e_s(i))),
+            e2e: quantiles(|r, i| Some(r.e2e_s(i))),
             output_tokens,
             token_goodput_tok_s: per(output_tokens as f64, duration_s),
             busy_token_goodput_tok_s: per(output_tokens as f64, busy),
             slo_goodput_req_s: bounded.then(|| per(met, duration_s)),
-            slo_token_goodput_tok_s: bounded.then(|| per(tokens_of(&meets) as f64, duration_s)),
+            slo_token_goodput_tok_s: bounded.then(|| per(met_tokens as f64, duration_s)),
             slo_attainment: bounded.then(|| per(met, (finished + rejected) as f64)),
             slo,
             drafted: totals.drafted,
@@ -230,8 +232,54 @@ impl Summary {
     }
 
     /// Fills in `overload`: whether the run was overloaded. Call it only for open arrivals.
-    pub fn with_overload(self, records: &RequestRecords) -> Summary {
+    pub fn with_overload(self, records: &dyn Pieces) -> Summary {
         Summary { overload: overload(records), ..self }
+    }
+}
+
+/// Counts over the requests of a run, from which the numbers of its summary are computed.
+#[derive(Default)]
+struct Counts {
+    requests: u64,
+    finished: u64,
+    rejected: u64,
+    /// Sum of the output tokens of finished requests.
+    output_tokens: u64,
+    /// Number of finished requests that meet every latency bound (`met`), and sum of their output tokens
+    /// (`met_tokens`).
+    met: u64,
+    met_tokens: u64,
+    /// When the first request arrived (`first`), and when the last one finished (`last`); `None` without such requests.
+    first: Option<Time>,
+    last: Option<Time>,
+}
+
+impl Counts {
+    fn of(records: &dyn Pieces, slo: Slo, slo_tpot_s: &[f64]) -> Counts {
+        let mut counts = Counts::default();
+        records.each(&mut |piece| counts.add(piece, slo, slo_tpot_s));
+        counts
+    }
+
+    /// Counts the requests of `r`, the next part of the run's request records.
+    fn add(&mut self, r: &RequestRecords, slo: Slo, slo_tpot_s: &[f64]) {
+        let before = self.requests as usize;
+        self.requests += r.len() as u64;
+        for i in 0..r.len() {
+            // In a run that ended early, requests that have not arrived have no arrival time (zero).
+            if r.outcome[i] != Outcome::InFlight || r.first_scheduled[i] < Time::MAX {
+                self.first = Some(self.first.map_or(r.arrival[i], |first| first.min(r.arrival[i])));
+            }
+            self.rejected += u64::from(r.outcome[i] == Outcome::Rejected);
+            if r.finished(i) {
+                let met = u64::from(slo.met_by(r, i, slo_tpot_s.get(before + i).copied()));
+                self.finished += 1;
+                self.output_tokens += u64::from(r.emitted[i]);
+                self.met += met;
+                self.met_tokens += met * u64::from(r.emitted[i]);
+                self.last = self.last.max(Some(r.finish[i]));
+            }
+        }
     }
 }
 

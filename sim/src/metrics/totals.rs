@@ -10,44 +10,46 @@ const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 /// Sums over all steps of a run.
 #[derive(Clone, Debug)]
 pub struct Totals {
-    /// Number of steps.
+    /// Number of steps of the run.
     pub steps: u64,
     /// Number of request-steps (one request in one step): the sum over all steps of the number of decode requests.
     pub request_steps: u64,
-    /// Total time inside steps, host time included.
+    /// Total time inside the run's steps, host time included.
     pub busy: Time,
-    /// Time in draft passes and in decisions.
+    /// Time of the run in draft passes and in the policy's decisions.
     pub draft_time: Time,
     /// Time of target passes and of the host's other work.
     pub verify_time: Time,
-    /// Number of draft passes.
+    /// Number of draft passes of the run.
     pub draft_passes: u64,
-    /// Draft tokens drafted.
+    /// Number of draft tokens drafted in the run.
     pub drafted: u64,
-    /// Draft tokens verified.
+    /// Number of draft tokens verified in the run.
     pub verified: u64,
     /// Prompt tokens prefilled by the target (recomputation included).
     pub prefill_tokens: u64,
-    /// Output tokens emitted.
+    /// Number of output tokens emitted in the run.
     pub emitted: u64,
-    /// Number of preemptions.
+    /// Number of preemptions in the run.
     pub preemptions: u64,
     /// Largest number of blocks of the target's KV pool that requests held at any time; in a fleet, in any one replica.
     pub peak_blocks: u32,
-    /// Sum over steps of decode batch size × step time, ps.
+    /// Sum over the run's steps: number of decode requests times duration of the step, ps.
     pub batch_time: u128,
-    /// Sum over steps of decode context tokens × step time, ps.
+    /// Sum over the run's steps: tokens that the step's decode requests have in KV, times duration of the step, tokens
+    /// × ps.
     pub context_time: u128,
     /// Gaps between consecutive emissions of a request, pooled over all requests.
     pub gaps: Gaps,
-    /// `verified_accepted[v][a]`: number of request-steps that verified v drafts in a row (for a tree: to depth v) and
-    /// accepted a of them.
+    /// `verified_accepted[v][a]`: number of request-steps that verified v draft tokens in a row (for a tree: to depth
+    /// v) and accepted a of them.
     pub verified_accepted: Box<[[u64; LENGTHS]; LENGTHS]>,
-    /// Draft lengths by batch size.
+    /// Draft lengths, with their acceptance and times, by number of decode requests in the step.
     pub lengths: Lengths,
-    /// Confidences compared with acceptance, for policies that read confidences.
+    /// How often draft tokens of a given confidence were right, for policies that read confidences.
     pub calibration: Calibration,
-    /// The parts of the finished requests' latency; `None` if the executor does not know what its device did.
+    /// The parts of the latency of finished requests (waiting, prompts, draft passes, …); `None` if the executor does
+    /// not know what its device did.
     pub lives: Option<Lives>,
 }
 
@@ -100,8 +102,9 @@ impl Totals {
         self.lengths.step(s);
     }
 
-    /// Adds `steps` steps without drafts and without prompts, all with the same batch size. `busy` is their total time.
-    /// `context_time` is what they add to the field of this name. Does not change `gaps`, `peak_blocks` and `lives`.
+    /// Adds `steps` steps without draft tokens and without prompts, all with the same batch size. `busy` is their total
+    /// time. `context_time` is what they add to the field of this name. Does not change `gaps`, `peak_blocks` and
+    /// `lives`.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time, context_time: u128) {
         let n = u64::from(batch_size) * steps;
         self.steps += steps;
@@ -141,12 +144,12 @@ impl Totals {
         }
     }
 
-    /// Number of request-steps with at least one verified draft ("drafts" in vLLM's counters).
+    /// Number of request-steps with at least one verified draft token ("drafts" in vLLM's counters).
     pub fn rounds(&self) -> u64 {
         self.verified_accepted[1..].iter().flatten().sum()
     }
 
-    /// Number of accepted draft tokens. Accepted drafts beyond an output's end count too.
+    /// Number of accepted draft tokens. Accepted draft tokens beyond an output's end count too.
     pub fn accepted(&self) -> u64 {
         self.verified_accepted.iter().flat_map(|row| row.iter().enumerate().map(|(a, n)| a as u64 * n)).sum()
     }

@@ -1,16 +1,16 @@
-//! Tests how trees grow, which nodes are kept, and which are accepted. The reference is simple code that enumerates
-//! paths.
+//! Tests how draft trees grow, which nodes are kept, and which are accepted. The reference is simple code that
+//! enumerates paths.
 
 use foretoken_sim::tree::{Node, ROOT};
 use foretoken_sim::{DraftTree, Growth};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Identifies a node by its path: the ranks from the root to the node.
+/// Identifies a node of a draft tree by its path: the ranks of the guesses from the root to the node.
 type Path = Vec<u32>;
 
-/// The draft's confidence in the node at `path`: a number from 0.15 to 0.95 (a hash of the parent's path), divided by
-/// the square of the node's rank.
+/// The draft model's confidence in the node at `path`: a number from 0.15 to 0.95 (a hash of the parent's path),
+/// divided by the square of the node's rank.
 fn opinion(path: &[u32]) -> f64 {
     let (rank, above) = path.split_last().expect("a node is no root");
     let key = above.iter().fold(17u64, |key, &r| key.wrapping_mul(31).wrapping_add(u64::from(r)));
@@ -38,7 +38,7 @@ fn grown(growth: &Growth, depth: u32) -> DraftTree {
             let at = parent.map(|p| known.1.iter().position(|n: &Node| n == p).expect("a node of the tree"));
             let mut path = at.map_or(Path::new(), |at| known.0[at].clone());
             path.push(rank);
-            // The key of a path must differ for every node, because the lookup above compares nodes.
+            // The number computed from a path must differ for every node, because the lookup above compares nodes.
             (opinion(&path), path.iter().fold(1, |key, &r| key * 64 + u64::from(r)))
         });
     }
@@ -49,8 +49,8 @@ fn score(path: &[u32]) -> f64 {
     (1..=path.len()).map(|n| opinion(&path[..n])).product()
 }
 
-/// The paths of each level of a tree, found by enumeration: all children of the nodes that are expanded. A beam expands
-/// the nodes of a level that have the best scores.
+/// The paths of each level of a draft tree, found by enumeration: all children of the nodes that are expanded. A beam
+/// expands the nodes of a level that have the best scores.
 fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
     let mut expanded = vec![Path::new()];
     let mut levels = Vec::new();
@@ -65,7 +65,7 @@ fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
         if let Growth::Beam { topk } = growth {
             expanded.sort_by(|a, b| score(b).total_cmp(&score(a)));
             expanded.truncate(*topk as usize);
-            // The next pass processes the expanded nodes in the order in which they were drafted.
+            // The next draft pass processes the expanded nodes in the order in which they were drafted.
             expanded.sort_by_key(|p| all.iter().position(|q| q == p));
         }
         levels.push(all);
@@ -82,8 +82,8 @@ fn any_growth() -> impl Strategy<Value = (Growth, u32)> {
 }
 
 proptest! {
-    /// Compares trees grown by `DraftTree` with trees by enumeration: nodes, order, scores, the width of the next pass,
-    /// and the number of tokens that the draft model has processed.
+    /// Compares draft trees grown by `DraftTree` with trees by enumeration: nodes, order, scores, the width of the next
+    /// pass, and the number of tokens that the draft model has processed.
     #[test]
     fn grown_trees_are_the_enumerated_ones((growth, depth) in any_growth()) {
         let tree = grown(&growth, depth);
@@ -95,8 +95,8 @@ proptest! {
             prop_assert!(node.parent == ROOT || node.score <= tree.nodes()[node.parent as usize].score);
         }
         prop_assert_eq!(tree.depth(), depth);
-        // Each pass processes nodes that then get children, so the sum over passes counts the root and each expanded
-        // node once.
+        // Each draft pass processes nodes that then get children, so the sum over passes counts the root and each
+        // expanded node once.
         let expanded = levels.concat().iter().filter(|p| levels.concat().contains(&[p.as_slice(), &[1]].concat())).count();
         prop_assert_eq!(tree.ran() as usize, 1 + expanded);
         let next = by_enumeration(&growth, depth + 1);
@@ -105,9 +105,9 @@ proptest! {
         prop_assert_eq!(tree.width() as usize, parents.len());
     }
 
-    /// Compares the accepted path with the longest path of kept nodes from the root that agrees with the target, found
-    /// by enumeration of all paths. Also checks that `rank` is never called for a depth below the kept nodes, and
-    /// compares the number and the depth of the kept nodes.
+    /// Compares the accepted path of a draft tree with the longest path of kept nodes from the root that agrees with
+    /// the target, found by enumeration of all paths. Also checks that `rank` is never called for a depth below the
+    /// kept nodes, and compares the number and the depth of the kept nodes.
     #[test]
     fn acceptance_is_the_longest_matching_path(
         (growth, depth) in any_growth(), drop in prop::collection::vec(any::<bool>(), 1..40),

@@ -8,7 +8,7 @@ use foretoken_sim::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// The trees of a step, and for each tree the number of accepted tokens.
+/// The draft trees of a step, and for each tree the number of accepted tokens.
 struct Seen {
     ids: Vec<RequestId>,
     emitted: Vec<u32>,
@@ -16,7 +16,7 @@ struct Seen {
     accepted: Vec<u32>,
 }
 
-/// A policy that grows trees, keeps a part of the nodes, and records what it sees.
+/// A policy that drafts trees, keeps a part of the nodes, and records what it sees.
 struct Spy {
     growth: Growth,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -59,13 +59,13 @@ fn confidences_and_accepted_tokens_are_those_of_the_source() {
     for growth in [Growth::Beam { topk: 3 }, Growth::Expansion([2, 1, 3].into())] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let spy = Spy { growth: growth.clone(), seen: seen.clone() };
-        // The policy matches a proposal with the outcome of the same step, so drafts must be made at the start of the
-        // step.
+        // The policy matches its proposal with the outcome of the same step, so draft tokens must be made at the start
+        // of the step.
         let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
         run_with(&spec, 40, OUTPUT, config, Speculation::Policy(Box::new(spy)));
         let source = spec.build(SEED, &Workload::default()).expect("a good source");
-        // Counts of three kinds of nodes, each of which must occur: nodes whose parent is on the target's path, first
-        // guesses off the path, and accepted nodes that are not first guesses.
+        // Counts of three kinds of nodes, each of which must occur: nodes whose parent is on the target's path (the
+        // tokens that the target chooses), first guesses off this path, and accepted nodes that are not first guesses.
         let mut met = (0, 0, 0);
         for step in seen.lock().expect("one thread").iter() {
             for (i, tree) in step.trees.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Compares the shapes (tokens, context, pairs) of passes over trees with a count token by token.
+//! Compares the shapes (tokens, context, query-key pairs) of passes over draft trees with a count token by token.
 
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::{BatchView, Categories, ChunkTotals, ContextReads, DraftTree, Growth, PassShape, Time, shape};
@@ -44,14 +44,15 @@ fn growths() -> impl Strategy<Value = Growth> {
     ]
 }
 
-/// The shape of the prefill chunks alone.
+/// The shape (tokens, context, query-key pairs) of a pass over the prefill chunks alone.
 fn with_chunks(prefill: ChunkTotals) -> PassShape {
     let ChunkTotals { chunks, tokens, context, pairs } = prefill;
     PassShape { requests: chunks.into(), batched: tokens, context, pairs }
 }
 
 proptest! {
-    /// Every draft pass and the target pass of a step has the shape that is found by counting node by node.
+    /// Every draft pass and the target pass of a step has the shape (tokens, context, query-key pairs) that is found by
+    /// counting node by node.
     #[test]
     fn passes_over_trees_are_counted_token_by_token(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=4), 1..6),
@@ -72,7 +73,7 @@ proptest! {
         let draft_len: Vec<u32> = requests.iter().map(|r| r.2).collect();
         let view = columns.view(prefill);
         let mut trees = vec![DraftTree::default(); n];
-        // Number of nodes of each tree, without the root, that the draft model has processed.
+        // Number of nodes of each draft tree, without the root, that the draft model has processed.
         let mut run_over = vec![0u64; n];
         for pass in 1..=4 {
             let before = trees.clone();
@@ -84,8 +85,8 @@ proptest! {
             for i in (0..n).filter(|&i| draft_len[i] >= pass) {
                 let c = u64::from(columns.context[i]);
                 trees[i].grow(&growth, |_, rank| guess(i, rank));
-                // The pass processed every parent of the new level. Each parent attends to the context, to its path and
-                // to itself.
+                // The pass processed every parent of the tree's new level. Each parent attends to the context, to its
+                // path and to itself.
                 let fresh = &trees[i].nodes()[before[i].nodes().len()..];
                 let mut parents: Vec<u32> = fresh.iter().map(|node| node.parent).collect();
                 parents.dedup();
@@ -126,7 +127,7 @@ proptest! {
         }
     }
 
-    /// In every pass a tree of width 1 costs the same as a chain.
+    /// In every pass a draft tree of width 1 costs the same as a chain.
     #[test]
     fn a_tree_of_width_one_costs_what_the_chain_costs(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=5), 1..6),

@@ -43,10 +43,10 @@ impl SpecPolicy for Static {
     }
 }
 
-/// The seed of the draws that decide which drafts are right.
+/// The seed of the draws that decide which draft tokens are right.
 pub const SEED: u64 = 5;
 
-/// A run with `requests` requests that arrive 3 ms apart, with noise in every pass.
+/// A run with `requests` requests that arrive 3 ms apart, with random noise on the time of every pass.
 pub fn run_with(
     spec: &AcceptanceSpec,
     requests: u32,
@@ -90,8 +90,8 @@ fn run(
     run_with(&spec, requests, output_len, config, policy)
 }
 
-/// Whole runs with few KV blocks, a small token budget, chunked prompts and a draft with KV. A tree of width 1 and a
-/// chain must give equal records.
+/// Whole runs with few KV blocks, a small token budget, chunked prompts and a draft model with KV. A draft tree of
+/// width 1 and a chain must give equal records.
 #[test]
 fn a_tree_of_width_one_runs_as_the_chain() {
     let start = Some(DraftAt::StepStart);
@@ -122,8 +122,8 @@ fn a_tree_of_width_one_runs_as_the_chain() {
 }
 
 /// P(a level of width w has the target's token) = a + (1 − a)·P(rank ≤ w | first guess wrong), independently at each
-/// depth. The expected accepted length of a static tree is the sum over depths of the product of these probabilities up
-/// to the depth (docs/model.md 5.3, "rank-acceptance table").
+/// depth. The expected accepted length of a tree that is the same in every step is the sum over depths of the product
+/// of these probabilities up to the depth (docs/model.md 5.3, "rank-acceptance table").
 #[test]
 fn a_static_tree_accepts_what_the_rank_law_says() {
     let hazards = [0.4, 0.25, 0.1];
@@ -138,7 +138,7 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
         let run = run(Rates::Constant { rate: a }, ranks, 400, 400, EngineConfig::default(), policy);
         let rounds = run.totals.rounds() as f64;
         let mean = run.totals.accepted() as f64 / rounds;
-        // The tolerance is four standard errors of the mean over rounds.
+        // The tolerance is four standard errors of the mean over steps with draft tokens.
         let second: f64 = run
             .totals
             .verified_accepted
@@ -153,24 +153,24 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
     }
 }
 
-/// A run counts all nodes of a tree as drafted and verified, and the nodes of one path as accepted.
+/// A run counts all nodes of a draft tree as drafted and verified, and the nodes of one path as accepted.
 #[test]
 fn records_count_nodes_and_depths_apart() {
     let policy = Static::tree(Growth::Expansion([2, 2].into()), 2, 6);
-    // Drafts are made at the start of a step. At the end of a step, drafts would also be made for requests that end,
-    // and would not be counted.
+    // Draft tokens are made at the start of a step. At the end of a step, they would also be made for requests that
+    // end, and would not be counted.
     let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
     let run = run(Rates::Constant { rate: 1.0 }, RankLaw::default(), 3, 31, config, policy);
     assert!(
         run.steps.iter().filter(|s| s.batch_size > 0).all(|s| s.drafted == 6 * s.batch_size && s.draft_passes == 2)
     );
-    // The prompt's step emits one token, and each round three.
+    // The prompt's step emits one token, and each step with draft tokens three.
     assert_eq!(run.records.rounds, vec![10; 3]);
     assert_eq!((run.records.verified, run.records.accepted), (vec![60; 3], vec![20; 3]));
 }
 
-/// A wider beam of the same depth accepts more tokens a round, and so needs fewer rounds, than a narrower beam or a
-/// chain: the truth is the same, and the wider beam has more guesses.
+/// A wider beam of the same depth accepts more tokens a step, and so needs fewer steps, than a narrower beam or a
+/// chain: the truth (which draft tokens are right) is the same, and the wider beam has more guesses.
 #[test]
 fn a_wider_tree_of_the_same_depth_accepts_at_least_as_much() {
     let source = || Rates::Constant { rate: 0.6 };

@@ -1,5 +1,5 @@
-//! Compares the bits that say which drafts of a request are right with theory, through the public interface
-//! (docs/model.md 13). Tests of single sources are in the sources' own files.
+//! Compares how often draft tokens are right in a simulation with theory, through the public interface (docs/model.md
+//! 13). Tests of single acceptance sources are in the sources' own files.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -14,7 +14,8 @@ fn source(source: Rates) -> Box<dyn AcceptanceSource> {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(SEED, &Workload::default()).unwrap()
 }
 
-/// The first `output_len` bits of a request at `depth`.
+/// For a request, at each of its first `output_len` output positions: whether the draft token at that position is
+/// right, if `depth` draft tokens of the same step stand before it.
 fn bits(source: &dyn AcceptanceSource, request: RequestTruth, depth: u32) -> Vec<bool> {
     let mut row = TruthRow::default();
     source.start(request, 0, &mut row);
@@ -35,13 +36,14 @@ fn truth_ends_where_the_drafts_can_no_longer_reach() {
     let mut row = TruthRow::default();
     source(Rates::Constant { rate: 1.0 }).start(request(0, 61), 8, &mut row);
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 69);
-    // A buffer that held the bits of a longer request must not leave bits in a shorter one.
+    // A buffer that held, for a longer request, which draft tokens are right must not leave such bits for a shorter
+    // request.
     source(Rates::Constant { rate: 1.0 }).start(request(1, 5), 2, &mut row);
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 7);
 }
 
-/// The expected number of accepted drafts, at k drafts a round, is a + a² + … + a^k (Leviathan et al. 2023, Eq. 1
-/// without the bonus token).
+/// The expected number of accepted draft tokens, at k draft tokens a step, is a + a² + … + a^k (Leviathan et al. 2023,
+/// Eq. 1 without the bonus token).
 #[test]
 fn rounds_accept_what_the_geometric_series_says() {
     for (rate, k) in [(0.6, 3u32), (0.8, 4), (0.9, 8)] {
@@ -70,11 +72,11 @@ fn requests_differ_as_their_beta_law_says() {
     let mean = shares.iter().sum::<f64>() / f64::from(n);
     let variance = shares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / f64::from(n - 1);
     let expected = a / (a + b);
-    // Var(share) = Var(rate) + E[rate (1 - rate)] / positions.
+    // Variance over requests of the share of right draft tokens: Var(rate) + E[rate (1 - rate)] / positions.
     let rate_variance = a * b / ((a + b) * (a + b) * (a + b + 1.0));
     let expected_variance = rate_variance + (expected * (1.0 - expected) - rate_variance) / 2000.0;
     assert!((mean - expected).abs() < 4.0 * (variance / f64::from(n)).sqrt(), "{mean} against {expected}");
-    // The relative error of a variance is about sqrt(2/n); the law is nearly normal.
+    // The relative error of a variance is about sqrt(2/n); the distribution is nearly normal.
     assert!((variance / expected_variance - 1.0).abs() < 4.0 * (2.0 / f64::from(n)).sqrt(), "{variance}");
 }
 
@@ -113,7 +115,8 @@ fn recordings_are_replayed_and_end_wrong() {
     assert_eq!(got, [true, false, true, true, false, false, false, false]);
 }
 
-/// A recording that is right at positions 0 and 2, with a rank and a confidence at each of five positions.
+/// A recording in which the draft token is right at positions 0 and 2, with a rank and a confidence at each of five
+/// positions.
 fn with_ranks() -> Recording {
     let ranks = vec![1, 4, 1, 255, 2];
     Recording {
@@ -130,7 +133,8 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
     let spec = AcceptanceSpec { source: RECORDED(), ..AcceptanceSpec::default() };
     let built = spec.build(SEED, &workload).unwrap();
     let r = RequestTruth { recording: Some(0), ..request(0, 5) };
-    // The confidence depends neither on the start of the round nor on whether the draft is right.
+    // The confidence depends neither on the position of the step's first draft token nor on whether the draft token is
+    // right.
     for (n, confidence) in (0..).zip([0.9, 0.25, 0.75, 0.125, 0.5]) {
         for start in 0..=n {
             for right in [true, false] {
@@ -139,8 +143,8 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
         }
     }
     assert_eq!([1, 3, 4].map(|n| built.rank_if_wrong(r, n)), [4, 255, 2]);
-    // Off the target's path and beyond the recording's end nothing was recorded. There the confidence model gives the
-    // value.
+    // Off the target's path (behind a wrong draft token) and beyond the recording's end nothing was recorded. There the
+    // confidence model gives the value.
     let plain = recorded(vec![Recording { ranks: vec![], confidences: vec![], ..with_ranks() }]);
     let modelled = spec.build(SEED, &plain).unwrap();
     for (depth, right, path) in [(0, None, 7), (2, None, 0), (5, Some(false), 0)] {
@@ -171,7 +175,8 @@ fn a_table_that_wraps_begins_again_at_output_position_1() {
 fn unknown_bits_are_drawn_once_with_the_hazard_of_what_was_accepted_before() {
     let pooled = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let n = 40_000;
-    // The eighth and last hazard holds after 7 accepted drafts of the round and after any larger number, here 12.
+    // The eighth and last hazard (probability that the next draft token is right) holds after 7 accepted draft tokens
+    // of a step and after any larger number, here 12.
     for accepted in [0u8, 3, 7, 12] {
         let unknown = Recording { bits: vec![None; n], accepted_before: vec![accepted; n], ..Recording::default() };
         let workload = recorded(vec![unknown.clone(), unknown]);

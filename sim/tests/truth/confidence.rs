@@ -1,6 +1,6 @@
-//! Tests that P(right | confidence) is the curve of the settings for the acceptance sources without lookups, and that
-//! confidences never change which drafts are right (docs/model.md 13). Also tests misfits, tokens off the target's
-//! path, and extreme settings.
+//! Tests that P(right | confidence) of a draft token is the curve of the settings for the acceptance sources without
+//! lookups, and that confidences never change which draft tokens are right (docs/model.md 13). Also tests misfits,
+//! tokens off the target's path, and extreme settings.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -14,8 +14,8 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Recordings as from a draft with a fixed length of 3. Behind each round that accepts all 3 drafts there is an unknown
-/// bit.
+/// Recordings as from a drafter with a fixed draft length of 3. If all 3 draft tokens of a step are accepted, it is
+/// unknown whether a draft token at the next position would be right.
 fn workload() -> Workload {
     let truth = AcceptanceSpec { source: Rates::Mixture(Mixture::default()), ..AcceptanceSpec::default() }
         .build(99, &Workload::default())
@@ -33,7 +33,7 @@ fn workload() -> Workload {
         while bits.len() < OUTPUT_LEN as usize {
             let run = row.run(n, 3);
             bits.extend((0..run).map(|_| Some(true)));
-            // After three accepted drafts nothing was drafted at the next position.
+            // After three accepted draft tokens nothing was drafted at the next position.
             bits.push(if run == 3 { None } else { Some(false) });
             accepted_before.resize(bits.len() - 1, 0);
             accepted_before.push(if run == 3 { 3 } else { 0 });
@@ -44,13 +44,13 @@ fn workload() -> Workload {
     workload
 }
 
-/// For each tenth of [0, 1], by the P(right | confidence) that the curve of the settings gives: number of drafts, sum
-/// of these probabilities, and number of right drafts.
+/// For each tenth of [0, 1], by the P(right | confidence) that the curve of the settings gives: number of draft tokens,
+/// sum of these probabilities, and number of right draft tokens.
 type Bins = [(f64, f64, f64); 10];
 
-/// Sorts drafts into bins by the P(right | confidence) that `curve` gives. Without `on_path_only` it takes the first
-/// draft of a round at every position. With `on_path_only` it takes all drafts of consecutive rounds up to the first
-/// wrong draft.
+/// Sorts draft tokens into bins by the P(right | confidence) that `curve` gives. Without `on_path_only` it takes, at
+/// every position, the first draft token of a step that begins there. With `on_path_only` it takes all draft tokens of
+/// consecutive steps up to the first wrong one of each step.
 fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool) -> Bins {
     let mut bins = Bins::default();
     let mut row = TruthRow::default();
@@ -75,8 +75,8 @@ fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool)
     bins
 }
 
-/// The largest difference between the mean probability by the curve and the share of right drafts, over the bins with
-/// at least 5,000 drafts.
+/// The largest difference between the mean probability by the curve and the share of right draft tokens, over the bins
+/// with at least 5,000 draft tokens.
 fn largest_gap(bins: &Bins) -> f64 {
     let enough = bins.iter().filter(|b| b.0 >= 5000.0);
     enough.map(|&(n, declared, right)| ((declared - right) / n).abs()).fold(0.0, f64::max)
@@ -110,8 +110,8 @@ fn drafts_are_right_as_often_as_the_curve_declares() {
             let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
             let built =
                 AcceptanceSpec { source, confidence, ..AcceptanceSpec::default() }.build(SEED, &workload).unwrap();
-            // The check runs with the drafts at every position, and again with only the drafts that a policy makes in
-            // its rounds.
+            // The check runs with the draft tokens at every position, and again with only the draft tokens that a
+            // policy makes in its steps.
             for on_path in [false, true] {
                 let gap = largest_gap(&reliability(&*built, &curve, on_path));
                 assert!(gap < 0.02, "{name}, on path only {on_path}, slope {}: {gap}", curve.slope);
@@ -158,15 +158,15 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
     let logit = |c: f32| (f64::from(c) / (1.0 - f64::from(c))).ln();
     for n in 0..200 {
         let seen_logit = |source: &dyn AcceptanceSource| logit(source.confidence(request, n, 0, Some(n % 2 == 0), 0));
-        // Beyond ±4 an f32 close to 1 has too few digits to compare.
+        // Logits beyond ±4 are not compared: an f32 close to 1 has too few digits there.
         if seen_logit(&*honest).abs() < 4.0 {
             assert!((seen_logit(&*bold) - (1.5 * seen_logit(&*honest) + 0.25)).abs() < 2e-3, "{n}");
         }
     }
 }
 
-/// Off the target's path no draft is right. So the mean confidence there equals that of wrong drafts of the same
-/// request, and is below that of right drafts.
+/// Off the target's path (behind a wrong draft token) no draft token is right. So the mean confidence there equals that
+/// of wrong draft tokens of the same request, and is below that of right ones.
 #[test]
 fn off_path_looks_like_wrong() {
     let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };

@@ -1,11 +1,11 @@
-//! The leaves of a document with their paths, and the removal of items of a list.
+//! The leaves of a document (values that are not tables) with their paths, and the removal of items of a list.
 
 use super::{Document, Node, Path, Step};
 use toml::de::{DeArray, DeValue};
 
 impl Document {
-    /// The paths of all leaves, in the order of the text. A leaf is a value that is no table; a list is a leaf unless
-    /// it holds tables.
+    /// The paths of all leaves, in the order of the text. A leaf is a value that is not a table. A list is a leaf
+    /// unless it holds tables.
     pub fn leaves(&self) -> Vec<Path> {
         let mut found = Vec::new();
         collect(&self.root, &Path::default(), &mut found);

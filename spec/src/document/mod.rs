@@ -1,8 +1,8 @@
 //! An experiment file as a tree that remembers where each value came from.
 //!
-//! Overrides and sweeps change this tree before it is turned into typed values. So no type needs a second form for a
-//! swept value, and every error can point at its text: the file, or a `--set` argument. This module does not know what
-//! the settings of an experiment mean.
+//! Overrides and sweeps change this tree before it is turned into typed values. The Rust types of settings therefore
+//! need no second form for a swept value, and every error can point at its text: the file, or a `--set` argument.
+//! This module does not know what the settings of an experiment mean.
 
 mod leaves;
 mod overrides;
@@ -19,10 +19,10 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value with its place, a range of bytes in the sources.
+/// A value of an experiment file with its place, a range of bytes in the sources (the file and the `--set` arguments).
 pub type Node = Spanned<DeValue<'static>>;
 
-/// A parsed experiment with its overrides applied.
+/// An experiment file as a tree of values, with the `--set` overrides applied.
 #[derive(Clone, Debug)]
 pub struct Document {
     sources: Vec<Source>,
@@ -39,7 +39,7 @@ struct Source {
 }
 
 impl Document {
-    /// Parses TOML text, which messages call `name`.
+    /// Parses the TOML text `text`. `name` is the text's name in error messages, such as its path.
     ///
     /// # Errors
     /// The text is not valid TOML. The error points at the place.
@@ -56,14 +56,15 @@ impl Document {
         Ok(Document { sources: vec![Source { name: name.to_owned(), text, base: 0 }], root })
     }
 
-    /// Appends a text to the sources; returns where its spans start.
+    /// Appends a text to the sources (the texts that values came from). Returns the number of bytes before it: a span
+    /// in the text begins at this number.
     fn add_source(&mut self, name: &str, text: &'static str) -> usize {
         let base = self.sources.last().map_or(0, |s| s.base + s.text.len() + 1);
         self.sources.push(Source { name: name.to_owned(), text, base });
         base
     }
 
-    /// Turns the tree into a typed value.
+    /// Turns the document's tree of values into a value of the type `T`.
     ///
     /// # Errors
     /// A key is missing or unknown, or a value has another type or is refused by `T`. The error points at the place.
@@ -71,8 +72,9 @@ impl Document {
         self.read_knowing(|_| Vec::new())
     }
 
-    /// As [`read`](Document::read), with hints for the user: `settings_of(name)` lists the keys of the table called
-    /// `name`. If a value that is no table stands in the place of that table, the error lists these keys.
+    /// Turns the document's tree of values into a value of the type `T`, with hints for the user. `settings_of(name)`
+    /// lists the keys of the table called `name`. If another kind of value stands where this table should be, the error
+    /// lists these keys.
     ///
     /// # Errors
     /// A key is missing or unknown, or a value has another type or is refused by `T`. The error points at the place.
@@ -88,9 +90,9 @@ impl Document {
         })
     }
 
-    /// The message and help for a number, a text or a list in the place of a table of settings. serde reads a list as
-    /// the values of a table in order, so serde's own message would be about the first item. `None` if the error is of
-    /// another kind.
+    /// The (message, help text) of an error in which a number, a text or a list stands where a table of settings
+    /// should be. serde reads a list as the table's values in order, so serde's own message would be about the list's
+    /// first item. `None` if the error is of another kind.
     fn not_a_table(
         &self,
         message: &str,
@@ -114,7 +116,7 @@ impl Document {
         Some((what, Some(help)))
     }
 
-    /// The value at a path; `None` if there is none.
+    /// The value at a path; `None` if the document has no value there.
     pub fn get(&self, path: &Path) -> Option<&Node> {
         path.0.iter().try_fold(&self.root, |node, step| match (step, node.get_ref()) {
             (Step::Key(k), DeValue::Table(t)) => t.get(k.as_str()),
@@ -123,19 +125,19 @@ impl Document {
         })
     }
 
-    /// Was the value at a path given on the command line (`--set`)?
+    /// True if the value at a path was given on the command line (`--set`).
     pub fn is_overridden(&self, path: &Path) -> bool {
         let Some(span) = self.get(path).map(Spanned::span) else { return false };
         let source = self.sources.iter().rev().find(|s| s.base <= span.start);
         source.is_some_and(|s| s.name.starts_with(SET))
     }
 
-    /// The value at a path as plain TOML; `None` if there is none, or it cannot be read.
+    /// The value at a path as plain TOML. `None` if the document has no value there, or if the value cannot be read.
     pub fn value_at(&self, path: &Path) -> Option<toml::Value> {
         Document { sources: Vec::new(), root: self.get(path)?.clone() }.read().ok()
     }
 
-    /// The string at a path; `None` if there is none.
+    /// The string at a path. `None` if the document has no value there, or if the value is not a string.
     pub fn text_at(&self, path: &Path) -> Option<String> {
         match self.get(path)?.get_ref() {
             DeValue::String(text) => Some(text.to_string()),
@@ -143,29 +145,31 @@ impl Document {
         }
     }
 
-    /// A problem at the value at `path` or, if the file lacks it, at the nearest enclosing value.
+    /// A problem that points at the value at `path`. If the document has no value there, it points at the nearest
+    /// enclosing value.
     pub fn problem_at(&self, path: &Path, message: impl Into<String>) -> Box<Problem> {
         let span = path.ancestors().find_map(|p| self.get(&p)).map(Spanned::span);
         self.point(Problem::bad_input(message), span)
     }
 
-    /// Adds a place to a problem. Without a span, or with a span over the whole file, the place names the file alone. A
-    /// document without a source adds no place.
+    /// Adds the place of the bytes `span` to a problem. Without a span, or with a span over the whole file, the place
+    /// names only the file. If the document has no sources, no place is added.
     pub fn point(&self, problem: Box<Problem>, span: Option<Range<usize>>) -> Box<Problem> {
         let span = span.filter(|s| *s != self.root.span()).unwrap_or(0..0);
-        // A value that was taken out of its document has no text.
+        // A value that was taken out of its document has no source (the text it was read from), so the problem gets no
+        // place.
         let Some(at) = self.sources.iter().rev().find(|s| s.base <= span.start) else { return problem };
         problem.at(&at.name, at.text, span.start - at.base..span.end - at.base)
     }
 
-    /// The place of a string value equal to `text`; `None` if the document has none.
+    /// The range of bytes of a string value that equals `text`; `None` if the document has no such value.
     pub fn span_of_string(&self, text: &str) -> Option<Range<usize>> {
         find_string(&self.root, text)
     }
 }
 
-/// The path of the node that has this span, searched in `node` (whose path is `at`) and below it; `None` if no node has
-/// it.
+/// The path of the node whose range of bytes is `span`, searched in `node` and below it. `at` is the path of `node`.
+/// `None` if no node has this range.
 fn path_of(node: &Node, at: &Path, span: &Range<usize>) -> Option<Path> {
     if node.span() == *span {
         return Some(at.clone());
@@ -214,7 +218,7 @@ fn explain(message: &str) -> (String, Option<String>) {
             return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));
         }
         m if m.contains("integer ") && expected(m).is_some() => {
-            // The message ends before "expected", because the help text says what is expected.
+            // The message is cut before "expected", because the help text says what is expected.
             let given = m.split(", expected ").next().unwrap_or(m);
             return (given.to_owned(), expected(m));
         }
@@ -235,7 +239,7 @@ fn explain(message: &str) -> (String, Option<String>) {
     (format!("unknown {kind} `{given}`"), help)
 }
 
-/// Keys of earlier versions, and what to write instead.
+/// Each key that only an earlier version of experiment files had, with the text that says what to write instead.
 const REPLACED: [(&str, &str); 2] = [
     (
         "scheduler",
@@ -247,8 +251,8 @@ const REPLACED: [(&str, &str); 2] = [
     ),
 ];
 
-/// The help text for the part of serde's message from "expected" on, such as "expected u32", in words for a user.
-/// `None` if the message has no such part.
+/// The help text for the end of a message of serde from "expected" on, such as "expected u32", in words for a user.
+/// `None` if the message has no such end.
 fn expected(message: &str) -> Option<String> {
     let (_, wanted) = message.rsplit_once("expected ")?;
     if message.contains("integer ") {
@@ -256,7 +260,7 @@ fn expected(message: &str) -> Option<String> {
             "u8" => u64::from(u8::MAX),
             "u16" => u64::from(u16::MAX),
             "u32" => u64::from(u32::MAX),
-            // TOML's integers are signed.
+            // The largest number in the help text is the largest `i64`, because TOML's integers are signed.
             "u64" | "usize" => i64::MAX as u64,
             _ => return Some(format!("expected {}", in_words(wanted))),
         };

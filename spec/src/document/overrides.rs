@@ -6,18 +6,18 @@ use crate::problem::{Problem, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The beginning of the name of a source that is a command-line argument.
+/// How the name of a source begins if the source is a command-line argument.
 pub(super) const SET: &str = "--set ";
 
-/// Most steps of a path. Experiments have ten; each step is a table in a table.
+/// Most steps of a path. The paths of experiments have at most ten; each step leads into a table or a list.
 const DEEPEST: usize = 64;
 
 impl Document {
-    /// Applies one `path=value` argument. The value is TOML; a bare word is taken as a string.
+    /// Applies one `path=value` argument. The value is TOML. A word without quotes is taken as a string.
     ///
     /// # Errors
-    /// The argument has no `=`, no path, more than 64 steps in its path, or no value; the value is not valid
-    /// TOML; or the path leads into a value that is no table, or past the end of a list.
+    /// The argument has no `=`, no path, more than 64 steps in its path, or no value; the value is not valid TOML; or
+    /// the path leads into a value that is not a table, or past the end of a list.
     pub fn set(&mut self, argument: &str) -> Result<()> {
         let name = format!("{SET}{argument}");
         let wanted = "write --set path.to.key=value, for example --set engine.max_num_seqs=64";
@@ -59,22 +59,23 @@ impl Document {
 }
 
 impl Document {
-    /// Puts the TOML value `text`, which messages call `name`, at `path`. Adds tables and keys of the path that are
-    /// missing.
+    /// Sets the value at `path` to the TOML value `text`. Adds tables and keys of the path that are missing. `name`
+    /// is the text's name in error messages.
     ///
     /// # Errors
-    /// `text` is not a TOML value, or `path` leads into a value that is no table, or past the end of a list.
+    /// `text` is not a TOML value, or `path` leads into a value that is not a table, or past the end of a list.
     pub fn replace(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
         let node = self.value_from(name, text)?;
         let whole = node.span();
         put(&mut self.root, &path.0, node, whole).map_err(|message| Problem::failed(format!("{path}: {message}")))
     }
 
-    /// Puts `settings`, which messages call `name`, over the table at `path`. Tables are merged key by key, but a
-    /// choice, a table like `{ linear = { ... } }`, replaces another choice as a whole.
+    /// Merges `settings` into the table at `path`, key by key; the values of `settings` win. The exception is a
+    /// choice, a table like `{ linear = { ... } }`: it replaces another choice as a whole. `name` is the name of
+    /// `settings` in error messages.
     ///
     /// # Errors
-    /// `path` leads into a value that is no table.
+    /// `path` leads into a value that is not a table.
     pub fn overlay(&mut self, path: &Path, name: &str, settings: &toml::Table) -> Result<()> {
         for (key, value) in settings {
             let at = path.key(key);
@@ -89,7 +90,7 @@ impl Document {
         Ok(())
     }
 
-    /// Removes a key from its table, if it is there.
+    /// Removes the key at `path` from its table. Does nothing if the document does not have the key.
     pub fn remove(&mut self, path: &Path) {
         if let Some((Step::Key(key), above)) = path.0.split_last()
             && self.get(&Path(above.to_vec())).is_some()
@@ -99,8 +100,8 @@ impl Document {
         }
     }
 
-    /// Appends the TOML value `text`, which messages call `name`, to the list at `path`, which must exist. If the value
-    /// there is no list, nothing is appended.
+    /// Appends the TOML value `text` to the list at `path`, which must exist. If the value at `path` is not a list,
+    /// nothing is appended. `name` is the text's name in error messages.
     ///
     /// # Errors
     /// `text` is not a TOML value.
@@ -112,7 +113,8 @@ impl Document {
         Ok(())
     }
 
-    /// Parses the TOML value `text`, which becomes a source called `name`.
+    /// Parses the TOML value `text`, and adds the text to the document's sources (texts that values came from) under
+    /// the name `name`.
     fn value_from(&mut self, name: &str, text: &str) -> Result<Node> {
         let text = leak(text);
         let parsed = DeValue::parse(text)
@@ -122,7 +124,7 @@ impl Document {
     }
 }
 
-/// The name of a choice, a table whose only key has a table of settings; `None` for other tables.
+/// The name of a choice: the only key of a table, if its value is a table of settings. `None` for other tables.
 fn choice(table: &toml::Table) -> Option<&str> {
     let mut all = table.iter();
     match (all.next(), all.next()) {
@@ -138,7 +140,7 @@ fn is_bare_word(text: &str) -> bool {
     starts_like_one && word && !["true", "false", "nan", "inf"].contains(&text)
 }
 
-/// Replaces the value at the path `steps` below `node`, and adds missing tables. Added keys get the span `at`.
+/// Sets the value at the path `steps` below `node`, and adds missing tables. Added keys get the range of bytes `at`.
 fn put(node: &mut Node, steps: &[Step], value: Node, at: std::ops::Range<usize>) -> std::result::Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
         *node = value;
@@ -163,7 +165,7 @@ fn put(node: &mut Node, steps: &[Step], value: Node, at: std::ops::Range<usize>)
     }
 }
 
-/// Moves every span of a tree by `base`.
+/// Adds `base` to the bounds of every span of a tree. (A span is the range of bytes from which a value was read.)
 fn shift(mut node: Node, base: usize) -> Node {
     let moved = |span: std::ops::Range<usize>| span.start + base..span.end + base;
     let span = moved(node.span());

@@ -10,19 +10,19 @@ use crate::problem::{Problem, Result};
 use std::sync::Arc;
 use toml::de::{DeArray, DeValue};
 
-/// Most combinations; a larger number is taken for a mistake.
+/// Most combinations of swept values. A larger number is an error, because it is probably a mistake.
 const MAX_VARIANTS: usize = 10_000;
 
-/// A swept setting, and the value that it has in one variant.
+/// A swept setting, and the value that it has in one variant (combination of swept values).
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Choice {
     /// Path of the swept setting.
     pub path: String,
     /// The setting's name in tables and figures: the last key of the path.
     pub name: String,
-    /// The value as TOML text; a string without its quotes.
+    /// The swept value as TOML text; a string without its quotes.
     pub value: String,
-    /// The value if it is a number; else `None`.
+    /// The swept value if it is a number; else `None`.
     pub number: Option<f64>,
     /// The setting's name in figures, if the sweep has a `label`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,14 +32,15 @@ pub struct Choice {
 /// One of the documents that sweeps make: one combination of swept values.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// The value of each sweep, the one that varies slowest first.
+    /// For each sweep the value that it has in this variant (combination of swept values), the sweep that varies
+    /// slowest first.
     pub choices: Vec<Choice>,
-    /// The document with the swept values in place.
+    /// The experiment file with the swept values of this variant in place of the sweeps.
     pub picked: Picked,
 }
 
-/// A variant's document: the document that all variants share, and this variant's swept values. A whole document per
-/// variant would take hundreds of megabytes if there are thousands of variants.
+/// The document of a variant (combination of swept values): the document that all variants share, and this variant's
+/// swept values. A whole document per variant would take hundreds of megabytes if there are thousands of variants.
 #[derive(Clone, Debug)]
 pub struct Picked {
     shared: Arc<Document>,
@@ -47,7 +48,7 @@ pub struct Picked {
 }
 
 impl Picked {
-    /// The document with every sweep replaced by this variant's value.
+    /// The document with every sweep replaced by the value that it has in this variant (combination of swept values).
     pub fn document(&self) -> Document {
         let mut document = Document::clone(&self.shared);
         self.picks.iter().for_each(|(path, value)| *document.get_mut(path) = value.clone());
@@ -62,12 +63,13 @@ impl From<Document> for Picked {
 }
 
 impl Document {
-    /// One variant for each combination of the sweeps; the document itself if it has no sweeps. An element of the array
-    /// `list` with sweeps becomes several elements. The top-level keys in `fixed` must not be swept.
+    /// One variant for each combination of the sweeps; the document itself if it has no sweeps. An element of the
+    /// array `list` that has sweeps becomes several elements. The top-level keys in `fixed` must not be swept.
     ///
     /// # Errors
     /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a key of
-    /// `fixed` is swept; `sweep_order` names a missing path or a path twice; or the sweeps make too many combinations.
+    /// `fixed` is swept; `sweep_order` names a missing path or a path twice; or the sweeps make too many
+    /// combinations.
     pub fn variants(mut self, list: &str, fixed: &[&str]) -> Result<Vec<Variant>> {
         self.expand_list(list)?;
         let order = self.sweep_order()?;
@@ -77,12 +79,12 @@ impl Document {
         Ok(variants)
     }
 
-    /// Every outermost sweep with its path, as plain TOML, the one that varies slowest first. Sweeps below the keys
-    /// in `except` are left out.
+    /// (path, value) of every sweep that is not inside another sweep, as plain TOML. The sweep that varies slowest
+    /// comes first. Sweeps below the top-level keys in `except` are left out.
     ///
     /// # Errors
-    /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a
-    /// value cannot be read; or `sweep_order` names a missing path or a path twice.
+    /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a value
+    /// cannot be read; or `sweep_order` names a missing path or a path twice.
     pub fn sweeps(&self, except: &[&str]) -> Result<Vec<(Path, toml::Value)>> {
         let mut rest = self.clone();
         if let DeValue::Table(top) = rest.root.get_mut() {
@@ -101,7 +103,8 @@ impl Document {
     }
 
     /// Replaces the next sweep by each of its values, and repeats this until no sweep is left. Appends the resulting
-    /// variants to `out`. `so_far` has the sweeps that are already replaced.
+    /// variants to `out`. `how` is (top-level keys that must not be swept, order of the sweeps). `so_far` has the
+    /// sweeps that are already replaced.
     fn expand(self, how: (&[&str], &[Path]), so_far: Variant, out: &mut Vec<Variant>) -> Result<()> {
         let (fixed, order) = how;
         let Some((path, values)) = self.next_sweep(order)? else {
@@ -141,7 +144,8 @@ impl Document {
         }
     }
 
-    /// Replaces each element of the array `list` that holds sweeps by one element for each combination of them.
+    /// Replaces each element of the array `list` that holds sweeps by several elements: one for each combination of
+    /// the swept values.
     fn expand_list(&mut self, list: &str) -> Result<()> {
         let path = Path::of(list);
         let Some(DeValue::Array(items)) = self.get(&path).map(|n| n.get_ref().clone()) else { return Ok(()) };
@@ -166,7 +170,8 @@ impl Document {
         Ok(())
     }
 
-    /// The paths of `sweep_order`. Paths that are not swept are ignored.
+    /// The paths in `sweep_order`, in the order in which the sweeps vary, the slowest first. Paths that are not swept
+    /// are ignored.
     fn sweep_order(&self) -> Result<Vec<Path>> {
         let at = Path::of("sweep_order");
         let Some(DeValue::Array(items)) = self.get(&at).map(|n| n.get_ref()) else { return Ok(Vec::new()) };
@@ -189,8 +194,8 @@ impl Document {
         Ok(order)
     }
 
-    /// The path and the values of the sweep that varies slowest, among the sweeps that are not replaced yet; `None` if
-    /// none is left.
+    /// (path, values) of the sweep that varies slowest, among the sweeps that are not replaced yet. `None` if no
+    /// sweep is left.
     fn next_sweep(&self, order: &[Path]) -> Result<Option<(Path, Vec<Node>)>> {
         for path in order {
             if let Some(node) = self.get(path)
@@ -203,7 +208,7 @@ impl Document {
         self.first_sweep(&self.root, &Path::default())
     }
 
-    /// The path and the values of the sweep that comes first in the text, at or below `node`; `None` if there is none.
+    /// (path, values) of the sweep that comes first in the text, at or below `node`. `None` if there is no sweep.
     fn first_sweep(&self, node: &Node, at: &Path) -> Result<Option<(Path, Vec<Node>)>> {
         let mut children: Vec<(Step, &Node)> = match node.get_ref() {
             DeValue::Array(items) => items.iter().enumerate().map(|(i, n)| (Step::Index(i), n)).collect(),
@@ -248,7 +253,7 @@ impl Document {
         }
     }
 
-    /// Refuses equal values, because they would run the same variant twice.
+    /// Refuses a sweep with two equal values, because they would run the same combination of swept values twice.
     fn all_different(&self, items: &[Node]) -> Result<()> {
         let texts: Vec<String> = items.iter().map(plain).collect();
         match (1..items.len()).find(|&i| texts[..i].contains(&texts[i])) {
@@ -265,7 +270,7 @@ impl Document {
     }
 }
 
-/// The node at a path that exists in this tree.
+/// The value at a path that exists in the tree of an experiment file.
 fn descend<'a>(node: &'a mut Node, path: &Path) -> &'a mut Node {
     path.0.iter().fold(node, |node, step| {
         let next = match (step, node.get_mut()) {
@@ -277,7 +282,7 @@ fn descend<'a>(node: &'a mut Node, path: &Path) -> &'a mut Node {
     })
 }
 
-/// The value as TOML on one line; a string without its quotes. Empty if the value cannot be read.
+/// A value of an experiment file as TOML on one line; a string without its quotes. Empty if the value cannot be read.
 fn plain(node: &Node) -> String {
     let value: Result<toml::Value> = Document { sources: Vec::new(), root: node.clone() }.read();
     match value {

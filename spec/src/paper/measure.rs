@@ -1,43 +1,48 @@
-//! The quantities that a claim may be about. There are a few general kinds of quantity. Each is computed over the
-//! variants (combinations of swept values) that `at` picks. The crate `foretoken-run` computes them.
+//! The quantities that a claim (a paper's statement with its number) may be about. There are a few general kinds of
+//! quantity. Each is computed over the variants (combinations of swept values) that `at` picks. The crate
+//! `foretoken-run` computes them.
 
 use super::Metric;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Values of swept settings by path, which pick variants. A swept table is picked by its index in the sweep, from 0.
+/// Values of swept settings, by path. They pick the variants (combinations of swept values) whose runs count for a
+/// claim. A swept table is named by its index in the sweep, from 0.
 pub type At = BTreeMap<String, toml::Value>;
 
-/// The quantity that a claim measures.
+/// The quantity that is measured for a claim of a paper or a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Measure {
-    /// A metric of a policy.
+    /// A metric (a number of a run, such as the speedup) of one policy.
     Value(Value),
-    /// How far a policy is ahead of others in a metric, relative to the best of the others.
+    /// How much better a policy is in a metric than the best of some other policies, as a share: 0.1 is 10 % better.
     Gain(Gain),
-    /// How much larger a policy's metric is than another policy's, as a share of the other's, even if less is better.
+    /// How much larger a policy's metric is than another policy's, as a share: 0.1 is 10 % larger. Larger is positive,
+    /// also for times.
     Increase(Increase),
-    /// Which policy has the best metric.
+    /// Which of some policies has the best metric (a number of a run, such as the speedup).
     Best(Best),
-    /// The swept value from which on a policy no longer beats another.
+    /// The value of a swept number from which on a policy is no longer better than another policy.
     Crossing(Crossing),
-    /// The least swept number from which on a policy's metric keeps a bound.
+    /// The least value of a swept number from which on a policy's metric keeps a bound.
     Keeps(Keeps),
-    /// A metric at the last swept value minus the metric at the first.
+    /// A policy's metric at the last value of a swept setting minus the metric at its first value.
     Change(Change),
-    /// Draft lengths in windows of time whose batch size is in a range.
+    /// Draft lengths of a policy in windows of time in which the batch size is in a range.
     Windows(Windows),
-    /// Accepted tokens as confidences estimate them over the actual ones, minus 1, for a fixed draft length.
+    /// For a fixed draft length: how far off the number of accepted draft tokens is that the draft model's confidences
+    /// (its probabilities) predict. It is the predicted number divided by the actual number, minus 1.
     Estimate(Estimate),
-    /// The draft length with the best goodput under the linear cost model that policies assume.
+    /// The draft length with the best goodput under the linear cost model that policies assume (their belief).
     BeliefLength(BeliefLength),
-    /// Tokens a round that a throughput implies under the true costs.
+    /// Output tokens that a request must get from a step (draft passes and a verify pass), by the true pass times, to
+    /// reach a published throughput.
     ImpliedLength(ImpliedLength),
 }
 
 impl Measure {
-    /// Is the quantity a share, to be shown in percent?
+    /// True if the quantity is a share, which is shown in percent.
     pub fn is_share(&self) -> bool {
         match self {
             Measure::Gain(_) | Measure::Increase(_) | Measure::Estimate(_) => true,
@@ -46,7 +51,7 @@ impl Measure {
         }
     }
 
-    /// Is the value of the quantity the name of a policy and not a number?
+    /// True if the value of the quantity is the name of a policy and not a number.
     pub fn names_a_policy(&self) -> bool {
         matches!(self, Measure::Best(_))
     }
@@ -56,15 +61,17 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
-    /// The metric whose value is taken.
+    /// The metric (a number of a policy's run, such as its speedup) whose value is taken.
     pub metric: Metric,
-    /// Label of the policy.
+    /// Label of the policy whose metric is taken.
     pub policy: String,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
-    /// How the values of several variants are reduced: to a range, or to the least or the greatest.
+    /// What is taken if runs with several combinations of swept values count: the range of their values, or only the
+    /// least or the greatest value. Default: the range.
     #[serde(default, skip_serializing_if = "is_range")]
     pub keep: Keep,
 }
@@ -73,17 +80,19 @@ pub struct Value {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gain {
-    /// The metric that is compared.
+    /// The metric (a number of a policy's run, such as its speedup) in which the policies are compared.
     pub metric: Metric,
-    /// Label of the policy.
+    /// Label of the policy whose lead over the policies in `over` is measured.
     pub policy: String,
-    /// Labels of the other policies: the best of them counts in each variant.
+    /// Labels of the policies that it is compared with. The best of them counts, for each combination of swept values.
     pub over: Vec<String>,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
-    /// How the values of several variants are reduced: to a range, or to the least or the greatest.
+    /// What is taken if runs with several combinations of swept values count: the range of their values, or only the
+    /// least or the greatest value. Default: the range.
     #[serde(default, skip_serializing_if = "is_range")]
     pub keep: Keep,
 }
@@ -92,17 +101,19 @@ pub struct Gain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Increase {
-    /// The metric that is compared.
+    /// The metric (a number of a policy's run, such as its speedup) in which the two policies are compared.
     pub metric: Metric,
-    /// Label of the policy.
+    /// Label of the policy whose metric is divided by the metric of `over`.
     pub policy: String,
-    /// Label of the other policy.
+    /// Label of the policy with which `policy` is compared.
     pub over: String,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
-    /// How the values of several variants are reduced: to a range, or to the least or the greatest.
+    /// What is taken if runs with several combinations of swept values count: the range of their values, or only the
+    /// least or the greatest value. Default: the range.
     #[serde(default, skip_serializing_if = "is_range")]
     pub keep: Keep,
 }
@@ -111,162 +122,177 @@ pub struct Increase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
-    /// The metric that is compared.
+    /// The metric (a number of a policy's run, such as its speedup) in which the policies are compared.
     pub metric: Metric,
     /// Labels of the policies to choose from.
     pub among: Vec<String>,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// Settings of `crossing`: the swept value from which on a policy no longer beats another.
+/// Settings of `crossing`: the value of a swept number from which on a policy is no longer better than another policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Crossing {
-    /// The metric that is compared.
+    /// The metric (a number of a policy's run, such as its speedup) in which the two policies are compared.
     pub metric: Metric,
-    /// Label of the policy.
+    /// Label of the policy that is ahead of the policy `over` on one side of the crossing only.
     pub policy: String,
-    /// Label of the other policy.
+    /// Label of the policy with which `policy` is compared.
     pub over: String,
-    /// Path of the swept number.
+    /// Path of the swept number along which the crossing is searched. Between two swept values the lead is interpolated
+    /// linearly.
     pub along: String,
-    /// Does the policy fall behind as the number grows, or get ahead?
+    /// Whether `policy` falls behind `over` or gets ahead of it as the swept number grows. Default: it falls behind.
     #[serde(default, skip_serializing_if = "is_behind")]
     pub turns: Turns,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// Settings of `keeps`: the least swept number from which on a policy's metric keeps a bound.
+/// Settings of `keeps`: the least value of a swept number from which on a policy's metric keeps a bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Keeps {
-    /// The metric that has a bound.
+    /// The metric (a number of a policy's run, such as its mean TPOT) that must keep a bound.
     pub metric: Metric,
-    /// Label of the policy.
+    /// Label of the policy whose metric has a bound.
     pub policy: String,
-    /// The bound, in the metric's unit: the most, if less is better, else the least.
+    /// The bound, in the metric's unit, above 0. It is an upper bound for metrics of which less is better (times), else
+    /// a lower bound.
     pub bound: f64,
-    /// Path of the swept number.
+    /// Path of the swept number. The answer is one of its swept values.
     pub along: String,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// Settings of `change`: a metric at the last swept value minus the metric at the first.
+/// Settings of `change`: a policy's metric at the last value of a swept setting minus the metric at its first value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The metric whose value is taken.
+    /// The metric (a number of a policy's run, such as its speedup) whose value is taken.
     pub metric: Metric,
-    /// Label of the policy.
+    /// Label of the policy whose metric is taken.
     pub policy: String,
-    /// Path of the swept setting: numbers in their order, names in the order of the sweep.
+    /// Path of the swept setting. Numbers are taken in rising order, names in the order of the sweep.
     pub along: String,
-    /// Is the change divided by the first value?
+    /// Whether the change is divided by the metric at the first value. Default: false.
     #[serde(default)]
     pub relative: bool,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// How the values of several variants are reduced: to a range, or to the least or the greatest.
+/// What is taken of a claim's values at several combinations of swept values: their range, or only the least or the
+/// greatest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {
-    /// The range from the least to the greatest.
+    /// The range from the least to the greatest of the values at several combinations of swept values.
     #[default]
     Range,
-    /// The least value.
+    /// The least of the values at several combinations of swept values.
     Least,
-    /// The greatest value.
+    /// The greatest of the values at several combinations of swept values.
     Most,
 }
 
-/// Which way a policy crosses another as the swept number grows.
+/// Which way the policy of a `crossing` crosses the other policy as the swept number grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Turns {
-    /// From ahead to behind: the first value at which it is no longer ahead.
+    /// From ahead to behind: the crossing is the first value at which the policy is no longer ahead.
     #[default]
     Behind,
-    /// From behind to ahead: the value above which it is always ahead.
+    /// From behind to ahead: the crossing is the value above which the policy is always ahead.
     Ahead,
 }
 
-/// The 10th to the 90th percentile of a policy's mean draft length in windows of `seconds`. Only windows with a mean
-/// batch size in [`batch[0]`, `batch[1]`) count; all seeds are pooled.
+/// Settings of `windows`: the run is cut into windows of `seconds`, and the range from the 10th to the 90th percentile
+/// of the windows' mean draft lengths (tokens of a request in a step) is taken. Only windows with a mean batch size in
+/// [`batch[0]`, `batch[1]`) count. The windows of all seeds count together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Windows {
-    /// Label of the policy.
+    /// Label of the policy whose draft lengths are taken.
     pub policy: String,
-    /// Length of a window, seconds.
+    /// Length of a window of the run's time, seconds.
     pub seconds: f64,
-    /// Range of mean batch sizes.
+    /// Which windows count: the least and the greatest mean batch size, in decode requests. The greatest itself does
+    /// not count.
     pub batch: [f64; 2],
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// The sum of cumulative confidences (the estimated number of accepted drafts) over the number of accepted drafts,
-/// minus 1, in rounds of `length` drafts on every output.
+/// Settings of `estimate`: every output is decoded with `length` draft tokens in each step. The sum of the draft
+/// tokens' cumulative confidences is the estimated number of accepted draft tokens. The quantity is this number over
+/// the actual number, minus 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
-    /// Number of draft tokens of a round.
+    /// Number of draft tokens of a request in a step, at least 1.
     pub length: u32,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// The draft length that `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the
-/// one with the most expected tokens a second under the linear cost model that policies assume (SmartSpec, Eq. 3, 7
-/// and 8).
+/// Settings of `belief-length`: the draft length that the policy `smartspec` chooses for `batch` requests of `context`
+/// tokens each, at a known acceptance. It is the length with the most expected tokens a second under the linear cost
+/// model that policies assume (SmartSpec, Eq. 3, 7 and 8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeliefLength {
-    /// Probability that a draft token is accepted when those before it were.
+    /// Probability, [0, 1], that a draft token is accepted if all draft tokens before it in the same step are.
     pub acceptance: f64,
     /// Number of decode requests in the batch.
     pub batch: u32,
-    /// Tokens of each request in KV.
+    /// Tokens of context (in the KV cache) of each request.
     pub context: u32,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// Tokens a round that the throughput `tokens_per_s` of one request implies: the throughput times the time of a round
-/// under the true costs.
+/// Settings of `implied-length`: the number of output tokens that a round (draft passes and a verify pass) must yield
+/// to reach the throughput `tokens_per_s` of a single request. It is the throughput times the time of a round by the
+/// true pass times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImpliedLength {
     /// The published throughput, tokens a second.
     pub tokens_per_s: f64,
-    /// Number of draft passes of a round.
+    /// Number of draft passes before each verify pass.
     pub draft_passes: u32,
-    /// Tokens in each draft pass (a tree's frontier).
+    /// Tokens of each draft pass: 1 for a chain, and the tokens of a level for a tree.
     pub draft_width: u32,
-    /// Tokens in the verify pass, the root included.
+    /// Tokens of the verify pass: the draft tokens and the request's newest token (the root of a tree).
     pub verify_tokens: u32,
-    /// Tokens of the request in KV.
+    /// Tokens of context (in the KV cache) of the request.
     pub context: u32,
-    /// Swept values that pick variants, by path; empty: all variants.
+    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
+    /// 0. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,

@@ -1,16 +1,16 @@
-//! The numbers of a run that a claim may refer to.
+//! The numbers of a run that a paper's claim may refer to, such as the speedup.
 
 use serde::{Deserialize, Serialize};
 
-/// A number of one policy's run on one seed.
+/// A number that is computed from one policy's run with one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// Mean end-to-end latency of autoregressive over the policy's.
+    /// Mean end-to-end latency of the autoregressive run divided by the policy's. Above 1 the policy is faster.
     Speedup,
     /// Mean end-to-end latency, seconds.
     E2eMeanS,
-    /// Output tokens a second, from first arrival to last finish.
+    /// Output tokens of finished requests a second, from the first arrival to the last finish.
     TokenGoodput,
     /// Time from the first arrival to the last finish, seconds.
     MakespanS,
@@ -26,28 +26,30 @@ pub enum Metric {
     ItlP50S,
     /// 99th percentile of the gaps between the emissions of a request, seconds.
     ItlP99S,
-    /// Share of requests that met every bound.
+    /// Share of the finished and rejected requests that kept every bound of `[slo]`, [0, 1].
     SloAttainment,
-    /// Draft tokens drafted a request-step.
+    /// Mean number of tokens that are drafted for a decode request in a step.
     DraftLength,
-    /// Draft tokens verified a request-step.
+    /// Mean number of draft tokens of a decode request that the target verifies in a step.
     VerifyLength,
-    /// Draft tokens accepted a request-step.
+    /// Mean number of draft tokens of a decode request that are accepted in a step.
     AcceptedLength,
-    /// Tokens emitted a round that verified drafts: 1 + accepted drafts.
+    /// Mean number of tokens that a request gets from a step that verified draft tokens of it: 1 + accepted draft
+    /// tokens.
     AcceptanceLength,
-    /// Accepted / drafted.
+    /// Number of accepted draft tokens divided by the number of drafted tokens.
     DraftedAcceptance,
-    /// Accepted / verified.
+    /// Number of accepted draft tokens divided by the number of verified draft tokens.
     VerifiedAcceptance,
-    /// Decode batch size, weighted by time.
+    /// Mean number of decode requests in a step, weighted by the step's time.
     BatchSize,
-    /// Tokens that a decode request brings into a verify pass, its newest one included.
+    /// Mean number of tokens that a decode request has in a verify pass: its verified draft tokens and its newest
+    /// token.
     BatchedPerRequest,
 }
 
 impl Metric {
-    /// Is a lower value better?
+    /// True if a lower value of the metric is better.
     pub fn less_is_better(self) -> bool {
         use Metric::{E2eMeanS, ItlP50S, ItlP99S, MakespanS, TpotMeanS, TpotP99S, TtftMeanS, TtftP99S};
         matches!(self, E2eMeanS | ItlP50S | ItlP99S | MakespanS | TpotMeanS | TpotP99S | TtftMeanS | TtftP99S)

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The value that a paper states.
+/// The value that a paper states for a claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "toml::Value", into = "toml::Value")]
 pub enum Stated {
     /// The paper has only a figure, without a number or a statement to compare with.
     FigureOnly,
-    /// A number.
+    /// The paper states a number.
     Number(f64),
-    /// From one number to another; an infinite end is open.
+    /// The paper states a range: from one number to another. An infinite number stands for an open end.
     Range(f64, f64),
-    /// One of these policies.
+    /// The paper names a policy, such as the fastest one: it is one of these policies.
     Policies(Vec<String>),
 }
 
@@ -74,7 +74,7 @@ impl From<Stated> for toml::Value {
     }
 }
 
-/// Reads a number, finite or infinite, whole or not. NaN is refused.
+/// Reads a number of a TOML file, finite or infinite, whole or not. NaN is refused.
 pub fn number(value: &toml::Value) -> Option<f64> {
     let x = value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
     x.filter(|x| !x.is_nan())

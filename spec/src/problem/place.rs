@@ -4,19 +4,19 @@ use crate::shown::{clip, escape};
 use miette::{LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 use std::ops::Range;
 
-/// For a line, the most characters that are shown of each of three parts: the text before the error, the error, and the
-/// text after it.
+/// For a line of an error message, the most characters that are shown of each of three parts: the text before the
+/// error, the error, and the text after it.
 const SHOWN: usize = 120;
 
-/// The lines to show, and where the error is in them.
+/// The lines of a file to show in an error message, and where the error is in them.
 #[derive(Debug)]
 pub struct Place {
     name: String,
-    /// Up to three lines.
+    /// The lines to show: the line of the error, and the lines before and after it if they exist.
     text: String,
-    /// Range of bytes in `text` that the error is about.
+    /// Range of bytes in `text` (the lines to show) that the error is about.
     label: Range<usize>,
-    /// Positions in the whole text, counted from 0: the line number of the first line shown, and the line and the
+    /// Positions in the whole file, counted from 0: the line number of the first line shown, and the line and the
     /// column of the error.
     first_line: usize,
     line: usize,
@@ -24,8 +24,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of bytes `span` of `text`, which messages call `name`. A span over several lines is cut at the end of
-    /// its first line.
+    /// The place of the bytes `span` of `text`. `name` is the text's name in messages. A span over several lines is
+    /// cut at the end of its first line.
     pub fn of(name: &str, text: &str, span: Range<usize>) -> Place {
         let start = floor(text, span.start);
         let end = floor(text, span.end.max(start));
@@ -55,7 +55,7 @@ impl Place {
         }
     }
 
-    /// The text that the error is about.
+    /// The piece of the file that the error is about.
     pub fn pointed_at(&self) -> &str {
         &self.text[self.label.clone()]
     }
@@ -65,7 +65,7 @@ impl Place {
         format!("{}:{}:{}", self.name, self.line + 1, self.column + 1)
     }
 
-    /// The error as a label of miette.
+    /// The error as a label of the library miette, which prints errors.
     pub fn label(&self) -> LabeledSpan {
         LabeledSpan::new_with_span(Some("here".into()), (self.label.start, self.label.len()))
     }
@@ -81,7 +81,8 @@ fn floor(text: &str, at: usize) -> usize {
 }
 
 impl SourceCode for Place {
-    /// miette asks twice: for the place alone, to print line and column, and for the lines around it.
+    /// The library miette calls this function twice. With `before` 0 it wants the error's line and column. Otherwise it
+    /// wants the lines around the error.
     fn read_span<'a>(
         &'a self,
         _: &SourceSpan,

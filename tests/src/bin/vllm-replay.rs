@@ -1,6 +1,6 @@
-//! Replays recorded schedules of vLLM: `vllm-replay FILE…` (`-` is standard input, `.zst` is decompressed). Prints each
-//! workload whose replay differs from vLLM's recording, and the number of workloads that agree. Exit code 1 if a
-//! workload differs, 2 if a file cannot be read.
+//! Replays recorded schedules of vLLM with our scheduler: `vllm-replay FILE…`. `-` is standard input, and files with
+//! the ending `.zst` are decompressed. Prints each workload whose replay differs from vLLM's recording, and the number
+//! of workloads that agree. The exit code is 1 if a workload differs, and 2 if a file cannot be read.
 
 use foretoken_tests::vllm::{Fixture, replay};
 use std::collections::BTreeMap;

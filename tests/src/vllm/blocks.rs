@@ -1,5 +1,5 @@
-//! A hash over the block tables of all requests. It is extended step by step and compared with the hash of the
-//! recorder, the Python program that recorded vLLM.
+//! A hash over the block tables of all requests. It is extended at each step and compared with the hash in the
+//! recording, which the Python program that recorded vLLM computed.
 
 use super::draws::mix;
 use super::fixture::Entry;
@@ -7,7 +7,8 @@ use foretoken_sim::RequestId;
 use foretoken_sim::engine::Scheduler;
 use std::collections::HashMap;
 
-/// The hash so far, and for each request the number of its blocks that are in the hash.
+/// A hash over the KV blocks that the scheduler gave to requests so far, and for each request the number of its blocks
+/// that the hash has. A recording of vLLM has the same hash.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     pub hash: u64,
@@ -15,7 +16,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Extends the hash by the blocks that the requests of this step (`entries`) got in it.
+    /// Extends the hash by the KV blocks that the scheduled requests `entries` of this step got in this step.
     pub fn note(&mut self, scheduler: &Scheduler, entries: &[Entry]) {
         for id in entries.iter().map(|e| e.request) {
             let table = scheduler.kv_cache_manager().tables().target(id);
@@ -27,8 +28,8 @@ impl Blocks {
         }
     }
 
-    /// Forgets a request that ended or was preempted. If the request is scheduled again, its new blocks are hashed from
-    /// the first one on.
+    /// Forgets a request that ended or was preempted. If the request is scheduled again, all its KV blocks are hashed
+    /// as new.
     pub fn forget(&mut self, id: RequestId) {
         self.hashed.remove(&id);
     }

@@ -8,15 +8,15 @@ use std::collections::HashMap;
 /// sampled token or an arrival.
 pub(super) const IDLE_STEPS: u32 = 100;
 
-/// A difference between our result and vLLM's.
+/// A difference between our result and vLLM's recording.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: vLLM {theirs}; ours {ours}")]
 pub struct Differs {
-    /// The name of the value that differs.
+    /// The name of the compared value that differs between our run and vLLM's recording.
     pub what: String,
-    /// vLLM's value.
+    /// vLLM's value in the recording, as text.
     pub theirs: String,
-    /// Our value.
+    /// The value that our scheduler or engine gives, as text.
     pub ours: String,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, our
     Differs { what: what.into(), theirs: format!("{theirs:?}"), ours: format!("{ours:?}") }
 }
 
-/// The scheduled requests of the present step, in the scheduler's order.
+/// The requests that our scheduler has scheduled in the present step, in the scheduler's order.
 pub(super) fn entries(scheduler: &Scheduler) -> Vec<Entry> {
     let admitted = &scheduler.output().admitted;
     let cached: HashMap<u32, u32> = admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();

@@ -5,14 +5,15 @@ use super::fixture::Recorded;
 use foretoken_sim::RequestId;
 
 impl Recorded {
-    /// Number of accepted drafts of the request `id`, which has `outputs` output tokens and `drafts` scheduled drafts.
+    /// By the random draws of the recording, the number of accepted draft tokens of the request `id`, which has
+    /// `outputs` output tokens and `drafts` scheduled draft tokens.
     pub(super) fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
         (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
     }
 
-    /// Number of drafts that the recorder's drafter proposes for the request `id` with `outputs` output tokens. It is
-    /// `k`. If the workload draws lengths by request and `k` is above 0, it is a drawn number from 0 to the longest
-    /// draft.
+    /// Number of draft tokens that were proposed, while vLLM was recorded, for the request `id` with `outputs` output
+    /// tokens. It is `k`, with one exception. If the workload draws lengths by request and `k` is above 0, it is a
+    /// number drawn from 0 to the longest draft length.
     pub(super) fn proposed(&self, id: RequestId, outputs: u32, k: u32) -> u32 {
         match self.lengths.as_str() {
             "request" if k > 0 => {
@@ -23,7 +24,7 @@ impl Recorded {
         }
     }
 
-    /// True if the target accepts a draft for output `position` of the request `id`.
+    /// True if, in the recording, the target accepts a draft token for output `position` of the request `id`.
     pub(super) fn holds(&self, id: RequestId, position: u32) -> bool {
         draw(self.seed, 1, id, position) % 1000 < self.accept
     }
@@ -41,7 +42,7 @@ fn draw(seed: u64, kind: u64, request: RequestId, position: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// The test vectors of the README.
+    /// The random draws equal the test vectors of `tests/vllm/README.md`.
     #[test]
     fn draws_equal_the_readmes_test_vectors() {
         assert_eq!((mix(0), mix(1)), (16_294_208_416_658_607_535, 10_451_216_379_200_822_465));

@@ -1,4 +1,5 @@
-//! Parses the text of a fixture, whose format `tests/vllm/README.md` defines.
+//! Parses recorded workloads of vLLM. `tests/vllm/README.md` defines the format of the files, which are called
+//! fixtures.
 
 use foretoken_sim::engine::{Lengths, SpeculativeConfig};
 use foretoken_sim::{DraftMethod, EngineConfig, Request, Runner, SchedulingPolicy, Time, Version, Workload};
@@ -9,76 +10,78 @@ use std::io::BufRead;
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadFixture {
-    /// Line number, from 1.
+    /// Number of the fixture's line, from 1.
     pub line: usize,
-    /// What is wrong with the line.
+    /// What is wrong with the fixture's line.
     pub why: String,
 }
 
-/// One recorded workload.
+/// One workload that vLLM's scheduler or engine core ran, with the recording of the run.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The line of the file at which it begins.
+    /// The line of the fixture file at which the workload begins.
     pub line: usize,
     /// Seed of the workload's draws, which Rust and the Python recorder both compute.
     pub seed: u64,
-    /// The settings of the scheduler.
+    /// The settings with which vLLM's scheduler ran.
     pub config: EngineConfig,
-    /// The settings of speculation.
+    /// The settings of speculation with which vLLM ran.
     pub speculation: SpeculativeConfig,
-    /// How the number of proposed drafts is chosen: `fixed`, `request` or `batch`.
+    /// How the number of proposed draft tokens is chosen: `fixed`, `request` or `batch`.
     pub lengths: String,
-    /// Probability that a draft is accepted, in thousandths.
+    /// Probability that a draft token is accepted, in thousandths.
     pub accept: u64,
-    /// True if vLLM checked when it started that the KV pool holds one request of `max_model_len` tokens.
+    /// Did vLLM check at its start that the KV pool holds one request of `max_model_len` tokens?
     pub checked: bool,
-    /// The requests. Shared prefixes are given token by token.
+    /// The requests of the workload. Shared prefixes are given token by token.
     pub workload: Workload,
     /// The values that vLLM derived from the settings; `None` if vLLM refused the settings.
     pub derived: Option<Derived>,
-    /// The recorded steps of the scheduler; empty for the engine core, which has `calls`.
+    /// The recorded steps of the scheduler. Empty for a workload of the engine core: its recording is in `calls`.
     pub steps: Vec<Step>,
     /// True if vLLM's whole engine core ran the workload, false if only its scheduler did.
     pub core: bool,
-    /// The engine core's calls of the scheduler. A workload of the engine core has these instead of `steps`.
+    /// The engine core's calls of the scheduler. Empty for a workload of the scheduler alone.
     pub calls: Vec<Call>,
-    /// The end of the run, in µs.
+    /// The end of the recorded run, in µs of the recording's clock.
     pub end: u64,
-    /// Indices of the requests that were refused when they arrived.
+    /// Indices of the requests that vLLM refused when they arrived.
     pub refused: Vec<u32>,
     /// How the run ended: `done`, `endless`, `stuck` or `assertion`. If vLLM refused the settings, the recorder's word
     /// for the reason.
     pub ending: String,
-    /// Hash over all block tables.
+    /// Hash over the block tables of all requests, at the end of the run.
     pub blocks: u64,
 }
 
 /// The values that vLLM derives from its settings, by name.
 pub type Derived = BTreeMap<String, u64>;
 
-/// One call of `schedule`. A recording of the scheduler alone has only the calls that scheduled or preempted a request.
+/// One call of `schedule`. A recording of the scheduler alone leaves out calls that neither scheduled nor preempted a
+/// request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Start of the call, in µs.
+    /// Start of the call of `schedule`, in µs of the recording's clock.
     pub start: u64,
-    /// Scheduled requests, in order.
+    /// The requests that the call scheduled, in order.
     pub entries: Vec<Entry>,
-    /// Free blocks right after scheduling.
+    /// Number of free KV blocks right after scheduling.
     pub free: i64,
-    /// vLLM's `num_spec_tokens_to_schedule` of the step.
+    /// The draft length of the step (vLLM's `num_spec_tokens_to_schedule`).
     pub k: u32,
-    /// vLLM's `skip_drafts` of the step.
+    /// Does the scheduler ask for no draft tokens after this step (vLLM's `skip_drafts`)?
     pub skip_drafts: bool,
-    /// Preempted requests, in order.
+    /// Indices of the requests that the call preempted, in order.
     pub preempted: Vec<u32>,
-    /// Requests that ended, in order.
+    /// Indices of the requests that ended in this step, in order.
     pub finished: Vec<u32>,
-    /// The low 12 bits of the hash over block tables.
+    /// The low 12 bits of the hash over block tables after this step.
     pub blocks: u64,
 }
 
 impl Step {
-    /// The end of the step, in µs.
+    /// The end of the step, in µs of the recording's clock. On this clock a step takes 1000 µs, and 7 µs for each
+    /// scheduled token.
     pub fn end(&self) -> u64 {
         self.start + 1000 + 7 * self.entries.iter().map(|e| u64::from(e.tokens)).sum::<u64>()
     }
@@ -87,59 +90,59 @@ impl Step {
 /// A call of the scheduler by vLLM's engine core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A call of `schedule`.
+    /// A call of `schedule`, the scheduler's method that plans a step.
     Schedule(Step),
-    /// A call of `update_from_output`.
+    /// A call of `update_from_output`, the scheduler's method that applies a step's output.
     Update(Update),
 }
 
-/// A call of `update_from_output`.
+/// A recorded call of `update_from_output`, the scheduler's method that applies a step's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
-    /// Start of the call, in µs.
+    /// Start of the call of `update_from_output`, in µs of the recording's clock.
     pub start: u64,
-    /// The fate of each request of the step. It is the number of tokens that the request got (base 36). `!` stands
-    /// before the number if the request was preempted since the step was scheduled. `x` means that the request had
-    /// ended.
+    /// What happened to each request of the step, in the order of the step. The number of tokens that the request got
+    /// is a digit in base 36. A `!` before the digit means that the request was preempted after the step was scheduled.
+    /// `x` means that the request had ended before.
     pub fates: String,
-    /// Free blocks after the call.
+    /// Number of free KV blocks after the call of `update_from_output`.
     pub free: i64,
-    /// Requests that ended, in order.
+    /// Indices of the requests that ended in the call of `update_from_output`, in order.
     pub finished: Vec<u32>,
 }
 
-/// Duration of a call of `schedule`, in µs.
+/// Duration of a call of `schedule` on the clock of recordings, in µs.
 pub const SCHEDULE: u64 = 90;
-/// Duration of a call of `update_from_output`, in µs.
+/// Duration of a call of `update_from_output` on the clock of recordings, in µs.
 pub const UPDATE: u64 = 40;
 
-/// A scheduled request in a step.
+/// A request that a recorded step schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The request's id.
+    /// The id of the scheduled request.
     pub request: u32,
-    /// Number of scheduled tokens.
+    /// Number of the request's tokens that the step schedules.
     pub tokens: u32,
-    /// Number of scheduled drafts, part of `tokens`.
+    /// Number of the request's draft tokens that the step schedules, part of `tokens`.
     pub drafts: u32,
     /// For a request that this step admits: the number of its tokens that were found in the prefix cache. Else `None`.
     pub cached: Option<u32>,
 }
 
-/// Reads a fixture workload by workload.
+/// Reads the recorded workloads of a fixture file one by one.
 pub struct Fixture<R> {
     lines: std::io::Lines<R>,
     at: usize,
     version: Version,
-    /// True for a fixture of the engine core.
+    /// True for a recording of vLLM's whole engine core, false for one of its scheduler alone.
     pub core: bool,
-    /// How often each rule of vLLM's scheduler was applied, as the end of the file states.
+    /// How often each rule of vLLM's scheduler was applied while the file was recorded, as the end of the file says.
     pub fired: BTreeMap<String, u64>,
     next: Option<String>,
 }
 
 impl<R: BufRead> Fixture<R> {
-    /// Reads the first line.
+    /// Opens a fixture and reads its first line.
     ///
     /// # Errors
     /// The file is not a fixture of this format, or its vLLM release is not replicated.
@@ -168,7 +171,7 @@ impl<R: BufRead> Fixture<R> {
         self.lines.next().transpose().map_err(|e| self.bad(e.to_string()))
     }
 
-    /// Reads the next workload; `None` at the end of the file.
+    /// Reads the next recorded workload; `None` at the end of the file.
     ///
     /// # Errors
     /// A line does not follow the format that the README defines.
@@ -228,7 +231,7 @@ impl<R: BufRead> Fixture<R> {
                 "S" if self.core => {
                     let step = self.step(rest, &before, now)?;
                     now = step.start + SCHEDULE;
-                    // If a line lists no request ids, it means the requests of the last step that scheduled any.
+                    // If the line lists no request ids, the ids of the last step with requests stay.
                     let entries = if step.entries.is_empty() { before.entries } else { step.entries.clone() };
                     before = Step { entries, ..step.clone() };
                     recorded.calls.push(Call::Schedule(step));
@@ -296,7 +299,7 @@ impl<R: BufRead> Fixture<R> {
                 1 => Some(Runner::V1),
                 _ => Some(Runner::V2),
             },
-            // Workloads of the scheduler alone are synchronous. v0 has no asynchronous scheduling.
+            // Recordings of the scheduler alone are synchronous. vLLM v0 has no asynchronous scheduling.
             async_scheduling: match (v0, self.core) {
                 (true, _) => None,
                 (false, true) => Some(self.flag(said, "async")?),
@@ -327,7 +330,7 @@ impl<R: BufRead> Fixture<R> {
         let mut per_batch_size = Vec::new();
         let table = self.word(said, "table")?;
         for range in table.split(',').filter(|_| table != "-") {
-            // A first batch size or a length may be negative. So a minus sign does not always separate two numbers.
+            // A range is `FIRST-LAST:K`. FIRST or K may be negative, so not every minus sign separates FIRST from LAST.
             let read = || {
                 let (range, k) = range.split_once(':')?;
                 let dash = range[1..].find('-')? + 1;
@@ -412,8 +415,8 @@ impl<R: BufRead> Fixture<R> {
         Ok(step)
     }
 
-    /// Parses the requests of a step. `before` has the requests of the previous step. An entry without an id means the
-    /// request that comes next in `before`.
+    /// Parses the scheduled requests of a recorded step. `before` has the requests of the step before. If an entry has
+    /// no id, its request is the one that follows in `before` after the request of the last entry.
     fn entries(&self, text: &str, before: &[Entry]) -> Result<Vec<Entry>, BadFixture> {
         let bad = || self.bad(format!("{text:?} are no requests of a step"));
         let place: HashMap<u32, usize> = before.iter().enumerate().map(|(at, e)| (e.request, at)).collect();

@@ -9,8 +9,8 @@ use foretoken_sim::{BadConfig, DraftMethod, Part, Time, Version};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-/// Replays a workload with the rules of its vLLM release. Before that, compares the values that are derived from the
-/// settings. If vLLM or our rules refuse the settings, only the refusals are compared.
+/// Replays a recorded workload with our scheduler, under the rules of its vLLM release. First compares the values that
+/// vLLM derived from the settings with ours. If vLLM or our rules refuse the settings, only the refusals are compared.
 ///
 /// # Errors
 /// The first difference to the recording.
@@ -36,20 +36,20 @@ pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
     }
 }
 
-/// The scheduler's rules for a workload. Foretoken's own rules, which vLLM does not have, are switched off.
+/// Our scheduler's rules for a recorded workload of vLLM. The rules of ours that vLLM does not have are switched off.
 ///
 /// # Errors
-/// vLLM does not start with its settings.
+/// vLLM refuses the settings of the workload.
 pub fn rules(recorded: &Recorded) -> Result<Rules, BadConfig> {
     let mut rules = Rules::of(&recorded.config, &recorded.speculation)?;
     rules.guarded = false;
     Ok(rules)
 }
 
-/// Replays a workload with the given rules.
+/// Replays a recorded workload of vLLM's scheduler with the given rules of ours.
 ///
 /// # Errors
-/// The first difference.
+/// The first difference between our steps and the recorded ones.
 pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     if recorded.core {
         return core::replay(recorded, rules);
@@ -68,7 +68,7 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     .run()
 }
 
-/// The word that the recorder uses for settings that vLLM refuses. Our error for these settings has the key `key` and
+/// The word that a recording has for settings that vLLM refuses. Our error for the same settings has the key `key` and
 /// the message `why`.
 fn kind_of(key: &str, why: &str) -> &'static str {
     match key {
@@ -149,8 +149,9 @@ impl Replay<'_> {
             let index = self.recorded.steps.len() - theirs.len();
             match theirs.next() {
                 Some(recorded) if self.same(recorded, &step) => {}
-                // vLLM asserts that a request that is admitted with padded drafts has as many tokens as a decode. In
-                // this step the threshold for long prefills had cut the padding, so vLLM stopped.
+                // vLLM asserts that an admission with padding in place of draft tokens has as many tokens as a decode.
+                // In this step the threshold for long prefills had cut the padding. So vLLM failed and the recording
+                // ends here.
                 None if self.recorded.ending == "assertion" && self.cuts_padding(&step) => break "assertion",
                 other => return Err(differs(format!("step {index}"), other, Some(step))),
             }
@@ -175,7 +176,8 @@ impl Replay<'_> {
         }
     }
 
-    /// True if the step admits a request that has one token left and is padded with fewer drafts than a decode has.
+    /// Does the step admit a request that has one token left, with fewer padding tokens (in place of draft tokens) than
+    /// a decode has draft tokens?
     fn cuts_padding(&self, step: &Step) -> bool {
         let padded = 1 + self.recorded.speculation.num_speculative_tokens;
         let one_left = |e: &Entry| e.cached.is_some() && e.tokens - e.drafts == 1;
@@ -237,8 +239,8 @@ impl Replay<'_> {
         Some((step, sampled))
     }
 
-    /// Updates the scheduler with the output that the recorder's model and drafter give. Returns true if a request
-    /// sampled a token.
+    /// Gives the scheduler the output of a step: the sampled tokens and draft tokens that the recorded run got from its
+    /// stand-ins for model and drafter. Returns true if a request sampled a token.
     fn update(&mut self, step: &mut Step) -> bool {
         self.scheduler.prepare_inputs();
         let batch = self.scheduler.step_plan().batch;

@@ -1,6 +1,6 @@
-//! Golden integers: the results of every policy on one small workload, as a snapshot. If a number changes, the
-//! behaviour has changed. A policy without a line in the snapshot fails. After an intended change, and for a new
-//! policy, run: `INSTA_UPDATE=always cargo test --release -p foretoken-tests --test whole golden`.
+//! The results of every policy on one small workload, as a snapshot of whole numbers. If a number changes, the
+//! behaviour has changed. A policy without a line in the snapshot fails the test. After an intended change, and for a
+//! new policy, run: `INSTA_UPDATE=always cargo test --release -p foretoken-tests --test whole golden`.
 
 use crate::setup::Setup;
 use foretoken_policies::{EmaTier, PolicySpec, SpeculationGate};
@@ -15,8 +15,9 @@ fn finish_order(run: &Run) -> u64 {
     order.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &i| (hash ^ i as u64).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Three loads, one after the other: few requests with mostly right drafts; a burst with mostly wrong drafts and more
-/// requests than any batch-size table covers; few requests with mostly right drafts again.
+/// Three loads, one after the other: few requests whose draft tokens are mostly right, then a burst whose draft tokens
+/// are mostly wrong, then few requests whose draft tokens are mostly right again. The burst has more requests than the
+/// policies' tables of draft lengths by batch size cover.
 fn workload() -> Workload {
     let request = |i: u32, at: f64, category: u16| {
         let (prompt, output) = (40 + i * 37 % 60, 50 + i * 53 % 70);
@@ -30,8 +31,8 @@ fn workload() -> Workload {
     workload
 }
 
-/// (draft passes, verified tokens per decode request) of each step with decodes. Successive steps with equal values
-/// count once.
+/// For each step with decodes, (number of draft passes, mean number of verified draft tokens of a decode request).
+/// Successive steps with equal numbers are one entry.
 fn lengths(run: &Run) -> Vec<(u32, f64)> {
     let decodes = run.steps.iter().filter(|s| s.batch_size > 0);
     let mut lengths: Vec<_> =
@@ -40,8 +41,8 @@ fn lengths(run: &Run) -> Vec<(u32, f64)> {
     lengths
 }
 
-/// The policy with its default settings, with two exceptions. The gate has no defaults. SGLang's second generation gets
-/// a start value with which it differs from the first generation.
+/// The policy with its default settings, with two exceptions. The speculation gate has no defaults, so it gets values.
+/// SGLang's second generation gets a start value at which it differs from the first generation.
 fn given(policy: &PolicySpec) -> PolicySpec {
     match policy {
         PolicySpec::SglangGen2(params) => PolicySpec::SglangGen2(EmaTier { initial_steps: 4, ..params.clone() }),
@@ -67,7 +68,7 @@ fn every_policy_has_its_golden_line() {
     setup.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
     setup.config.draft_prefill = true;
     setup.keep_steps = true;
-    // The number of blocks is small enough to cause preemptions.
+    // The number of KV blocks is small enough to cause preemptions.
     setup.config.num_gpu_blocks = 1100;
     let belief = setup.belief();
     let mut one_length = Vec::new();
@@ -81,7 +82,7 @@ fn every_policy_has_its_golden_line() {
         (spec.label(), t.steps, t.drafted, t.accepted(), t.preemptions, finish_order(&run))
     };
     let made: Vec<_> = PolicySpec::all().iter().map(given).map(|spec| line(&spec)).collect();
-    // Pairs of policies with equal runs: with these settings both policies make the same decisions.
+    // Pairs of policies whose runs are equal, because with these settings both make the same decisions.
     let alike = made.iter().tuple_combinations().filter(|(a, b)| a.1 == b.1 && a.2 == b.2 && a.5 == b.5);
     let same: String = alike.map(|(a, b)| format!("{} = {}\n", a.0, b.0)).collect();
     let lines = made.iter().map(|(label, steps, drafted, accepted, preemptions, order)| {
@@ -91,11 +92,41 @@ fn every_policy_has_its_golden_line() {
         )
     });
     let lines: String = lines.collect();
-    // Policies that never changed their draft length or tree size. The snapshot lists them, so that no other policy
-    // stops adapting unnoticed.
+    // Policies that never changed their draft length or tree size. The snapshot lists them. If another policy stops
+    // adapting, the list changes.
     let one_length = one_length.join(" ");
     insta::assert_snapshot!(
         "runs",
         format!("{lines}\nnot told apart:\n{same}\nnever changing their length:\n{one_length}\n")
     );
+}
+
+/// Ended requests are forgotten, and later requests get their ids. No policy may notice. Policies that depend on the
+/// ids themselves say so, and are left out.
+#[test]
+fn every_policy_decides_the_same_if_ended_requests_are_forgotten() {
+    let workload = workload();
+    let truth = AcceptanceSpec::default().build(7, &workload).expect("the default");
+    let mut setup = Setup::new(&workload);
+    setup.acceptance = &*truth;
+    setup.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
+    setup.config.draft_prefill = true;
+    setup.config.num_gpu_blocks = 1100;
+    let belief = setup.belief();
+    let mut left_out = Vec::new();
+    for arrivals in [Arrivals::Open, Arrivals::Closed { clients: 9 }] {
+        setup.arrivals = arrivals;
+        for spec in PolicySpec::all().iter().map(given) {
+            let build = || spec.build(&setup.context(&belief, 7));
+            if !build().ids_may_return() {
+                left_out.push(spec.label());
+                continue;
+            }
+            let (whole, streamed) = (setup.run(build()), setup.stream(build()));
+            assert_eq!(whole.records, streamed.records, "{} ({arrivals:?})", spec.label());
+            assert_eq!(whole.warnings, streamed.warnings, "{}", spec.label());
+        }
+    }
+    left_out.dedup();
+    assert_eq!(left_out, ["true-rates(smartspec)"]);
 }

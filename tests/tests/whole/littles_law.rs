@@ -1,5 +1,6 @@
-//! Mean latency below saturation: L = C1 / (1 − λ C2) at λ requests a second, by Little's law (docs/model.md 12.1; the
-//! form of arXiv 2605.15051). C1 and C2 are not fitted. They are computed from step costs, lengths and acceptance.
+//! Mean latency below saturation. By Little's law it is L = C1 / (1 − λ C2) at λ requests a second (docs/model.md 12.1;
+//! the form of arXiv 2605.15051). C1 and C2 are not fitted. They are computed from the costs of a step, the lengths of
+//! requests and the acceptance of draft tokens.
 
 use crate::setup::{NeverRight, Setup, poisson};
 use foretoken_policies::{Fixed, PolicySpec};
@@ -7,7 +8,7 @@ use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::host::SpeculatingSeconds;
 use foretoken_sim::*;
 
-/// A draft that is always right.
+/// An acceptance source in which every draft token is right.
 struct AlwaysRight;
 
 impl AcceptanceSource for AlwaysRight {
@@ -33,8 +34,8 @@ impl AcceptanceSource for AlwaysRight {
 const PROMPT: u32 = 200;
 const REQUESTS: u64 = 12_000;
 
-/// A case to test: drafts per round (`k`), tokens that a round emits (`gives`), tokens of an answer (`output`), and the
-/// host's costs.
+/// A case to test: draft tokens of a request in a step (`k`), tokens that a decode step gives a request (`gives`),
+/// output tokens of a request (`output`), and the host's costs.
 #[derive(Clone, Copy)]
 struct Case {
     k: u32,
@@ -44,14 +45,14 @@ struct Case {
 }
 
 impl Case {
-    /// Number of rounds of a request after its first token.
+    /// Number of decode steps that a request needs after its first token.
     fn rounds(self) -> f64 {
         f64::from((self.output - 1).div_ceil(self.gives))
     }
 
-    /// (C1, C2) in seconds. The latency L of a request has two parts. One is the fixed time of its steps. The other is
-    /// work (time that depends on requests and tokens): the request's own work, and the work of the λ L requests that
-    /// arrive meanwhile.
+    /// (C1, C2) of the law L = C1 / (1 − λ C2), in seconds. The latency L of a request has two parts. The first part is
+    /// the fixed time of its steps. The second part is work, time that depends on requests and tokens: the request's
+    /// own work, and the work of the λ L requests that arrive meanwhile.
     fn law(self, setup: &Setup) -> (f64, f64) {
         let (n, k) = (self.rounds(), f64::from(self.k));
         let (target, draft, host) = (setup.target, setup.draft, self.host);
@@ -67,8 +68,8 @@ impl Case {
             + more.request_s;
         let prompt = target.gamma_s * f64::from(PROMPT) + host.request_s;
         let work = prompt + n * round;
-        // Number of steps in a request's latency: its n rounds, the step of its prompt, and on average half of the step
-        // that runs when it arrives.
+        // Number of steps in a request's latency: its n decode steps, the step of its prompt, and on average half of
+        // the step that is running when the request arrives.
         let steps = n + 1.5;
         (steps * fixed + work, work)
     }

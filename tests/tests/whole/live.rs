@@ -1,8 +1,8 @@
 //! Tests every policy on the CPU device. Greedy output must equal the output without speculation token for token, with
 //! chunked prefill, rollback and preemption. A replay with the recorded times must repeat the run byte for byte:
-//! schedules, decisions and token counts. The models are small and have random weights. The draft is either the target
-//! in lower precision, whose drafts are nearly always right, or the target's first layer alone, whose drafts are hardly
-//! ever right.
+//! schedules, decisions and token counts. The models are small and have random weights. Two draft models are tested.
+//! One is the target in lower precision; its draft tokens are nearly always right. The other is the target's first
+//! layer alone; its draft tokens are hardly ever right.
 
 use crate::setup::NeverRight;
 use foretoken_kernels::cpu::Cpu;
@@ -18,19 +18,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// Policies that no device can run, with the reason. All other policies must run.
-const NOT_LIVE: [(&str, &str); 6] = [
+const NOT_LIVE: [(&str, &str); 7] = [
     ("oracle-goodput", "sees a truth that only the event clock has"),
     ("oracle-tree", "sees a truth that only the event clock has"),
     ("knows-rates", "knows the law of acceptance, which a device has not"),
     ("knows-confidences", "knows the law of acceptance, which a device has not"),
     ("knows-lengths", "knows the law of acceptance, which a device has not"),
+    ("one-step-ahead", "knows the law of acceptance, which a device has not"),
     ("oracle-length", "sees a truth that only the event clock has"),
 ];
 
 /// What a policy saw and decided in each step, as text.
 type Decisions = Arc<Mutex<Vec<String>>>;
 
-/// A policy with the list of its decisions. The policy is `None` for the engine without speculation.
+/// A policy, and the list into which it writes its decisions. The policy is `None` for a run without speculation.
 type Built = (Option<Box<dyn SpecPolicy>>, Decisions);
 
 /// A policy that writes its decisions and observations into `decisions`.
@@ -113,14 +114,14 @@ impl Recorder for Kept {
 /// The draft model of the test. The target is in f32.
 #[derive(Clone, Copy, Debug)]
 enum Draft {
-    /// The target in bf16.
+    /// The draft model is the target in bf16, so its draft tokens are nearly always right.
     Close,
-    /// The target's first layer alone.
+    /// The draft model is the target's first layer alone, so its draft tokens are hardly ever right.
     Far,
 }
 
-/// A load with its engine settings, and the draft. The load has sixteen requests, some of which arrive while others
-/// run, and prompts of several chunks. The KV pool is small enough for preemptions.
+/// A load with its engine settings, and the draft model. The load has sixteen requests with prompts of several chunks;
+/// some requests arrive while others run. The KV pool is small enough for preemptions.
 struct Server {
     workload: Workload,
     prompts: Vec<Vec<u32>>,
@@ -152,8 +153,8 @@ impl Server {
         }
     }
 
-    /// Builds the policy as the registry does, so that it records its decisions. The policy is `None` for the engine
-    /// without speculation. An oracle cannot run on a device and is returned as the error.
+    /// Builds the policy as the registry does, so that it records its decisions. The policy in the result is `None` for
+    /// the engine without speculation. An oracle cannot run on a device, so it is returned as the error.
     fn build(&self, spec: &PolicySpec) -> Result<Built, Box<dyn OraclePolicy>> {
         let belief = Belief {
             draft: Coefficients { alpha_s: 1e-9, gamma_s: 3e-6, delta_s: 2e-5 },
@@ -245,7 +246,7 @@ impl Server {
     }
 }
 
-/// The whole run as text, so that a comparison leaves nothing out.
+/// All results of a run as text, so that a comparison of two runs leaves nothing out.
 fn bytes(run: &Run) -> String {
     format!("{run:?}")
 }
@@ -301,8 +302,8 @@ fn every_policy(draft: Draft) {
     assert!(preemptions > 0 && chunked > 0 && rejected > 0, "the setup is too comfortable to prove anything");
 }
 
-/// If a live run's experiment names an acceptance source, a replay with this source repeats the run. This includes
-/// policies that draft trees.
+/// If the acceptance in a live run is drawn from a stated source and not from the models, a replay with this source
+/// repeats the run. This holds for policies that draft trees, too.
 #[test]
 fn declared_runs_can_be_replayed() {
     let server = Server::new(Draft::Far);
@@ -317,8 +318,8 @@ fn declared_runs_can_be_replayed() {
     }
 }
 
-/// A replay with another policy needs acceptance bits that the recording lacks. The missing bits are counted and
-/// reported.
+/// A replay with another policy needs to know of more draft tokens whether they are right than were recorded. The
+/// missing facts are counted and reported.
 #[test]
 fn values_missing_from_a_recording_are_counted() {
     let server = Server::new(Draft::Close);
@@ -327,13 +328,15 @@ fn values_missing_from_a_recording_are_counted() {
     let (_, kept) = server.live(build(2), Acceptance::Greedy);
     let mut recorded = RecordedRounds::new(server.workload.len(), &NeverRight);
     kept.steps.iter().for_each(|s| recorded.add(s));
-    // On the replay clock the run fails, because the policy asks for a draft pass that was not recorded.
+    // A replay with the recorded times fails, because the policy `fixed` with 4 draft tokens asks for a draft pass that
+    // was not recorded with 2 draft tokens.
     let clock = ReplayClock::new(&kept.steps, &recorded, server.config.max_draft_len, server.workload.len());
     let served = server.serving(&AtomicBool::new(false)).run(clock, build(4));
     let error = served.error.unwrap().to_string();
     assert_eq!(served.run.ending, engine::Ending::Failed);
     assert!(error.contains("but it now asks for Draft(3)"), "{error}");
-    // A simulation continues and counts the values that it had to fill in.
+    // A simulation goes on. If the recording of a step does not say whether a draft token is right, the simulation
+    // takes this fact from the recording of another step or from the fallback source, and counts it.
     let simulation = Simulation {
         workload: &server.workload,
         arrivals: Arrivals::Open,
@@ -355,7 +358,7 @@ fn values_missing_from_a_recording_are_counted() {
     println!("{misses:?} of {} verified", run.totals.verified);
     assert_eq!(run.ending, engine::Ending::Done);
     assert!(misses.other_round > 0 && misses.invented > 0 && misses.looks == 0, "{misses:?}");
-    // Acceptance bits that were recorded in another round are used. So most of the accepted tokens come from the
-    // recording.
+    // A step of this run also uses what was recorded in other steps on whether a draft token is right. So most of the
+    // accepted tokens come from the recording.
     assert!(run.totals.accepted() > run.totals.verified / 4);
 }

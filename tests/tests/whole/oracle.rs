@@ -1,6 +1,6 @@
-//! Tests what docs/model.md 13 proves about the oracle: in every state that a policy reaches, the token goodput of the
-//! oracle's step is at least that of the policy's step, and at least that of any fixed length. Over a whole trace
-//! nothing is provable.
+//! Tests what docs/model.md 13 proves about the oracle. In every state that a policy reaches, the oracle's step has at
+//! least the token goodput of the policy's step, and at least that of every fixed length. For a whole trace, nothing
+//! like this can be proved.
 
 use crate::setup::{Setup, poisson};
 use foretoken_policies::{OracleGoodput, PolicySpec};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const LONGEST: u32 = 6;
 
-/// A policy that drafts the lengths that `choose` gives. In each state it asserts that the oracle's choice is at least
-/// as good as these lengths and as every fixed length.
+/// A policy that drafts the lengths that `choose` gives. In each state it asserts that the oracle's choice has at least
+/// the goodput of these lengths and of every fixed length.
 struct Witness<F> {
     oracle: Box<dyn OraclePolicy>,
     choose: F,
@@ -110,20 +110,20 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
     })));
 }
 
-/// Runs a policy. In every state that the policy reaches, compares the goodput of the oracle's choice with the policy's
-/// result.
+/// Runs a policy. In every state that the policy reaches, compares the goodput of the oracle's choice with the goodput
+/// of the policy's step.
 struct AgainstOracle {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
     name: String,
-    /// The accept/reject bits of every request, drawn a second time outside of the run.
+    /// For each request and output position, whether a draft token is right. Drawn a second time, outside of the run.
     rows: Vec<TruthRow>,
     draft: Linear,
     target: Linear,
     overhead: Time,
-    /// The oracle's (tokens, picoseconds) in the present state.
+    /// The tokens and the duration (picoseconds) of the oracle's step in the present state.
     best: (u128, u128),
-    /// Number of decodes whose step was compared.
+    /// Number of decode requests, summed over the steps that were compared.
     compared: Arc<AtomicU64>,
 }
 
@@ -138,7 +138,8 @@ impl Around for AgainstOracle {
 
     fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let runs = batch.ids.iter().zip_eq(batch.emitted).zip_eq(batch.limit);
-        // The policy's own limit may be below the longest draft. The oracle then gets the same limit.
+        // The policy's own limit on draft tokens may be below the longest draft length of the engine. The oracle then
+        // gets the same limit.
         let run: Vec<u32> = runs.map(|((&id, &emitted), &limit)| self.rows[id as usize].run(emitted, limit)).collect();
         let truth = Truth {
             run: &run,
@@ -169,8 +170,9 @@ impl Around for AgainstOracle {
     }
 }
 
-/// docs/model.md 13, for every policy that drafts chains. Trees are left out, because they propose tokens that a chain
-/// cannot.
+/// The theorem of docs/model.md 13, for every policy that drafts chains: in one step no policy has more goodput than
+/// the oracle, which knows which draft tokens are right. Trees are left out, because they propose tokens that a chain
+/// cannot propose.
 #[test]
 fn no_policy_beats_the_oracle_on_a_state_it_visits() {
     for seed in 1..=20 {

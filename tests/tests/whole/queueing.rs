@@ -1,5 +1,5 @@
-//! The engine as a queue. With one sequence at a time, one-token prompts and a constant step time, the engine is an
-//! M/D/1 queue. Its mean wait must be ρS / (2(1 − ρ)) (Pollaczek-Khinchine).
+//! The engine as a queue. With one sequence at a time, prompts of one token and a constant step time, the engine is an
+//! M/D/1 queue. Its mean wait must be ρS / (2(1 − ρ)) at load ρ and service time S (Pollaczek-Khinchine).
 
 use crate::setup::{Setup, mean_and_error, poisson};
 use foretoken_sim::*;
@@ -8,8 +8,8 @@ use foretoken_sim::*;
 fn the_mean_wait_is_that_of_an_m_d_1_queue() {
     const STEP_S: f64 = 0.01;
     const OUTPUT: u32 = 3;
-    // Student's t for 20 replications at 99.9 %. The waits of one run are correlated, so a standard error over requests
-    // would be too small.
+    // The 99.9 % quantile of Student's t for 20 runs. The waits within one run are correlated, so a standard error over
+    // requests would be too small.
     const T: f64 = 3.883;
     let service = STEP_S * f64::from(OUTPUT);
     for load in [0.5, 0.8] {

@@ -1,19 +1,19 @@
-//! Tests the dependencies between the files of a crate: there must be no large circles.
+//! Tests the dependencies between the files of a crate: there must be no large circles of files.
 //!
 //! A file (a "room") depends on another file of its crate if it names something that the other defines: in a `use`, in
 //! a path, or in a macro's arguments. A name is followed through every `pub use` to the file that defines it, so an
 //! import through `lib.rs` hides no dependency. These are the rules:
 //!
-//! - `mod x;` does not count, and neither does a `pub use` of a name from below the file itself: such a `pub use` is a
-//!   table of contents. If the file itself uses such a name, this counts. A child's import from its parent counts too.
-//!   A `mod.rs` that defines names for its children and uses theirs is in a circle with them.
+//! - `mod x;` does not count. A `pub use` of a name from below the file does not count either, because it is a table of
+//!   contents. If the file itself uses such a name, this counts. A child's import from its parent counts, too. So a
+//!   `mod.rs` that defines names for its children and uses names of its children is in a circle with them.
 //! - `use crate::shape;` alone binds a module. Each `shape::name` counts, and leads to the file that defines `name`.
 //! - If a type has `impl` blocks in several files, `self.name()` depends on the file that has the method.
 //! - A macro call depends on the file that defines the macro. Items that a macro defines are found by name.
 //! - Calls of methods on other values do not count, because a call does not name the method's file.
 //! - Tests do not count: code under `#[cfg(test)]`, `tests/` and `*_tests.rs`.
 //!
-//! Circles are the strongly connected components of that graph. This command prints the table and every circle:
+//! Circles are the strongly connected components of the graph of files. This command prints a table and every circle:
 //!
 //!     FORETOKEN_ROOMS=1 cargo test --release -p foretoken-tests --test whole -- rooms
 
@@ -31,15 +31,14 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Largest allowed circle, as a number of files, for crates that are not in `BOUNDS`. 1 means that no circle is
-/// allowed.
+/// The most files that a circle (files that all depend on each other) may have, for crates that are not in `BOUNDS`. A
+/// single file is no circle, so 1 means that no circle is allowed.
 const MOST: usize = 1;
 
-/// Crates that may have a circle (files that all depend on each other): name, largest size in files, and the reason.
-const BOUNDS: [(&str, usize, &str); 4] = [
+/// Crates that may have a circle (files that all depend on each other): name, most files in a circle, and the reason.
+const BOUNDS: [(&str, usize, &str); 3] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
     ("spec", 3, "a document, its leaves and its sweeps are one type in three files"),
-    ("run", 3, "the lanes and steps of a timeline share its names"),
     ("live", 2, "a tape is rebuilt from its head and tail"),
 ];
 
@@ -48,7 +47,7 @@ struct Measured {
     name: String,
     lines: usize,
     files: usize,
-    /// Circles among the crate's files, the largest first.
+    /// Circles among the crate's files (files that all depend on each other), the largest first.
     circles: Vec<Circle>,
 }
 
@@ -56,7 +55,7 @@ struct Measured {
 struct Circle {
     files: Vec<String>,
     lines: usize,
-    /// (from, to, names) of the dependencies to remove, so that the files no longer make a circle.
+    /// The dependencies to remove so that the files no longer make a circle, as (from, to, names).
     upward: Vec<(String, String, String)>,
 }
 
@@ -77,7 +76,7 @@ impl Measured {
         Measured { name: name.to_owned(), lines: lines(&all), files: all.len(), circles }
     }
 
-    /// Number of files in the longest circle; 1 if there is none.
+    /// Number of files in the crate's largest circle (files that all depend on each other); 1 if there is no circle.
     fn longest(&self) -> usize {
         self.circles.first().map_or(1, |c| c.files.len())
     }
@@ -90,7 +89,7 @@ impl Measured {
     }
 }
 
-/// (name, `src` folder) of each crate that the workspace's manifest lists.
+/// Each crate that the workspace's manifest lists, as (name, `src` folder).
 fn members() -> Vec<(String, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
     let manifest: toml::Table = fs::read_to_string(root.join("Cargo.toml")).unwrap().parse().unwrap();
@@ -98,7 +97,7 @@ fn members() -> Vec<(String, PathBuf)> {
     members.iter().map(|m| m.as_str().expect("a folder")).map(|m| (m.to_owned(), root.join(m).join("src"))).collect()
 }
 
-/// (path, text) of the files below a crate's `src`. Programs in `src/bin` are left out, because each is a crate of its
+/// The files below a crate's `src`, as (path, text). Programs in `src/bin` are left out, because each is a crate of its
 /// own.
 fn texts(src: &Path) -> Vec<(String, String)> {
     let mut texts = Vec::new();
@@ -141,8 +140,8 @@ fn import_circles_stay_within_their_bounds() {
     }
 }
 
-/// Prints the table and the circles. They go to the terminal directly, because the test harness hides the output of a
-/// test that passes.
+/// Prints the table and the circles directly to the terminal, because the test harness hides the output of a test that
+/// passes.
 fn print(measured: &[Measured]) {
     let mut text = "crate                 lines  files  circle: files  circle: lines  arrows up\n".to_owned();
     measured.iter().for_each(|m| text += &m.row());
@@ -154,7 +153,7 @@ fn print(measured: &[Measured]) {
     std::io::stderr().write_all(text.as_bytes()).expect("standard error is written to");
 }
 
-/// Tests of these rules on crates of a few lines.
+/// Tests the rules for dependencies between files, on made-up crates of a few lines.
 mod on_small_crates {
     use super::{Measured, Source};
 

@@ -1,4 +1,5 @@
-//! Helpers of the whole-system tests: Poisson workloads, a draft that is never right, a simulated run in one call.
+//! Helpers of the whole-system tests: Poisson workloads, an acceptance source in which no draft token is right, a
+//! simulated run in one call.
 
 use foretoken_policies::{Belief, PolicyContext};
 use foretoken_sim::acceptance::RankLaw;
@@ -7,7 +8,7 @@ use foretoken_sim::*;
 use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 
-/// A draft that is never right.
+/// An acceptance source in which no draft token is right.
 pub struct NeverRight;
 
 impl AcceptanceSource for NeverRight {
@@ -40,7 +41,7 @@ pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32, seed: u64) -
     requests.collect()
 }
 
-/// The settings of a simulated run. The default costs and limits are from the experiment that `foretoken bench` times.
+/// The settings of a simulated run. The default costs and limits come from the experiment that `foretoken bench` times.
 pub struct Setup<'a> {
     pub workload: &'a Workload,
     pub arrivals: Arrivals,
@@ -70,7 +71,23 @@ impl<'a> Setup<'a> {
     }
 
     pub fn run(&self, speculation: Speculation) -> Run {
-        let simulation = Simulation {
+        self.with(|simulation| simulation.run(speculation))
+    }
+
+    /// As [`run`](Setup::run), but requests are taken one at a time, and ended requests are forgotten.
+    pub fn stream(&self, speculation: Speculation) -> Run {
+        let mut requests = (0..self.workload.len() as RequestId).map(|id| self.workload.get(id));
+        let mut records = RequestRecords::default();
+        let mut give = |piece| {
+            records = piece;
+            true
+        };
+        let run = self.with(|simulation| simulation.stream(speculation, &mut requests, &mut give));
+        Run { records, ..run }
+    }
+
+    fn with(&self, run: impl FnOnce(Simulation) -> Run) -> Run {
+        run(Simulation {
             workload: self.workload,
             arrivals: self.arrivals,
             config: &self.config,
@@ -85,11 +102,10 @@ impl<'a> Setup<'a> {
             keep_steps: self.keep_steps,
             keep_lives: false,
             interrupt: &AtomicBool::new(false),
-        };
-        simulation.run(speculation)
+        })
     }
 
-    /// The cost model that policies assume (their belief). It equals the true costs of these settings.
+    /// The pass costs that policies assume (their belief). Here they equal the true costs.
     pub fn belief(&self) -> Belief {
         Belief {
             draft: self.draft,
@@ -99,7 +115,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// The context from which a policy is built for these settings.
+    /// Everything from which a policy is built (such as costs and limits), for these settings.
     pub fn context<'b>(&self, belief: &'b Belief, seed: u64) -> PolicyContext<'b> {
         PolicyContext {
             belief: *belief,

@@ -1,6 +1,7 @@
-//! Real acceptance: the 480 first turns of Spec-Bench, with Vicuna-68M as draft of Vicuna-7B. Each turn runs once, at
-//! batch size 1. The result is the ratio of sums over all turns. Where the recording has no draft, acceptance is drawn
-//! once from the recording's mean rates by position.
+//! Real acceptance: the 480 first turns of Spec-Bench, with Vicuna-68M as draft model of Vicuna-7B. Each turn runs
+//! once, at batch size 1. The result is the number of accepted draft tokens divided by the number of steps with draft
+//! tokens. Where the recording has no draft token, acceptance is drawn once from the recording's mean rates by
+//! position.
 
 use crate::setup::Setup;
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
@@ -25,8 +26,8 @@ fn recorded(workload: &Workload) -> Box<dyn AcceptanceSource> {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(7, workload).unwrap()
 }
 
-/// Rounds that start at output position 0, as in the recording, accept 1.23 drafts on average at k = 3, and 1.55 at k =
-/// 6.
+/// Rounds (a request's draft tokens of one step) of which the first starts at output position 0, as in the recording.
+/// They must accept 1.23 draft tokens on average at draft length k = 3, and 1.55 at k = 6.
 #[test]
 fn recorded_rounds_from_position_0_accept_the_published_mean() {
     let Some(built) = specbench() else { return };
@@ -58,8 +59,8 @@ fn recorded_rounds_from_position_0_accept_the_published_mean() {
     }
 }
 
-/// Rounds in the engine accept 1.245 drafts on average at k = 3, and 1.57 at k = 6. In the engine the prefill emits
-/// token 0, so position 0 is never drafted.
+/// Rounds (a request's draft tokens of one step) in the engine. They must accept 1.245 draft tokens on average at draft
+/// length k = 3, and 1.57 at k = 6. In the engine the prefill emits token 0, so position 0 is never drafted.
 #[test]
 fn recorded_rounds_in_the_engine_accept_the_published_mean() {
     let Some(built) = specbench() else { return };

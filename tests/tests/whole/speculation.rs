@@ -1,5 +1,5 @@
-//! Tests how many tokens a step with drafts emits: E(a, k) = (1 − a^(k+1)) / (1 − a) by theory (Leviathan et al. 2023,
-//! Eq. 1). Also tests the speedups of the lesson on EAGLE trees.
+//! Tests how many tokens a step with k draft tokens gives a request. By theory it is E(a, k) = (1 − a^(k+1)) / (1 − a)
+//! at acceptance rate a (Leviathan et al. 2023, Eq. 1). Also tests the speedups in a published lesson on EAGLE trees.
 
 use crate::setup::{Setup, mean_and_error};
 use foretoken_policies::PolicySpec;
@@ -28,13 +28,14 @@ fn fixed(k: u32) -> Speculation {
     Speculation::Policy(Box::new(Fixed(k)))
 }
 
-/// Σ a^j for j from 0 to k.
+/// The expected tokens that a step with `k` draft tokens gives a request at acceptance rate `a`: Σ a^j for j from 0 to
+/// k.
 fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }
 
-/// The mean tokens per round agree with the formula. Accepted drafts count even beyond the output's end. The confidence
-/// interval comes from the spread between requests, each with the mean of its rounds.
+/// The mean tokens that a step gives a request must agree with the formula. Accepted draft tokens count even if they
+/// lie beyond the output's end. The error is computed from the differences between requests, one mean per request.
 #[test]
 fn constant_acceptance_yields_leviathans_formula() {
     const Z: f64 = 3.291;
@@ -47,21 +48,21 @@ fn constant_acceptance_yields_leviathans_formula() {
         let run = setup.run(fixed(k));
         let lengths: Vec<f64> =
             (0..2000).map(|i| 1.0 + f64::from(run.records.accepted[i]) / f64::from(run.records.rounds[i])).collect();
-        // A request ends with its tokens, so a request has slightly fewer rounds with many accepted drafts. The ratio
-        // of sums over all requests is consistent nevertheless. Its error follows from the differences between
-        // requests.
+        // A request ends when it has its tokens. So requests whose draft tokens are often accepted have fewer decode
+        // steps. The ratio of sums over all requests is consistent nevertheless. Its error follows from the differences
+        // between requests.
         let (_, error) = mean_and_error(&lengths);
         let ratio = 1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64;
         let theory = expected_tokens(a, k);
         println!("a {a}, k {k}: {ratio:.4} ± {:.4}, theory {theory:.4}", Z * error);
-        // The last round may go beyond the output's end. This changes the ratio by less than the excess of one round in
-        // some 60.
+        // The accepted tokens of a request's last decode step may go beyond the output's end. A request has some 60
+        // decode steps, so this hardly changes the ratio.
         assert!((ratio - theory).abs() <= Z * error + 1e-12, "a {a}, k {k}: {ratio} against {theory} ± {}", Z * error);
     }
 }
 
-/// The rows of the lesson: α, K, tokens per round and speedup. The three speedups for chains in the lesson imply three
-/// different draft costs, so a single cost agrees with them to 6 % only.
+/// The rows of the lesson: acceptance rate α, draft length K, tokens per request and step, and speedup. The lesson has
+/// three speedups for chains. Each implies another cost of a draft pass, so a single cost agrees with them to 6 % only.
 #[test]
 fn the_eagle_lesson() {
     let rows =
@@ -76,8 +77,8 @@ fn the_eagle_lesson() {
         setup.config.num_gpu_blocks = 1 << 16;
         setup.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 20e-3 };
         setup.draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-3 };
-        // Tokens per request and step. In this measure the last requests, which decode in a smaller batch, do not count
-        // more than others.
+        // Tokens per second of one request: 1 / the mean TPOT over requests. The last requests decode in a smaller
+        // batch. In this measure they do not count more than others.
         let rate = |s: Speculation| {
             let run = setup.run(s);
             let own: f64 = (0..64).map(|i| run.records.tpot_s(i).unwrap()).sum();

@@ -36,8 +36,8 @@ fn our_scheduler_makes_every_recorded_step() {
     }
 }
 
-/// Each rule of vLLM's scheduler was applied at least 200 times in the recordings of 0.33 and at least 200 times in the
-/// recordings of 0.32, so the recordings test it.
+/// Each rule of vLLM's scheduler, such as preemption, was applied at least 200 times in the recordings of vLLM 0.33,
+/// and at least 200 times in the recordings of 0.32. So the recordings test each rule.
 #[test]
 fn every_rule_fired_often() {
     let rules = [
@@ -62,9 +62,9 @@ fn every_rule_fired_often() {
     }
 }
 
-/// Each effect of the order of calls occurred at least 200 times in the recordings of the engine core of 0.33 and of
-/// 0.32. Skipped drafts, and drafts that delayed the next step, are required for 0.33 only. Each order of calls ran in
-/// at least 200 workloads of 0.33.
+/// Each effect of the order of calls occurred at least 200 times in the recordings of the engine core, both of vLLM
+/// 0.33 and of 0.32. Two effects are required for 0.33 only: skipped drafting, and drafting that delayed the next step.
+/// Each order of calls ran in at least 200 workloads of 0.33.
 #[test]
 fn every_order_of_calls_occurred_often() {
     let both = ["stale output", "extra step after an end", "empty schedule", "slept 1 ms"];
@@ -81,7 +81,7 @@ fn every_order_of_calls_occurred_often() {
     assert!(ran(Order::StepEnd) >= 200 && ran(Order::Async) >= 200);
 }
 
-/// Switches off each rule of our scheduler in turn. The replay must then differ from the recording.
+/// Switches off one rule of our scheduler at a time. The replay must then differ from the recording.
 #[test]
 fn switching_off_any_rule_changes_a_schedule() {
     type Change = fn(&mut Rules);

@@ -28,6 +28,32 @@ def refused(change: tuple[str, str], says: str) -> None:
             raise AssertionError(f"{change} was read")
 
 
+def recorded() -> None:
+    """Requests replay recorded outputs, and a wrong table is named with its line."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, table = pathlib.Path(folder) / "law.toml", pathlib.Path(folder) / "outputs.jsonl"
+        path.write_text(GOOD[: GOOD.index("[acceptance]")] + '[acceptance]\ntable = "outputs.jsonl"\n')
+        table.write_text('{"bits": "1101?"}\n{"bits": "0"}\n')
+        law = read(path)
+        accepted = {name: [law.accepted(name, at, 3) for at in range(6)] for name in (b"%d" % n for n in range(40))}
+        # Positions 4 and 5 reach the end of the output, which then starts again.
+        assert {tuple(row) for row in accepted.values()} == {(2, 1, 0, 1, 0, 2), (0,) * 6}, accepted
+        assert accepted[b"3"] == [read(path).accepted(b"3", at, 3) for at in range(6)], "a request keeps its output"
+        for text, says in (
+            ('{"bits": "1"}\n{"bits": "12"}', "outputs.jsonl, line 2: bits: one or more of the characters"),
+            ("bits", "outputs.jsonl, line 1: an object with the key bits"),
+            ("", "outputs.jsonl has no outputs"),
+            (None, "outputs.jsonl: No such file"),
+        ):
+            table.unlink() if text is None else table.write_text(text)
+            try:
+                read(path)
+            except BadLaw as error:
+                assert says in str(error), error
+            else:
+                raise AssertionError(f"{text} was read")
+
+
 def main() -> None:
     law = read(HERE / "laws" / "memory-bound.toml")
     assert law.target_s(1, 0, 0) == law.target_s(48, 0, 0) == 13.0e-3
@@ -47,6 +73,7 @@ def main() -> None:
         assert few == min(many, 3)
     assert abs(statistics.mean(law.rate(request) for request in requests) - 8.0 / 13.7) < 0.01
 
+    recorded()
     refused(("base_s = 13.0e-3", "base_s = -1.0"), "target.base_s = -1.0: a number of at least 0")
     refused(("base_s = 13.0e-3", "base_s = 60.0"), "target.base_s = 60.0: seconds of a pass")
     refused(("base_s = 13.0e-3", 'base_s = "13 ms"'), "target.base_s: '13 ms' is not a number")
@@ -54,6 +81,9 @@ def main() -> None:
     refused(("[draft]", "[drafts]"), "[draft] is missing")
     refused(("a = 8.0", "a = 0.0"), "acceptance.a = 0.0: a number above 0")
     refused(("[target]", "jitter_cv = 3.0\n[target]"), "jitter_cv = 3.0: a coefficient of variation")
+    refused(("a = 8.0", 'table = "x"\na = 8.0'), "x: No such file")
+    refused(("b = 5.7", ""), "acceptance.b = 0.0: a number above 0")
+    refused(("[target]", "recorded = 1\n[target]"), "recorded: there is no such key")
     refused(("[target]", "[target"), "law.toml")
     try:
         read("no-such-law.toml")

@@ -11,6 +11,7 @@ every draft length gets the same random draws.
 """
 
 import hashlib
+import json
 import math
 import pathlib
 import tomllib
@@ -48,14 +49,18 @@ class Draft:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """A request has a rate of its own, drawn from Beta(a, b); the rate at depth d (from 0) is rate * factors[d].
+    """Which drafts are right: a law (`a`, `b`, `factors`), or recorded outputs (`table`).
 
-    The last factor holds for all deeper tokens.
+    By the law a request has a rate of its own, drawn from Beta(a, b). The rate at depth d (from 0) is rate * factors[d];
+    the last factor holds for all deeper tokens. With `table`, a file of JSON lines, each request replays the `bits` of a
+    line that is drawn for it: the draft at output position i is right if character i is `1`. A longer output starts the
+    line again. The path starts at the folder of the law file.
     """
 
-    a: float
-    b: float
+    a: float = 0.0
+    b: float = 0.0
     factors: list = field(default_factory=lambda: [1.0])
+    table: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class Law:
     jitter_cv: float = 0.0
     kv_tokens: int = 200_000
     seed: int = 1
+    # The outputs of `acceptance.table`; empty for a law.
+    recorded: tuple = ()
 
     def target_s(self, tokens: int, context: int, prompt_tokens: int) -> float:
         """Seconds of a target pass."""
@@ -101,6 +108,10 @@ class Law:
 
     def accepted(self, request: bytes, position: int, drafted: int) -> int:
         """How many of `drafted` tokens are right, if the first one is at output position `position`."""
+        if self.recorded:
+            bits = self.recorded[int(unit(self.seed, "output", request) * len(self.recorded))]
+            right = (bits[(position + depth) % len(bits)] == "1" for depth in range(drafted))
+            return next((depth for depth, ok in enumerate(right) if not ok), drafted)
         rate = self.rate(request)
         for depth in range(drafted):
             factor = self.acceptance.factors[min(depth, len(self.acceptance.factors) - 1)]
@@ -154,9 +165,33 @@ def read(path) -> Law:
         if not isinstance(text.get(name), dict):
             raise BadLaw(f"{path}: [{name}] is missing: it states {', '.join(f.name for f in fields(kind))}")
         parts[name] = made(path, f"{name}.", kind, text.pop(name))
-    law = made(path, "", Law, {"name": path.stem, **text, **parts})
+    if "recorded" in text:
+        raise BadLaw(f"{path}: recorded: there is no such key; acceptance.table names a file of recorded outputs")
+    table = parts["acceptance"].table
+    recorded = outputs(path, path.parent / table) if table else ()
+    law = made(path, "", Law, {"name": path.stem, **text, **parts, "recorded": recorded})
     check(path, law)
     return law
+
+
+def outputs(path, table: pathlib.Path) -> tuple:
+    """The recorded outputs of a file of JSON lines, as texts of `1` (right), `0` (wrong) and `?` (nothing drafted)."""
+    try:
+        lines = table.read_text().splitlines()
+    except OSError as error:
+        raise BadLaw(f"{path}: acceptance.table: {table}: {error.strerror}") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            bits = json.loads(line)["bits"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadLaw(f"{table}, line {number}: an object with the key bits is wanted") from error
+        if not isinstance(bits, str) or not bits or set(bits) - set("01?"):
+            raise BadLaw(f"{table}, line {number}: bits: one or more of the characters 0, 1 and ? are wanted")
+        found.append(bits)
+    if not found:
+        raise BadLaw(f"{path}: acceptance.table: {table} has no outputs")
+    return tuple(found)
 
 
 def made(path, prefix: str, kind, values: dict):
@@ -191,8 +226,12 @@ def check(path, law: Law) -> None:
     wants("target.base_s", t.base_s, 0 < t.base_s <= 10, "seconds of a pass, above 0 and at most 10, are wanted")
     wants("target.captured", t.captured, t.captured == sorted(set(t.captured)) and all(x >= 1 for x in t.captured), "rising sizes from 1 are wanted")
     wants("target.chosen", t.chosen, t.chosen <= t.experts, "there are not as many experts")
-    wants("acceptance.a", a.a, a.a > 0 and math.isfinite(a.a), "a number above 0 is wanted")
-    wants("acceptance.b", a.b, a.b > 0 and math.isfinite(a.b), "a number above 0 is wanted")
+    law_given = (a.a, a.b, a.factors) != (0.0, 0.0, [1.0])
+    wants("acceptance.table", a.table, isinstance(a.table, str), "the path of a file is wanted")
+    wants("acceptance.table", a.table, not (a.table and law_given), "a, b and factors do nothing with a table; leave them out")
+    for key, value in (("a", a.a), ("b", a.b)):
+        right = a.table != "" or (value > 0 and math.isfinite(value))
+        wants(f"acceptance.{key}", value, right, "a number above 0 is wanted")
     wants("acceptance.factors", a.factors, bool(a.factors) and all(x >= 0 for x in a.factors), "one or more factors of at least 0 are wanted")
     wants("host_s", law.host_s, 0 <= law.host_s <= 1, "seconds from 0 to 1 are wanted")
     wants("jitter_cv", law.jitter_cv, 0 <= law.jitter_cv <= 1, "a coefficient of variation from 0 to 1 is wanted")

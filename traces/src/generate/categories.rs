@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The most categories that a workload can have, because a category's index has 16 bits.
 const MOST: usize = u16::MAX as usize;
 
-/// The same lengths for every request.
+/// The same prompt length and the same output length for every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FixedLengths {
@@ -34,25 +34,26 @@ impl FixedLengths {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CategoryLengths {
-    /// Weight of this category, ≥ 0. Its part of the requests is its weight over the sum of all categories' weights.
+    /// Weight of this category, ≥ 0. The share of requests in the category is this weight over the sum of all
+    /// categories' weights.
     pub share: f64,
-    /// Prompt and output lengths of the category's requests.
+    /// How long the prompts and outputs of the category's requests are.
     pub lengths: CategoryLaw,
 }
 
-/// How the lengths of a category's requests are made.
+/// How the prompt and output lengths of a category's requests are made: fixed, log-normal, or by a table.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CategoryLaw {
-    /// The same lengths for all requests of the category.
+    /// All requests of the category have the same prompt length and the same output length.
     Fixed(FixedLengths),
-    /// Drawn from log-normal distributions, prompt and output independently.
+    /// The lengths are drawn from log-normal distributions, prompt and output independently.
     LogNormal(LogNormalLengths),
-    /// Drawn from a table of quantiles that was made from a public trace.
+    /// The lengths are drawn from a table of quantiles that was made from a public trace.
     Table(TableName),
 }
 
-/// Categories by name.
+/// The categories of a workload, by name.
 pub type Categories = BTreeMap<String, CategoryLengths>;
 
 pub(crate) fn check(categories: &Categories, key: &str) -> Result<(), TraceError> {
@@ -121,7 +122,7 @@ mod tests {
         let drawn: Vec<_> = (0..n).map(|i| draw(&categories, &mut Draws::new(5, Stream::Lengths, i))).collect();
         assert!(drawn.iter().all(|&(c, prompt, output)| prompt == 100 * (u32::from(c) + 1) && output == 7));
         let share = |c: u16| drawn.iter().filter(|d| d.0 == c).count() as f64 / n as f64;
-        // Five standard errors of a share of 3/4 are 0.011.
+        // The tolerance for a category's share of 3/4 of the requests is five standard errors, 0.011.
         assert!((share(0) - 0.75).abs() < 0.011 && share(1) == 0.0, "{} {}", share(0), share(1));
     }
 

@@ -7,16 +7,17 @@ use crate::error::TraceError;
 use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 
-/// Largest `sigma`. With it the mean is e^50 times the median, so the mean says nothing about typical lengths.
+/// Largest allowed `sigma` of log-normal lengths. With it the mean is e^50 times the median, so the mean says nothing
+/// about typical lengths.
 const MOST_SIGMA: f64 = 10.0;
 
 /// Log-normal distributions of prompt and output lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogNormalLengths {
-    /// Prompt tokens of each request.
+    /// Distribution of the requests' prompt lengths, tokens.
     pub prompt: LogNormalLength,
-    /// Output tokens of each request.
+    /// Distribution of the requests' output lengths, tokens.
     pub output: LogNormalLength,
 }
 
@@ -26,9 +27,9 @@ pub struct LogNormalLengths {
 pub struct LogNormalLength {
     /// Mean length before `max` limits it, tokens, ≥ 1. The median is this mean times exp(-`sigma`²/2).
     pub mean: f64,
-    /// Standard deviation of the length's natural logarithm, 0 to 10; 0 gives every request the mean.
+    /// Standard deviation of the length's natural logarithm, 0 to 10. With 0 every request has the length `mean`.
     pub sigma: f64,
-    /// Longest length, tokens, ≥ `mean`. Draws above it are set to it.
+    /// Longest length, tokens, ≥ `mean`. A draw above `max` gets the length `max`.
     pub max: u32,
 }
 
@@ -104,7 +105,8 @@ mod tests {
         let prompts: Vec<f64> = drawn.iter().map(|d| f64::from(d.0)).collect();
         let outputs: Vec<f64> = drawn.iter().map(|d| f64::from(d.1)).collect();
         for (lengths, law) in [(&prompts, law.prompt), (&outputs, law.output)] {
-            // The standard deviation of a log-normal is mean·sqrt(e^(sigma²) - 1), that of ln(length) is sigma.
+            // A log-normal length has the standard deviation mean·sqrt(e^(sigma²) - 1). The standard deviation of
+            // ln(length) is sigma.
             let (mean, _) = moments(lengths);
             let error = law.mean * ((law.sigma * law.sigma).exp() - 1.0).sqrt() / root;
             assert!((mean - law.mean).abs() < 5.0 * error, "{mean} ± {error}");
@@ -128,9 +130,10 @@ mod tests {
         let cut: Vec<_> = far.iter().map(|&(p, o)| (p.min(150), o.min(150))).collect();
         assert_eq!(near, cut);
         let at_max = near.iter().filter(|d| d.0 == 150).count() as f64 / 5000.0;
-        // P(length > 150) = P(Z > ln(1.5) + 1/2) = P(Z > 0.905) = 0.183; five standard errors are 0.027.
+        // The share of lengths at the limit of 150 tokens: P(length > 150) = P(Z > ln(1.5) + 1/2) = P(Z > 0.905) =
+        // 0.183; five standard errors are 0.027.
         assert!((at_max - 0.183).abs() < 0.03, "{at_max}");
-        // A draw below half a token is raised to 1.
+        // A draw of the log-normal length below half a token is raised to 1 token.
         assert_eq!(
             drawn(&both(LogNormalLength { mean: 1.0, sigma: 3.0, max: 9 }), 999).iter().map(|d| d.0).min(),
             Some(1)

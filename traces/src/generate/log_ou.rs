@@ -1,8 +1,8 @@
-//! A Poisson process with a varying rate: λ(t) = m(t)·exp(sX − s²/2), where X is a stationary Ornstein–Uhlenbeck
-//! process.
+//! A Poisson process of arrivals with a varying rate: λ(t) = m(t)·exp(sX − s²/2), where m(t) is the mean rate and X a
+//! stationary Ornstein–Uhlenbeck process.
 //!
-//! s = √ln(1 + cv²), so the factor on m(t) has mean 1 and coefficient of variation cv. X is constant in cells whose
-//! length is a twentieth of X's correlation time; within a cell the process is exactly Poisson.
+//! s = √ln(1 + cv²), so the factor on m(t) has mean 1 and coefficient of variation cv. X is constant in cells of time
+//! whose length is a twentieth of X's correlation time; within a cell the process is exactly Poisson.
 
 use super::{Effort, Stalled, exponential, normal};
 use crate::checks::{positive, rate, span, variation};
@@ -11,24 +11,27 @@ use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 
-/// Number of cells in a correlation time of X. X is constant within a cell.
+/// Number of cells of time in a correlation time of X, the random process that drives the rate of arrivals. X is
+/// constant within a cell.
 pub(super) const CELLS: f64 = 20.0;
 
-/// A Poisson process whose rate varies around a mean. The defaults were fitted to the Azure 2023 conversation hour:
-/// dispersion of counts within 7 %, coefficient of variation of the gaps 1.05 (data 1.09), Kolmogorov-Smirnov distance
-/// 0.016.
+/// A Poisson process whose rate varies around a mean. The defaults were fitted to the hour of conversations in the
+/// Azure 2023 trace: dispersion of counts within 7 %, coefficient of variation of the gaps 1.05 (data 1.09),
+/// Kolmogorov-Smirnov distance 0.016.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogOuPoisson {
-    /// Mean requests a second.
+    /// Mean requests a second, around which the rate varies.
     pub rate: f64,
-    /// Coefficient of variation of the rate: its standard deviation over its mean, ≥ 0.
+    /// Coefficient of variation of the rate of arrivals: its standard deviation over its mean, ≥ 0.
     pub cv: f64,
-    /// Correlation time of the rate, seconds.
+    /// Correlation time of the rate of arrivals, seconds: how long the rate stays high or low.
     pub tau_s: f64,
-    /// Coefficient of variation of a second, faster factor on the rate; 0 for none. A fit with both factors has 0.182.
+    /// Coefficient of variation of a second, faster random factor on the rate of arrivals; 0 for none. A fit to the
+    /// Azure 2023 trace with both factors has 0.182.
     pub fine_cv: f64,
-    /// Correlation time of that second factor, seconds.
+    /// Correlation time of the second, faster random factor on the rate of arrivals, seconds: how long this factor
+    /// stays high or low.
     pub fine_tau_s: f64,
 }
 
@@ -40,19 +43,20 @@ impl Default for LogOuPoisson {
 
 /// A model of a ServeGen day (Xiang et al., 2025): a Poisson process whose rate follows the time of day, with slow
 /// fluctuation. Time 0 is the trace's time 0, an hour before the peak. The rate goes from 0.62 to 1.73 times its mean.
-/// The shape is that of `reason/deepseek-r1`: harmonics of 24, 12 and 8 hours fitted to the logarithm of its rates in
-/// windows of 10 minutes (amplitudes 0.505, 0.148, 0.058); `cv` and `tau_s` are the residuals' (standard
-/// deviation 0.306, correlation 0.733 between neighbours).
+/// The daily shape was fitted to the trace `reason/deepseek-r1`: harmonics of 24, 12 and 8 hours to the logarithm of
+/// the rates in windows of 10 minutes (amplitudes 0.505, 0.148, 0.058). `cv` and `tau_s` were taken from the residuals
+/// of this fit (standard deviation 0.306, correlation 0.733 between neighbouring windows).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServeGenDay {
-    /// Mean requests a second over a day. The trace has 11.9.
+    /// Mean requests a second over a day. The ServeGen trace has 11.9.
     pub rate: f64,
-    /// Coefficient of variation of the rate around its daily shape, ≥ 0.
+    /// Coefficient of variation of the rate of arrivals around its daily shape, ≥ 0.
     pub cv: f64,
-    /// Correlation time of this fluctuation, seconds.
+    /// Correlation time of the fluctuation of the rate of arrivals around its daily shape, seconds: how long the rate
+    /// stays above or below it.
     pub tau_s: f64,
-    /// Length of a day, seconds, > 0. A shorter day has the same shape.
+    /// Length of the simulated day, seconds, > 0. In a shorter day the rate of arrivals has the same shape.
     pub day_s: f64,
 }
 
@@ -70,7 +74,8 @@ impl ServeGenDay {
         span(&format!("{key}.day_s"), self.day_s)
     }
 
-    /// The rate at a time of day (share of a day), over its mean.
+    /// The rate of arrivals at a time of day, as a multiple of the mean rate. `share` is the time since the start of
+    /// the day divided by the length of a day.
     fn shape(share: f64) -> f64 {
         let log: f64 = (1..)
             .zip(HARMONICS)
@@ -82,28 +87,32 @@ impl ServeGenDay {
     }
 }
 
-/// Mean rate of the trace, requests a second.
+/// Mean rate of ServeGen's trace `reason/deepseek-r1`, requests a second.
 const MEAN_RATE: f64 = 11.9;
-/// Amplitudes (logarithm of the rate) and times of the peak (hours) of the harmonics of 24, 12 and 8 hours.
+/// The harmonics of 24, 12 and 8 hours of the daily shape, as (amplitude of the logarithm of the rate, time of the peak
+/// in hours).
 const HARMONICS: [(f64, f64); 3] = [(0.505, 0.68), (0.148, 0.83), (0.058, 3.84)];
-/// The mean over a day of the exponential of these harmonics.
+/// The mean over a day of exp(sum of the `HARMONICS`). The daily shape of the rate is divided by it, so that its mean
+/// is 1.
 const MEAN_SHAPE: f64 = 1.0754;
-/// Number of cells in a day. The rate is constant within a cell.
+/// Number of cells of time in a day. The rate of arrivals is constant within a cell.
 const CELLS_OF_A_DAY: f64 = 1440.0;
 
-/// T1: a busy half, then a quiet half, as in AdaSpec's first trace (Huang et al., SoCC 2025).
+/// AdaSpec's first shape of load, T1 (Huang et al., SoCC 2025): arrivals are frequent before the time `switch_s` and
+/// rarer after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TwoRate {
-    /// Mean requests a second before the switch.
+    /// Mean requests a second before the time `switch_s`.
     pub busy_rate: f64,
-    /// Mean requests a second after the switch; AdaSpec's trace has 2.5 to 3.0.
+    /// Mean requests a second after the time `switch_s`; AdaSpec's trace has 2.5 to 3.0.
     pub quiet_rate: f64,
-    /// Time at which the rate changes, seconds, > 0.
+    /// Time at which the mean rate of arrivals changes from `busy_rate` to `quiet_rate`, seconds, > 0.
     pub switch_s: f64,
-    /// Coefficient of variation of the rate around its mean.
+    /// Coefficient of variation of the rate of arrivals around `busy_rate` and `quiet_rate`: its standard deviation
+    /// over its mean.
     pub cv: f64,
-    /// Correlation time of the rate, seconds.
+    /// Correlation time of the rate of arrivals, seconds: how long the rate stays high or low.
     pub tau_s: f64,
 }
 
@@ -133,16 +142,19 @@ impl TwoRate {
     }
 }
 
-/// The factor exp(sX − s²/2) on the rate. X changes at the start of each cell.
+/// The factor exp(sX − s²/2) on the rate of arrivals, where X is a random process with variance 1. X changes at the
+/// start of each cell (a short interval of time).
 pub(super) struct LogOu {
     sigma: f64,
-    /// Correlation of X between one cell and the next.
+    /// Correlation of X (the random process that drives the rate of arrivals) between one cell (a short interval of
+    /// time) and the next.
     keep: f64,
     x: f64,
 }
 
 impl LogOu {
-    /// Draws the first X from the stationary law, which is the standard normal law.
+    /// Draws the first value of X (the random process that drives the rate of arrivals) from its stationary law, the
+    /// standard normal law.
     pub(super) fn new(cv: f64, tau_s: f64, cell_s: f64, draws: &mut Draws) -> LogOu {
         LogOu { sigma: (cv * cv).ln_1p().sqrt(), keep: (-cell_s / tau_s).exp(), x: normal(draws) }
     }
@@ -156,13 +168,14 @@ impl LogOu {
     }
 }
 
-/// The arrivals of [`LogOuPoisson`] and of [`TwoRate`].
+/// Draws the arrival times of [`LogOuPoisson`], [`TwoRate`] and [`ServeGenDay`].
 pub(crate) struct LogOuArrivals {
     draws: Draws,
-    /// Mean rates before and after the switch, requests/s.
+    /// Mean rates of arrivals before and after the time `switch_s`, requests/s.
     means: (f64, f64),
     switch_s: f64,
-    /// Length of the day whose shape the rate has, seconds; `None` for a constant mean.
+    /// Length of the day over which the mean rate follows ServeGen's daily shape, seconds; `None` if the mean rate has
+    /// no daily shape.
     day_s: Option<f64>,
     slow: LogOu,
     fine: LogOu,
@@ -174,8 +187,9 @@ pub(crate) struct LogOuArrivals {
 }
 
 impl LogOuArrivals {
-    /// The arrivals with the settings `p`. The search for arrivals stops at `end_s`, seconds, so that it ends even if
-    /// arrivals are very rare. The last arrival may lie beyond `end_s`; the caller removes it.
+    /// Prepares to draw the arrival times of the process with the settings `p`. The search for arrivals stops at
+    /// `end_s`, seconds, so that it ends even if arrivals are very rare. The last arrival may lie beyond `end_s`; the
+    /// caller removes it.
     pub(crate) fn new(p: &LogOuPoisson, mut draws: Draws, end_s: f64) -> LogOuArrivals {
         let finest = if p.fine_cv > 0.0 { p.tau_s.min(p.fine_tau_s) } else { p.tau_s };
         let cell_s = finest / CELLS;
@@ -199,7 +213,8 @@ impl LogOuArrivals {
         LogOuArrivals { means: (p.busy_rate, p.quiet_rate), switch_s: p.switch_s, ..Self::new(&one, draws, end_s) }
     }
 
-    /// The arrivals with the settings `p`.
+    /// Prepares to draw the arrival times of a ServeGen day (a rate of arrivals that follows the time of day). The
+    /// search for arrivals stops at `end_s`, seconds.
     pub(crate) fn of_a_day(p: &ServeGenDay, mut draws: Draws, end_s: f64) -> LogOuArrivals {
         let one = LogOuPoisson { rate: p.rate, cv: p.cv, tau_s: p.tau_s, fine_cv: 0.0, fine_tau_s: 1.0 };
         let cell_s = (p.tau_s / CELLS).min(p.day_s / CELLS_OF_A_DAY);
@@ -207,7 +222,7 @@ impl LogOuArrivals {
         LogOuArrivals { day_s: Some(p.day_s), cell_s, slow, ..Self::new(&one, draws, end_s) }
     }
 
-    /// The current rate, requests/s, and the time at which it changes next, seconds.
+    /// The present rate of arrivals, requests/s, and the time at which it changes next, seconds.
     fn piece(&self) -> (f64, f64) {
         let cell_end = (self.cell + 1) as f64 * self.cell_s;
         let (mean, end) = if self.now_s < self.switch_s {
@@ -223,7 +238,8 @@ impl LogOuArrivals {
 impl Iterator for LogOuArrivals {
     type Item = Result<Time, Stalled>;
 
-    /// The next arrival: the time at which the integral of the rate reaches an exponential draw with mean 1.
+    /// The time of the next arrival: there the integral of the rate of arrivals reaches an exponential draw with mean
+    /// 1.
     fn next(&mut self) -> Option<Result<Time, Stalled>> {
         let mut need = exponential(&mut self.draws);
         while self.now_s < self.end_s {

@@ -37,28 +37,29 @@ use foretoken_sim::Time;
 use rand::Rng;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 
-/// A draw from the exponential law with mean 1.
+/// A draw from the exponential distribution with mean 1.
 fn exponential(draws: &mut impl Rng) -> f64 {
     Exp1.sample(draws)
 }
 
-/// A draw from the standard normal law.
+/// A draw from the standard normal distribution.
 fn normal(draws: &mut impl Rng) -> f64 {
     StandardNormal.sample(draws)
 }
 
-/// A draw from a log-normal law. `mu` and `sigma` are the mean and the standard deviation of its logarithm.
+/// A draw from a log-normal distribution. `mu` and `sigma` are the mean and the standard deviation of its logarithm.
 fn log_normal(draws: &mut impl Rng, mu: f64, sigma: f64) -> f64 {
     (mu + sigma * normal(draws)).exp()
 }
 
-/// The error of a process that found no further request within its limit of steps ([`Effort`]).
+/// The error of an arrival process that found no further request within the number of steps that its search may take
+/// ([`Effort`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stalled;
 
-/// Limits the steps of an arrival process: it has a number of steps at the start, and gets more for every request that
-/// it makes. Without this limit, extreme rates and correlation times could make a process search for days between two
-/// requests.
+/// Limits the steps that an arrival process may take in its search for requests: it has a number of steps at the start,
+/// and gets more for every request that it makes. Without this limit, extreme rates and correlation times could make a
+/// process search for days between two requests.
 pub(crate) struct Effort {
     left: u64,
 }
@@ -70,18 +71,20 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// Number of steps at the start. They take about a second.
+    /// Number of steps of its search that an arrival process may take before it makes its first request. They take
+    /// about a second.
     pub(crate) const FIRST: u64 = 20_000_000;
     const EACH: u64 = 100_000;
 
-    /// Uses up one step. Returns the error if none is left.
+    /// Uses up one step of an arrival process's search for requests. Returns the error if no step is left.
     #[inline]
     fn step(&mut self) -> Result<(), Stalled> {
         self.left = self.left.checked_sub(1).ok_or(Stalled)?;
         Ok(())
     }
 
-    /// Adds the steps that a process gets for a request. Returns the request's time `at` unchanged.
+    /// Adds the steps of search that an arrival process gets for each request that it makes. Returns the request's time
+    /// `at` unchanged.
     #[inline]
     fn found(&mut self, at: Time) -> Time {
         self.left += Effort::EACH;

@@ -1,9 +1,9 @@
-//! ON/OFF bursts of micro-batches: the Azure 2023 code service.
+//! Requests in bursts of small batches, as in the trace of the Azure 2023 code service.
 //!
-//! Silent periods alternate with active periods. The length of a silent period is log-normal, but at least a minimum;
-//! the length of an active period has a Weibull law. In an active period batches arrive as a Poisson process. Its rate
-//! is drawn once for each period and varies around this value (log-OU, the flicker). A batch has a geometric number of
-//! requests a few milliseconds apart.
+//! Silent periods alternate with active periods. The length of a silent period is log-normal, but at least a minimum.
+//! The length of an active period has a Weibull distribution. In an active period batches arrive as a Poisson process.
+//! The rate of this process is drawn once for each period, and varies around the drawn value by a random factor, the
+//! flicker. A batch has a geometric number of requests, a few milliseconds apart.
 
 use super::log_ou::{CELLS, LogOu};
 use super::{Effort, Stalled, exponential, log_normal};
@@ -26,27 +26,28 @@ pub struct AzureCode {
     pub on_shape: f64,
     /// Scale of the Weibull distribution of an active period's length, seconds, > 0.
     pub on_scale_s: f64,
-    /// Mean of the natural logarithm of a silent period's length in seconds.
+    /// Mean of the natural logarithm of a silent period's length in seconds. In it no batch of requests starts.
     pub off_mu: f64,
-    /// Standard deviation of that logarithm, 0 to 10.
+    /// Standard deviation of the natural logarithm of a silent period's length, 0 to 10.
     pub off_sigma: f64,
-    /// Shortest silent period, seconds, ≥ 0. Shorter draws get this length.
+    /// Shortest silent period (in which no batch of requests starts), seconds, ≥ 0. Shorter draws get this length.
     pub off_min_s: f64,
     /// Mean of the natural logarithm of an active period's rate in requests a second.
     pub rate_mu: f64,
-    /// Standard deviation of that logarithm of the rate, 0 to 10.
+    /// Standard deviation of the natural logarithm of an active period's rate, 0 to 10.
     pub rate_sigma: f64,
     /// Coefficient of variation of the flicker, a random factor on the rate within an active period, ≥ 0.
     pub flicker_cv: f64,
-    /// Correlation time of the flicker, seconds, > 0.
+    /// Correlation time of the flicker (the random factor on the rate within an active period), seconds, > 0.
     pub flicker_tau_s: f64,
-    /// Mean number of requests in a batch, 1 to 100000. The number is geometric.
+    /// Mean number of requests in a batch (requests that arrive milliseconds apart), 1 to 100000. The number is
+    /// geometric.
     pub batch_mean: f64,
-    /// Mean of the natural logarithm of the gaps inside a batch in seconds.
+    /// Mean of the natural logarithm of the gaps, in seconds, between the requests of a batch.
     pub gap_mu: f64,
-    /// Standard deviation of that logarithm of the gaps, 0 to 10.
+    /// Standard deviation of the natural logarithm of the gaps between the requests of a batch, 0 to 10.
     pub gap_sigma: f64,
-    /// Probability that the run starts with a silent period, [0, 1].
+    /// Probability that the workload starts with a silent period (in which no batch of requests starts), [0, 1].
     pub start_off: f64,
 }
 
@@ -78,13 +79,15 @@ impl AzureCode {
         not_negative(&path("off_min_s"), self.off_min_s)?;
         span(&path("flicker_tau_s"), self.flicker_tau_s)?;
         variation(&path("flicker_cv"), self.flicker_cv)?;
-        // A normal draw exceeds 5 once in millions of draws. A scale above 10 would then give factors above e^50.
+        // Limits the standard deviations of logarithms: a normal draw exceeds 5 once in millions of draws, so with a
+        // standard deviation above 10 it would give factors above e^50.
         for (name, sigma) in
             [("off_sigma", self.off_sigma), ("rate_sigma", self.rate_sigma), ("gap_sigma", self.gap_sigma)]
         {
             within(&path(name), sigma, 0.0, 10.0, "the scale of a logarithm, from 0 to 10")?;
         }
-        // e^20 is 485 million. With larger values all arrivals are simultaneous, or no request ever arrives.
+        // Limits the means of logarithms to 20: e^20 is 485 million. With larger means all arrivals are simultaneous,
+        // or no request ever arrives.
         let logarithms = [("off_mu", self.off_mu), ("rate_mu", self.rate_mu), ("gap_mu", self.gap_mu)];
         if let Some((name, value)) = logarithms.iter().find(|(_, v)| !(-20.0..=20.0).contains(v)) {
             let hint = "it is the natural logarithm of seconds or of requests/s";
@@ -103,39 +106,41 @@ impl AzureCode {
     }
 }
 
-/// The arrivals of [`AzureCode`]. They are drawn only when they are needed, because an active period may be as long as
-/// the clock.
+/// Draws the arrival times of [`AzureCode`]. Each is drawn only when it is needed, because an active period may be as
+/// long as the clock can count.
 pub(crate) struct OnOffArrivals {
     p: AzureCode,
     draws: Draws,
-    /// Arrivals that are drawn and not yet returned, earliest first. The requests of a batch may come after the start
-    /// of later batches.
+    /// Arrival times that are drawn and not yet returned, earliest first. The requests of a batch may come after the
+    /// start of later batches.
     ready: BinaryHeap<Reverse<Time>>,
-    /// All batches that start before this time, seconds, have been drawn.
+    /// All batches of requests that start before this time, seconds, have been drawn.
     drawn_s: f64,
     active: Option<Active>,
     end_s: f64,
     effort: Effort,
 }
 
-/// The active period that contains the time `drawn_s`.
+/// An active period of the arrival process, in which batches of requests arrive. It contains the time `drawn_s`.
 struct Active {
     end_s: f64,
-    /// Batches a second in this period, without the factor of the flicker.
+    /// Mean number of batches a second in this active period, before it is multiplied by the flicker (a random factor
+    /// that varies within the period).
     batches_s: f64,
     flicker: LogOu,
-    /// Batches a second, flicker included, from `drawn_s` to `stop_s`. At `stop_s` the cell of the flicker or the
-    /// period ends.
+    /// Number of batches a second from `drawn_s` to `stop_s`, multiplied by the flicker, a random factor that is
+    /// constant within a cell of time. At `stop_s` the cell or the active period ends.
     rate: f64,
     stop_s: f64,
-    /// What is left of an exponential draw with mean 1. The next batch starts when the integral of `rate` from
-    /// `drawn_s` on reaches this value.
+    /// What is left of an exponential draw with mean 1. The next batch of requests starts when the integral of `rate`
+    /// (batches a second) from `drawn_s` on reaches this value.
     need: f64,
 }
 
 impl OnOffArrivals {
-    /// The arrivals with the settings `p`. The search for arrivals stops at `end_s`, seconds, so that it ends even if
-    /// arrivals are very rare. The last arrival may lie beyond `end_s`; the caller removes it.
+    /// Prepares to draw the arrival times of the process with the settings `p`. The search for arrivals stops at
+    /// `end_s`, seconds, so that it ends even if arrivals are very rare. The last arrival may lie beyond `end_s`; the
+    /// caller removes it.
     pub(crate) fn new(p: &AzureCode, mut draws: Draws, end_s: f64) -> OnOffArrivals {
         let silent_first = draws.unit() < p.start_off;
         let ready = BinaryHeap::new();
@@ -152,7 +157,8 @@ impl OnOffArrivals {
         self.drawn_s += log_normal(&mut self.draws, self.p.off_mu, self.p.off_sigma).max(self.p.off_min_s);
     }
 
-    /// Begins an active period.
+    /// Begins an active period at the time `drawn_s`: draws its length and the rate at which batches of requests arrive
+    /// in it.
     fn begin(&mut self) {
         let p = &self.p;
         let length = rand_distr::Weibull::new(p.on_scale_s, p.on_shape).expect("scale and shape are checked");
@@ -164,7 +170,8 @@ impl OnOffArrivals {
         self.next_cell();
     }
 
-    /// Begins the next cell of the flicker, or ends the active period if `drawn_s` has reached its end.
+    /// Begins the next cell of time, in which the flicker (the random factor on the rate of batches) is constant. Ends
+    /// the active period if `drawn_s` has reached its end.
     fn next_cell(&mut self) {
         let Some(active) = self.active.as_mut().filter(|active| self.drawn_s < active.end_s) else {
             self.active = None;
@@ -174,7 +181,8 @@ impl OnOffArrivals {
         active.stop_s = (self.drawn_s + self.p.flicker_tau_s / CELLS).min(active.end_s);
     }
 
-    /// Does one step of the search: draws the next batch, or moves on to the next cell or the next period.
+    /// Does one step of the search for arrivals: draws the next batch of requests, or moves on to the next cell of time
+    /// or the next period.
     fn advance(&mut self) {
         let Some(active) = &mut self.active else {
             self.silence();
@@ -194,7 +202,7 @@ impl OnOffArrivals {
         }
     }
 
-    /// Draws the requests of one micro-batch that starts at `at` seconds.
+    /// Draws the requests of one batch that starts at `at` seconds, a few milliseconds apart.
     fn batch(&mut self, mut at: f64) {
         loop {
             self.ready.push(Reverse(Time::from_s(at)));

@@ -1,16 +1,18 @@
-//! A law that is given by its quantiles, and the normal distribution function for Gaussian copulas.
+//! A distribution that is given by its quantiles, and the normal distribution function, by which two lengths are drawn
+//! with a given rank correlation (Gaussian copula).
 
-/// A law as a table of quantiles at increasing percentages. Between two percentages the quantile is linear.
+/// A distribution as a table of quantiles at increasing percentages. Between two percentages the quantile is
+/// interpolated linearly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantiles {
-    /// Percentages from 0 to 100.
+    /// The percentages, from 0 to 100, at which the distribution's quantiles are given.
     pub percent: &'static [f64],
-    /// The value at each percentage.
+    /// The quantile (the value that this share of draws does not exceed) at each of the percentages.
     pub value: &'static [f64],
 }
 
 impl Quantiles {
-    /// The quantile at the share `u`, from 0 to 1: a value of the law is at most this with probability `u`.
+    /// The quantile at `u`, from 0 to 1: the value that a draw does not exceed with probability `u`.
     pub fn at(&self, u: f64) -> f64 {
         let percent = 100.0 * u;
         let above = self.percent.partition_point(|&p| p <= percent).clamp(1, self.percent.len() - 1);
@@ -19,7 +21,7 @@ impl Quantiles {
         v[0] + share * (v[1] - v[0])
     }
 
-    /// The mean of the law: the area under the quantile function.
+    /// The mean of the distribution: the area under the quantile function.
     pub fn mean(&self) -> f64 {
         let pieces = self.percent.windows(2).zip(self.value.windows(2));
         pieces.map(|(p, v)| (p[1] - p[0]) / 100.0 * (v[0] + v[1]) / 2.0).sum()

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Poisson {
-    /// Requests a second.
+    /// Mean requests a second.
     pub rate: f64,
 }
 
@@ -20,9 +20,10 @@ pub struct Poisson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gamma {
-    /// Requests a second.
+    /// Mean requests a second.
     pub rate: f64,
-    /// Coefficient of variation of the gaps, 0.001 to 1000: 1 is Poisson, a larger value burstier.
+    /// Coefficient of variation of the gaps, 0.001 to 1000: With 1 the arrivals are a Poisson process, with a larger
+    /// value they are burstier.
     pub cv: f64,
 }
 
@@ -37,7 +38,7 @@ pub struct BurstGptArrivals {
     pub shape_min: f64,
     /// Largest shape of the gamma gaps, from `shape_min` to 1e6.
     pub shape_max: f64,
-    /// Time between redraws of the shape, seconds.
+    /// Time, seconds, after which a new shape of the gamma gaps is drawn.
     pub redraw_s: f64,
 }
 
@@ -56,7 +57,8 @@ impl Poisson {
 impl Gamma {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
         rate(&format!("{key}.rate"), self.rate)?;
-        // With this `cv` the shape 1/cv² is from 1e-6 to 1e6, the same range as for BurstGPT's shapes.
+        // For a `cv` of the gaps in this range, the gamma shape 1/cv² is from 1e-6 to 1e6, the same range as for
+        // BurstGPT's shapes.
         within(&format!("{key}.cv"), self.cv, 1e-3, 1e3, "a coefficient of variation from 0.001 to 1000")
     }
 }
@@ -75,7 +77,7 @@ impl BurstGptArrivals {
     }
 }
 
-/// Arrivals of [`Poisson`].
+/// Draws the arrival times of [`Poisson`].
 pub(crate) struct PoissonGaps {
     draws: Draws,
     rate: f64,
@@ -96,7 +98,7 @@ impl Iterator for PoissonGaps {
     }
 }
 
-/// Arrivals of [`Gamma`].
+/// Draws the arrival times of [`Gamma`].
 pub(crate) struct GammaGaps {
     draws: Draws,
     gap: rand_distr::Gamma<f64>,
@@ -118,7 +120,7 @@ impl Iterator for GammaGaps {
     }
 }
 
-/// Arrivals of [`BurstGptArrivals`].
+/// Draws the arrival times of [`BurstGptArrivals`].
 pub(crate) struct BurstGptGaps {
     p: BurstGptArrivals,
     draws: Draws,
@@ -147,7 +149,7 @@ impl Iterator for BurstGptGaps {
     }
 }
 
-/// A gamma law with this shape and mean 1/rate.
+/// A gamma distribution with the given shape and mean 1/rate.
 fn gamma(shape: f64, rate: f64) -> rand_distr::Gamma<f64> {
     rand_distr::Gamma::new(shape, 1.0 / (rate * shape))
         .expect("shape and rate are checked to be within what a gamma law takes")

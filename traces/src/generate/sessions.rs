@@ -8,13 +8,13 @@ use crate::limits;
 use foretoken_sim::{Draws, RequestId, Stream, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// Tokens in a shared prefix block of a session's text: the usual size of a KV block.
+/// Tokens in a block of a session's text that its turns share as a prefix: the usual size of a KV block.
 const BLOCK: u32 = 16;
 
 /// The longest mean gap between two turns, seconds (12 days).
 const MOST_GAP_S: f64 = 1e6;
 
-/// Most turns of a session. If more are drawn, the session has this number.
+/// The most turns of a session. A larger drawn number of turns is cut to this number.
 const MOST_TURNS: usize = 10_000;
 
 /// Sessions (chats) of several turns, in which each prompt repeats the text so far. Each arrival begins a session.
@@ -27,20 +27,22 @@ pub struct Sessions {
     pub turns: f64,
     /// Mean time from the end of an answer until the next turn is sent, from 0 to 1e6 s. The time is exponential.
     pub gap_s: f64,
-    /// Most tokens of a turn's prompt and answer together, at least 2. A session ends before a turn that would have
-    /// more. Default: no limit.
+    /// Most tokens of a turn's prompt and answer together, at least 2. A session ends before the first turn with more
+    /// tokens. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_context: Option<u32>,
 }
 
-/// A turn. Turns are ordered by the time at which they would be sent if answers took no time.
+/// A turn of a session: one request of a conversation. Turns are ordered by the time at which they would be sent if
+/// answers took no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
-    /// When the turn would be sent if all answers before it took no time.
+    /// The time at which the turn would be sent if all answers before it took no time.
     pub at: Time,
     session: u32,
     number: u32,
-    /// The time from the end of the previous turn's answer until this turn is sent; zero for a first turn.
+    /// The time from the end of the previous turn's answer until this turn of the session is sent; zero for a first
+    /// turn.
     gap: Time,
 }
 
@@ -57,8 +59,8 @@ impl Sessions {
         }
     }
 
-    /// The turns of sessions that start at the times `starts`, ordered by time. Turns beyond the end of the clock are
-    /// left out.
+    /// Draws the turns of sessions (conversations) that start at the times `starts`, ordered by time. Turns beyond the
+    /// end of the clock are left out.
     ///
     /// # Errors
     /// The turns take more memory than the program may use.
@@ -96,8 +98,8 @@ impl Sessions {
     pub(crate) fn link(&self, workload: Workload, turns: &[Turn]) -> Result<Workload, TraceError> {
         let most = self.max_context.unwrap_or(u32::MAX);
         let sessions = turns.iter().map(|turn| turn.session as usize + 1).max().unwrap_or(0);
-        // For each session: the number of its tokens so far (`None` once the session has ended), and the request of its
-        // latest turn.
+        // For each session: the number of tokens of its text so far (`None` once the session has ended), and the
+        // request of its latest turn.
         let mut said: Vec<(Option<u32>, RequestId)> = vec![(Some(0), RequestId::MAX); sessions];
         let mut linked = Workload {
             categories: workload.categories.clone(),
@@ -130,8 +132,8 @@ impl Sessions {
     }
 }
 
-/// Refuses turns that, with the ids of their shared blocks, take more memory than the program may use. Also refuses
-/// more ids than a workload can number.
+/// Refuses turns of sessions that, with the ids of their shared prefix blocks, take more memory than the program may
+/// use. Also refuses more ids than a workload can number.
 fn fits(turns: usize, ids: u64) -> Result<(), TraceError> {
     let bytes = (turns as u64).saturating_mul(limits::REQUEST).saturating_add(ids.saturating_mul(8));
     if bytes <= limits::memory() && ids < u64::from(u32::MAX) {
@@ -142,7 +144,8 @@ fn fits(turns: usize, ids: u64) -> Result<(), TraceError> {
     Err(TraceError::spec("sessions", what, hint))
 }
 
-/// The id of a block of a session's text. Text is only appended, so a block is the same in all turns that contain it.
+/// The id of the shared prefix block number `block` of a session's text. Text is only appended, so a block is the same
+/// in all turns that contain it.
 fn block_id(session: u32, block: u32) -> u64 {
     (u64::from(session) + 1) << 32 | u64::from(block)
 }
@@ -160,8 +163,8 @@ mod tests {
         (0..n).map(|i| Time::from_s(i as f64)).collect()
     }
 
-    /// Sessions that start at `starts`, with linked turns. Each turn has 100 tokens of new text and an answer of 20
-    /// tokens.
+    /// Sessions that start at `starts`, as a workload and its turns. Each turn has 100 tokens of new text and an answer
+    /// of 20 tokens.
     fn linked(of: &Sessions, starts: &[Time]) -> (Workload, Vec<Turn>) {
         let turns = of.turns(starts, 3).unwrap();
         let workload = turns.iter().map(|turn| Request::new(turn.at, 100, 20)).collect();
@@ -191,8 +194,8 @@ mod tests {
                 before += 120;
                 assert!(next > id);
                 assert_eq!(w.prompt_len[next as usize], before + 100);
-                // The next turn begins with the blocks of this turn in the same order. The last block of this turn may
-                // be partial, so it is not compared.
+                // The prompt of the next turn begins with the blocks of this turn in the same order. The last block of
+                // this turn may be partial, so it is not compared.
                 assert!(w.prefix(next).starts_with(&w.prefix(id)[..w.prefix(id).len() - 1]));
                 id = next;
                 turns += 1;

@@ -1,9 +1,9 @@
 //! Lengths like the first turns of Spec-Bench as Vicuna-7B-v1.3 answers them, category by category.
 //!
-//! Calibrated on Spec-Bench (Xia et al., Findings of ACL 2024). Prompts are log-normal. The logarithm of an output's
-//! length is piecewise linear in a standard normal score: lines through five quantiles, continued at both ends. Answers
-//! that reach the generation limit have the length of the limit. A Gaussian copula keeps each category's rank
-//! correlation of prompt and output. Means are within 5 % of the data's.
+//! Calibrated on Spec-Bench (Xia et al., Findings of ACL 2024). Prompt lengths are log-normal. The logarithm of an
+//! output's length is a piecewise linear function of a standard normal draw: lines through five quantiles, continued at
+//! both ends. Answers that reach the generation limit have the length of the limit. A Gaussian copula keeps each
+//! category's rank correlation of prompt and output. The mean lengths are within 5 % of the means in the data.
 
 use super::normal;
 use super::quantiles::normal_cdf;
@@ -13,14 +13,14 @@ use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// Names of the categories. A request's category is the index into this list.
+/// Names of Spec-Bench's categories. The category of a request is stored as an index into this list.
 pub(crate) const SPEC_BENCH_CATEGORIES: [&str; 6] =
     ["mt_bench", "translation", "summarization", "qa", "math_reasoning", "rag"];
 
-/// The generation limit of Spec-Bench, tokens.
+/// The limit on generated tokens in Spec-Bench's answers, in tokens.
 const GENERATION_CAP: f64 = 1024.0;
 
-/// Normal scores of the percentages 5, 25, 50, 75, 95.
+/// Quantiles of the standard normal distribution at 5, 25, 50, 75, 95 %.
 const SCORES: [f64; 5] = [-1.644_854, -0.674_490, 0.0, 0.674_490, 1.644_854];
 
 /// Lengths as in Spec-Bench, with limits. A draw outside the limits is repeated, category included, as if the data set
@@ -29,13 +29,13 @@ const SCORES: [f64; 5] = [-1.644_854, -0.674_490, 0.0, 0.674_490, 1.644_854];
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpecBenchLengths {
-    /// Shortest prompt and shortest output, tokens.
+    /// Shortest prompt and shortest output of a request, tokens.
     pub min_len: u32,
-    /// Longest prompt, tokens.
+    /// Longest prompt of a request, tokens.
     pub max_prompt: u32,
-    /// Longest output, tokens.
+    /// Longest output of a request, tokens.
     pub max_output: u32,
-    /// Longest prompt + output, tokens.
+    /// Longest sum of a request's prompt and output, tokens.
     pub max_total: u32,
 }
 
@@ -45,13 +45,13 @@ impl Default for SpecBenchLengths {
     }
 }
 
-/// The law of a category's lengths.
+/// The distribution of the prompt and output lengths of one Spec-Bench category.
 pub(super) struct Category {
-    /// Mean and standard deviation of the natural logarithm of a prompt's tokens.
+    /// Mean and standard deviation of the natural logarithm of the category's prompt lengths in tokens.
     pub(super) prompt: (f64, f64),
-    /// Output quantiles at 5, 25, 50, 75, 95 %.
+    /// Quantiles of the category's output lengths at 5, 25, 50, 75, 95 %, tokens.
     pub(super) output: [f64; 5],
-    /// Spearman rank correlation of prompt and output.
+    /// Spearman rank correlation of the category's prompt and output lengths.
     pub(super) spearman: f64,
     /// Share of the category's 80 outputs that reached the generation limit. The longest drawn outputs, in this share,
     /// get the length of the limit.
@@ -80,7 +80,7 @@ impl Category {
         (tokens((self.prompt.0 + self.prompt.1 * x).exp()), tokens(self.output_at(z)))
     }
 
-    /// The output length in tokens for the standard normal score `z`.
+    /// The category's output length in tokens for `z`, a standard normal draw.
     fn output_at(&self, z: f64) -> f64 {
         if normal_cdf(z) > 1.0 - self.to_cap {
             return GENERATION_CAP;
@@ -94,7 +94,8 @@ impl Category {
 
 impl SpecBenchLengths {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        // If a maximum is below the number here, nearly every draw of some category exceeds it and is repeated.
+        // If a maximum length is below the number in this list, nearly every draw of some Spec-Bench category exceeds
+        // the maximum and is repeated.
         let low = [
             ("max_prompt", self.max_prompt, 128),
             ("max_output", self.max_output, 64),
@@ -111,7 +112,8 @@ impl SpecBenchLengths {
         Ok(())
     }
 
-    /// Draws the category (an index), the prompt length and the output length of a request.
+    /// Draws a request's Spec-Bench category (an index into the list of names), its prompt length and its output
+    /// length.
     pub(crate) fn draw(&self, draws: &mut Draws) -> (u16, u32, u32) {
         loop {
             let category = (draws.unit() * LAWS.len() as f64) as usize;

@@ -15,33 +15,33 @@ use std::f64::consts::PI;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TableName {
-    /// Azure LLM inference 2023, conversation (Patel et al., ISCA 2024).
+    /// Lengths of conversations in the Azure LLM inference trace of 2023 (Patel et al., ISCA 2024).
     AzureConv,
-    /// Azure LLM inference 2023, code (Patel et al., ISCA 2024).
+    /// Lengths of code requests in the Azure LLM inference trace of 2023 (Patel et al., ISCA 2024).
     AzureCode,
-    /// Mooncake FAST'25, conversation (Qin et al., FAST 2025).
+    /// Lengths of conversations in Mooncake's FAST'25 trace (Qin et al., FAST 2025).
     MooncakeConv,
-    /// Mooncake FAST'25, synthetic (Qin et al., FAST 2025).
+    /// Lengths of synthetic requests in Mooncake's FAST'25 trace (Qin et al., FAST 2025).
     MooncakeSynth,
-    /// ShareGPT under 8k tokens (Agrawal et al., Etalon, 2024).
+    /// Lengths of ShareGPT's conversations under 8k tokens (Agrawal et al., Etalon, 2024).
     Sharegpt,
-    /// BurstGPT_1's first 60,000 rows, from published summaries (Wang et al., KDD 2025).
+    /// Lengths of BurstGPT_1's first 60,000 rows, from published summaries (Wang et al., KDD 2025).
     Burstgpt,
 }
 
-/// The laws of a request's lengths.
+/// The distributions of prompt and output lengths of one table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LengthTable {
-    /// Prompt lengths, tokens.
+    /// Quantiles of the prompt lengths, tokens.
     pub prompt: Quantiles,
-    /// Output lengths, tokens.
+    /// Quantiles of the output lengths, tokens.
     pub output: Quantiles,
     /// Spearman rank correlation of prompt and output lengths.
     pub spearman: f64,
 }
 
 impl TableName {
-    /// The table with this name.
+    /// The quantiles of the table with this name.
     pub fn table(self) -> &'static LengthTable {
         match self {
             TableName::AzureConv => &AZURE_CONV,
@@ -144,8 +144,9 @@ static SHAREGPT: LengthTable = LengthTable {
     spearman: 0.0,
 };
 
-/// The quantiles at 50, 90, 95 and 99 % and the means (374 and 122) are published. The smallest value is 1, and the
-/// largest is assumed. The value at 75 % is chosen so that the table's mean is the published mean.
+/// Lengths of BurstGPT_1's first 60,000 rows. The quantiles at 50, 90, 95 and 99 % and the means (374 and 122 tokens)
+/// are published. The smallest value is 1, and the largest is assumed. The value at 75 % is chosen so that the table's
+/// mean is the published mean.
 static BURSTGPT: LengthTable = LengthTable {
     prompt: Quantiles {
         percent: &[0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 100.0],

@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ticks {
-    /// Time between ticks, seconds.
+    /// Time between ticks (times at which a batch of requests arrives), seconds.
     pub tick_s: f64,
-    /// Mean number of requests in a batch, > 0.
+    /// Mean number of requests that arrive together at a tick, > 0.
     pub mean: f64,
-    /// Coefficient of variation of the mean over time, ≥ 0.
+    /// Coefficient of variation of `mean` over time, ≥ 0: the standard deviation of the varying mean divided by `mean`.
     pub cv: f64,
-    /// Correlation time of the mean, seconds, > 0.
+    /// Correlation time of the varying mean number of requests per tick, seconds, > 0: how long it stays high or low.
     pub tau_s: f64,
-    /// Linear trend: the mean rises by this share of `mean` in an hour, and equals `mean` after half an hour. It stays
-    /// ≥ 0. The Mooncake conversation trace has 0.27.
+    /// Linear trend of the mean number of requests per tick: it rises by this share of `mean` in an hour, and equals
+    /// `mean` after half an hour. It never falls below 0. The Mooncake conversation trace has 0.27.
     pub trend_per_h: f64,
 }
 
@@ -37,18 +37,19 @@ impl Default for Ticks {
 }
 
 /// Bins of fixed length, each with a random number of requests that are evenly spaced from the bin's start. The number
-/// varies less than a Poisson count.
+/// of requests varies less than a Poisson count.
 ///
-/// The defaults were fitted to AdaSpec's `mooncake.csv` (1.795 requests a second). The count is Binomial(n, p) with p =
-/// 1 − variance/mean and n = mean/p, rounded up or down at random so that the mean is exact: about Binomial(14, 0.376).
+/// The defaults were fitted to AdaSpec's `mooncake.csv` (1.795 requests a second). The number of requests in a bin is
+/// Binomial(n, p) with p = 1 − variance/mean and n = mean/p. n is rounded up or down at random so that the mean is
+/// exact: about Binomial(14, 0.376).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaSpecBins {
-    /// Length of a bin, seconds.
+    /// Length of a bin of time, whose requests are evenly spaced, seconds.
     pub bin_s: f64,
-    /// Mean number of requests in a bin, > 0.
+    /// Mean number of requests in a bin (an interval of `bin_s` seconds), > 0.
     pub mean: f64,
-    /// Variance of the number of requests in a bin, > 0 and below `mean`.
+    /// Variance of the number of requests in a bin (an interval of `bin_s` seconds), > 0 and below `mean`.
     pub variance: f64,
 }
 
@@ -88,23 +89,23 @@ impl AdaSpecBins {
     }
 }
 
-/// Refuses a mean number of simultaneous requests that is not above 0, or over a billion.
+/// Refuses a setting that is a mean number of simultaneous requests and is not above 0, or is over a billion.
 fn count(key: &str, mean: f64) -> Result<(), TraceError> {
     within(key, mean, f64::MIN_POSITIVE, 1e9, "a number of requests above 0 and up to 1e9")
 }
 
-/// The largest mean of a Poisson draw. Only a trend can make the mean this large, and no memory holds that number of
-/// requests.
+/// The largest mean number of requests of a tick (a time at which a batch arrives). Only a trend can make the mean this
+/// large, and no memory holds that number of requests.
 const MOST_AT_ONCE: f64 = 1e18;
 
-/// The arrivals of [`Ticks`].
+/// Draws the arrival times of [`Ticks`].
 pub(crate) struct TickArrivals {
     p: Ticks,
     draws: Draws,
     level: LogOu,
-    /// Number of ticks drawn so far.
+    /// Number of ticks (times at which a batch arrives) that were drawn so far.
     tick: u64,
-    /// Number of requests of the last drawn tick that have not been returned yet.
+    /// Number of requests of the newest tick's batch that have not been returned yet.
     left: u64,
     end_s: f64,
     effort: Effort,
@@ -119,7 +120,8 @@ impl TickArrivals {
     fn draw_tick(&mut self) {
         let hours = self.tick as f64 * self.p.tick_s / 3600.0;
         let mean = self.p.mean * (1.0 + self.p.trend_per_h * (hours - 0.5)).max(0.0) * self.level.factor();
-        // `Poisson::new` refuses a mean of 0. With this mean no request arrives.
+        // A tick (a time at which a batch arrives) whose mean number of requests has fallen to 0 has no requests.
+        // `Poisson::new` refuses a mean of 0.
         self.left =
             rand_distr::Poisson::new(mean.min(MOST_AT_ONCE)).map_or(0, |count| count.sample(&mut self.draws) as u64);
         self.level.step(&mut self.draws);
@@ -144,7 +146,7 @@ impl Iterator for TickArrivals {
     }
 }
 
-/// The arrivals of [`AdaSpecBins`].
+/// Draws the arrival times of [`AdaSpecBins`].
 pub(crate) struct AdaSpecBinArrivals {
     p: AdaSpecBins,
     draws: Draws,

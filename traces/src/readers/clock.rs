@@ -5,15 +5,17 @@ use foretoken_sim::Time;
 
 const PS_PER_DAY: i128 = 86_400_000_000_000_000;
 
-/// Shifts the times of a file to the engine's clock. The time of the first row becomes `margin`, picoseconds, and not
-/// 0, so that later rows may have earlier times. The collector's `start_at_zero` removes the margin.
+/// Shifts the times of a trace file to the engine's clock, which starts at 0. The time of the first row becomes
+/// `margin`, picoseconds, so that later rows may have earlier times. The collector's `start_at_zero` removes the
+/// margin.
 pub(super) struct Origin {
     margin: i128,
     zero: Option<i128>,
 }
 
 impl Origin {
-    /// Accepts times that are up to `days` days before the time of the first row.
+    /// A shift of a file's times to a clock that starts `days` days before the first row's time. So later rows may be
+    /// up to `days` days earlier than the first.
     pub(super) fn with_margin(days: u32) -> Origin {
         Origin { margin: i128::from(days) * PS_PER_DAY, zero: None }
     }

@@ -10,7 +10,7 @@ use crate::transform::{pick, spread};
 use foretoken_sim::{Recording, Request, Time, Workload};
 use std::path::PathBuf;
 
-/// Names of a format's columns, for error messages.
+/// Names of a format's columns of times and lengths, for error messages.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'n> {
     pub(super) time: &'n str,
@@ -21,11 +21,12 @@ pub(super) struct Names<'n> {
 /// Most categories of a trace. The limit is low because each new row's category is compared with all categories.
 const MOST_CATEGORIES: usize = 4096;
 
-/// Builds a workload from the rows of a trace.
+/// Collects the rows of a trace file and builds a workload from them.
 pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
     format: TraceFormat,
-    /// The time per output token of an unloaded server, seconds; `None` if the caller does not know it.
+    /// The time per output token of an unloaded server, seconds, in which AdaServe's relative latency limits are given.
+    /// `None` if the caller does not know it.
     pub(super) baseline_tpot_s: Option<f64>,
     pub(super) gives: Gives,
     /// Arrival times in the order of the file. They are put into `workload.arrival` at the end.
@@ -40,8 +41,8 @@ pub(super) struct Collector<'a> {
     raised: u64,
     too_long: u64,
     filtered: u64,
-    /// Number of requests whose output length was taken from the recorded run, because it differs from the length in
-    /// the request file.
+    /// Number of requests that replay a recording (which draft tokens were right) and took its output length, because
+    /// the request file has another one.
     pub(super) relengthened: u64,
     pub(super) files: Vec<PathBuf>,
 }
@@ -73,7 +74,8 @@ impl<'a> Collector<'a> {
         self.category_in("category", line, name)
     }
 
-    /// As [`category`](Collector::category), for a file in which `column` is the column of the categories.
+    /// The index of the category `name`. Adds the category if it is new. `column` is the name of the file's column or
+    /// key of categories, for error messages.
     pub(super) fn category_in(&mut self, column: &str, line: u64, name: &str) -> Result<u16, TraceError> {
         let known = self.workload.categories.iter().position(|c| c == name);
         let index = known.unwrap_or(self.workload.categories.len());
@@ -102,13 +104,13 @@ impl<'a> Collector<'a> {
         Err(TraceError::row(&self.spec.path, line, None, what, hint))
     }
 
-    /// Adds a recording and returns the recording's index.
+    /// Adds a recording (which draft tokens of a request were right) to the workload and returns its index.
     pub(super) fn recording(&mut self, recording: Recording) -> u32 {
         self.workload.recordings.push(recording);
         u32::try_from(self.workload.recordings.len() - 1).expect("fewer than 2^32 recordings")
     }
 
-    /// Sets the number of tokens in the prefix blocks of this trace.
+    /// Sets the number of tokens of a shared prefix block in this trace.
     pub(super) fn prefix_block(&mut self, tokens: u32) {
         self.workload.prefix_block = tokens;
     }
@@ -148,7 +150,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds a row, unless an option leaves it out. Fails if an option forbids the row.
+    /// Adds a row as a request, unless an option leaves the row out. Fails if an option forbids the row.
     pub(super) fn push(&mut self, line: u64, mut request: Request, names: Names<'_>) -> Result<(), TraceError> {
         self.rows += 1;
         if request.prompt_len == 0 || request.output_len == 0 {
@@ -203,14 +205,14 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Shifts all arrivals so that the earliest one is at 0.
+    /// Shifts the arrival times of all requests so that the earliest one is at 0.
     pub(super) fn start_at_zero(&mut self) {
         let first = self.arrivals.iter().min().copied().unwrap_or_default();
         self.arrivals.iter_mut().for_each(|t| *t = *t - first);
     }
 
-    /// Finishes the trace: sorts the requests if some time was earlier than the time before it, and spreads equal times
-    /// if the option `ties` says so. Fails if there is no request.
+    /// Finishes the trace: sorts the requests if an arrival time was earlier than the time before it, and spreads equal
+    /// arrival times if the option `ties` says so. Fails if there is no request.
     pub(super) fn finish(mut self) -> Result<Trace, TraceError> {
         let notes = self.notes();
         if self.arrivals.is_empty() {

@@ -12,7 +12,7 @@ use crate::error::TraceError;
 use crate::trace_spec::{TimeUnit, TraceSpec, Unsorted};
 use foretoken_sim::{Request, Time};
 
-/// How a file writes its times: as numbers in a unit, or as texts of date and time.
+/// How a trace file writes its arrival times: as numbers in a unit, or as texts of date and time.
 #[derive(Clone, Copy)]
 enum Times {
     Numbers(TimeUnit),
@@ -20,7 +20,8 @@ enum Times {
 }
 
 impl Times {
-    /// Finds out how `field`, the first time of the file, is written. If `unit` is set, times are numbers.
+    /// Finds out how the file writes its arrival times from `field`, its first time. If `unit` is set, times are
+    /// numbers.
     fn of(field: &[u8], unit: Option<TimeUnit>) -> Times {
         match unit {
             None if instant(field).is_some() => Times::Texts,
@@ -28,7 +29,7 @@ impl Times {
         }
     }
 
-    /// Picoseconds since an origin that all times of the file share.
+    /// Parses an arrival time of the file as picoseconds since an origin that all times of the file share.
     fn read(self, field: &[u8]) -> Result<i128, number::Bad> {
         match self {
             Times::Texts => instant(field).ok_or("is not a time YYYY-MM-DD HH:MM:SS.fff, as the rows above it are"),

@@ -30,7 +30,8 @@ fn diagnose(path: &Path, line: u64, text: &str, keys: &[&str], error: &serde_jso
         };
         return TraceError::row(path, line, Some(key), "is missing", hint);
     }
-    // Serde reports the character behind the value that it refused. The error names the last key before this character.
+    // Serde reports the character behind the JSON value that it refused. The error message names the last key before
+    // this character.
     let before = text.get(..error.column().min(text.len())).unwrap_or(text);
     let blamed = keys.iter().copied().max_by_key(|k| before.rfind(&format!("\"{k}\"")).map(|p| p + 1).unwrap_or(0));
     TraceError::row(path, line, blamed, reason(error), "correct or remove the line")

@@ -26,7 +26,8 @@ use crate::format::{TraceFormat, formats};
 use crate::trace_spec::TraceSpec;
 use collector::Collector;
 
-/// Makes the function `read_as`, which reads a file with its format's reader from the table of formats.
+/// Makes the function `read_as`, which reads a trace file with the reader of its format. The table of formats names the
+/// readers.
 macro_rules! dispatch {
     ($($(#[$doc:meta])+ $format:ident, $name:literal, $file:ident::$read:ident, $signs:tt;)+) => {
         fn read_as(format: TraceFormat, spec: &TraceSpec, collector: Collector) -> Result<Trace, TraceError> {
@@ -57,7 +58,7 @@ pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, Tra
     read_as(format, spec, collector)
 }
 
-/// Refuses options of other formats. An option that has no effect is a mistake of the user.
+/// Refuses options that belong to other formats than `format`. An option that has no effect is a mistake of the user.
 fn check_options(spec: &TraceSpec, format: TraceFormat) -> Result<(), TraceError> {
     let given = [
         ("failed_rows", spec.failed_rows.is_some(), TraceFormat::BurstGpt),

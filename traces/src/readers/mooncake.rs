@@ -13,7 +13,7 @@ use crate::trace_spec::TraceSpec;
 use foretoken_sim::{Request, Time};
 use serde::Deserialize;
 
-/// Prompt tokens in a hashed block.
+/// Number of prompt tokens for which Mooncake's trace has one hash id.
 const BLOCK: u32 = 512;
 const NAMES: Names = Names { time: "timestamp", prompt: "input_length", output: "output_length" };
 const KEYS: [&str; 4] = ["timestamp", "input_length", "output_length", "hash_ids"];

@@ -2,7 +2,7 @@
 
 use foretoken_sim::Time;
 
-/// Why a field is not a valid number. In a message this text follows the quoted field.
+/// Why a field of a trace is not a valid number. In an error message this text follows the quoted field.
 pub(crate) type Bad = &'static str;
 
 const TOO_LATE: Bad = "is beyond the engine's clock of 213 days";

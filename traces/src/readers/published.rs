@@ -9,43 +9,43 @@ use crate::open::Lines;
 use serde::Deserialize;
 use std::path::Path;
 
-/// One published EAGLE-3 measurement (SpecForge's SpecBundle results).
+/// One EAGLE-3 measurement that SpecForge published with its SpecBundle models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpecForgeRow {
     /// Name of the target model.
     pub model: String,
     /// Name of the data set.
     pub dataset: String,
-    /// Number of requests served at once.
+    /// Number of requests that the server had at once in this measurement.
     pub batch_size: u32,
-    /// Depth of the drafts, tokens.
+    /// Number of successive tokens that the draft model drafts for a request in a step.
     pub steps: u32,
-    /// Branches at each depth; 1 for a chain.
+    /// Number of guesses that the draft model expands at each depth of its tree; 1 for a chain.
     pub topk: u32,
-    /// Number of tokens verified in a step.
+    /// Number of draft tokens that the target verifies for a request in a step.
     pub num_draft_tokens: u32,
-    /// Name of the draft model; `None` for the run without speculation.
+    /// Name of the draft model; `None` for the measurement without speculation.
     pub draft: Option<String>,
     /// Mean tokens emitted in a verification step, including the bonus token.
     pub accept_length: f64,
-    /// Output tokens per second.
+    /// Output tokens per second of the server in this measurement.
     pub output_throughput_tok_s: f64,
 }
 
-/// The steps of one turn with tree drafting (EAGLE, Medusa).
+/// How many tokens one recorded turn of a benchmark question emitted in each step with tree drafting (EAGLE, Medusa).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TreeSteps {
-    /// `eagle` or `medusa`.
+    /// The drafting method that was recorded: `eagle` or `medusa`.
     pub method: String,
     /// Number of the question in the benchmark.
     pub question_id: u64,
     /// Category of the question.
     pub category: String,
-    /// Turn of the question, from 0.
+    /// Index of the turn in the benchmark question, from 0.
     pub turn: u32,
-    /// Number of output tokens.
+    /// Number of output tokens of this turn of the question.
     pub output_tokens: u32,
-    /// For each verification step, accepted tokens + 1.
+    /// For each verification step of the turn, the number of accepted draft tokens + 1.
     pub tokens_per_step: Vec<u32>,
 }
 

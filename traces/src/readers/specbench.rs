@@ -1,9 +1,9 @@
-//! Spec-Bench requests (Xia et al., Findings of ACL 2024) and the recorded acceptance of a draft on them.
+//! Spec-Bench requests (Xia et al., Findings of ACL 2024), and the recording of which draft tokens were right in them.
 //!
 //! The CSV has lengths and category of each question's turns. The JSON lines have the same fields and one character for
-//! each output position: `1` if the draft was right, `0` if it was wrong, `?` if nothing was drafted there. Either file
-//! can be read alone. If an `accept` file (JSON lines) is given with the CSV, each turn of the CSV takes its recording,
-//! and the output length of the recorded run, from the line with the same question and turn.
+//! each output position: `1` if the draft token was right, `0` if it was wrong, `?` if nothing was drafted there.
+//! Either file can be read alone. If an `accept` file (JSON lines) is given with the CSV, each turn of the CSV takes
+//! its recording, and the output length of the recorded run, from the line with the same question and turn.
 
 use super::collector::{Collector, Names};
 use super::json;
@@ -20,7 +20,8 @@ use std::path::Path;
 const NAMES: Names = Names { time: "", prompt: "input_tokens", output: "output_tokens" };
 const KEYS: [&str; 7] = ["question_id", "category", "turn", "input_tokens", "output_tokens", "accepted", "bits"];
 
-/// One turn of the JSON-lines file.
+/// One line of the JSON-lines file: one turn of a Spec-Bench question, with the recording of which draft tokens were
+/// right.
 #[derive(Deserialize)]
 struct Turn {
     question_id: u64,
@@ -38,7 +39,7 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     if json { read_turns(spec, collector) } else { read_requests(spec, collector) }
 }
 
-/// Reads the JSON lines alone.
+/// Reads a JSON-lines file of Spec-Bench turns. Each line also says which draft tokens of the turn were right.
 fn read_turns(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     if spec.accept.is_some() {
         return Err(TraceError::file(&spec.path, "has recorded acceptance itself", "remove accept"));
@@ -59,7 +60,8 @@ fn read_turns(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, Trace
     collector.finish()
 }
 
-/// Reads the CSV, with recordings if there is an `accept` file.
+/// Reads a CSV of Spec-Bench requests. If the option `accept` names a file, each request takes from it which of its
+/// draft tokens were right.
 fn read_requests(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut recorded = match &spec.accept {
         Some(path) => read_accept(path)?,
@@ -84,7 +86,8 @@ fn read_requests(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, Tr
                 TraceError::file(path, what, format!("is it the acceptance of {}?", spec.path.display()))
             })?;
             // Greedy runs with and without speculation can differ where two tokens are nearly equally likely in half
-            // precision. The bits belong to the recorded output, so the recorded output's length is used.
+            // precision. Which draft tokens were right belongs to the recorded output, so the recorded output's length
+            // is used.
             let length = recording.bits.len() as u32;
             collector.relengthened += u64::from(length != request.output_len);
             request.output_len = length;
@@ -105,9 +108,10 @@ fn read_accept(path: &Path) -> Result<BTreeMap<(u64, u32), Recording>, TraceErro
     Ok(turns)
 }
 
-/// Converts a turn's bits to a recording. Refuses bits that disagree with the turn's steps: step i emits `accepted[i]`
-/// right drafts, each with bit `1`, and then one token that the target chose. The bit of that token is `0` if a draft
-/// was wrong there, or `?` if all drafts were right, so that there was no draft to compare.
+/// Converts a turn's `bits` (one character per output position: was the draft token right?) to a recording. Refuses
+/// bits that disagree with the turn's steps: step i emits `accepted[i]` right draft tokens, each with bit `1`, and then
+/// one token that the target chose. The bit of that token is `0` if a draft token was wrong there, or `?` if all were
+/// right, so that there was no draft token to compare.
 fn recording(path: &Path, line: u64, turn: &Turn) -> Result<Recording, TraceError> {
     let bad = |key: &str, what: String| TraceError::row(path, line, Some(key), what, "the recording is damaged");
     let emitted: u64 = turn.accepted.iter().map(|&a| u64::from(a) + 1).sum();

@@ -6,7 +6,7 @@ use crate::open::{Source, broken, not_utf8, open};
 use foretoken_sim::Time;
 use std::path::Path;
 
-/// An open CSV file, positioned at one of its rows.
+/// An open CSV file, with its current row.
 pub(super) struct Table<'a> {
     path: &'a Path,
     reader: csv::Reader<Source>,
@@ -14,7 +14,7 @@ pub(super) struct Table<'a> {
     row: csv::ByteRecord,
 }
 
-/// A column of the header, which was found by its name.
+/// A column of a CSV file, which was found by its name in the header.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'n> {
     index: usize,
@@ -34,7 +34,7 @@ impl<'a> Table<'a> {
         Ok(Table { path, reader, header, row: csv::ByteRecord::new() })
     }
 
-    /// Whether the header has a column of this name.
+    /// True if the CSV file's header has a column of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.header.iter().any(|column| column == name)
     }
@@ -58,7 +58,7 @@ impl<'a> Table<'a> {
         Err(TraceError::row(self.path, 1, Some(name), "is missing from the header", hint))
     }
 
-    /// Moves to the next row. Returns false at the end.
+    /// Moves to the next row of the CSV file. Returns false at the end of the file.
     pub(super) fn next(&mut self) -> Result<bool, TraceError> {
         let more = self.reader.read_byte_record(&mut self.row);
         let more = more.map_err(|e| csv_error(self.path, self.reader.position().line(), e))?;
@@ -66,44 +66,44 @@ impl<'a> Table<'a> {
         Ok(more)
     }
 
-    /// Number of the line, from 1, in which the current row begins.
+    /// Number of the file's line, from 1, in which the current row begins.
     pub(super) fn line(&self) -> u64 {
         self.row.position().map_or(0, csv::Position::line)
     }
 
-    /// The bytes of this row's field in `column`.
+    /// The bytes of the field of `column` in the current row.
     pub(super) fn bytes(&self, column: Column<'_>) -> &[u8] {
         // The CSV reader checks that every row has as many fields as the header.
         &self.row[column.index]
     }
 
-    /// The field of `column` as text.
+    /// The field of `column` in the current row as text.
     pub(super) fn text(&self, column: Column<'_>) -> Result<&str, TraceError> {
         std::str::from_utf8(self.bytes(column)).map_err(|_| not_utf8(self.path, self.line(), Some(column.name)))
     }
 
-    /// The field of `column` as a number of tokens.
+    /// The field of `column` in the current row as a number of tokens.
     pub(super) fn tokens(&self, column: Column<'_>) -> Result<u32, TraceError> {
         number::tokens(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
-    /// The field of `column` as decimal seconds, at least 0.
+    /// The field of `column` in the current row as a time in decimal seconds, at least 0.
     pub(super) fn seconds(&self, column: Column<'_>) -> Result<Time, TraceError> {
         number::seconds(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
-    /// The field of `column` as a finite number.
+    /// The field of `column` in the current row as a finite number.
     pub(super) fn finite(&self, column: Column<'_>) -> Result<f64, TraceError> {
         number::finite(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
-    /// The field of `column` as a whole number of 32 bits with a sign.
+    /// The field of `column` in the current row as a whole number of 32 bits with a sign.
     pub(super) fn whole(&self, column: Column<'_>) -> Result<i32, TraceError> {
         let text = self.text(column)?.trim();
         text.parse().map_err(|_| self.bad(column, "is not a whole number from -2147483648 to 2147483647"))
     }
 
-    /// The error about an invalid field of this row. `why` says what is wrong.
+    /// The error about an invalid field of `column` in the current row. `why` says what is wrong.
     pub(super) fn bad(&self, column: Column<'_>, why: Bad) -> TraceError {
         let shown: String = String::from_utf8_lossy(self.bytes(column)).chars().take(40).collect();
         TraceError::row(

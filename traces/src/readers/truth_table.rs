@@ -1,4 +1,5 @@
-//! Reads a truth table as a trace: lengths, families as categories, and the recorded acceptance.
+//! Reads a truth table (which draft tokens were right on a target model's outputs) as a trace: lengths, families of
+//! prompts as categories, and which draft tokens were right.
 
 use super::collector::{Collector, Names};
 use super::trace::Trace;

@@ -1,8 +1,9 @@
-//! Arithmetic: sums, differences and products of numbers of one to four digits, one step after another.
+//! Arithmetic, a family of generated documents: sums, differences and products of numbers of one to four digits, one
+//! step after another.
 
 use super::dice::Dice;
 
-/// Largest result of a step of the calculation.
+/// Largest result that a step of the calculation in an arithmetic document may have.
 const MOST: usize = 9999;
 
 pub(super) fn draw(dice: &mut Dice) -> (String, String) {
@@ -25,7 +26,7 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
     (format!("Sum: {question}.\nWork: "), format!("{answer}. It is {total}."))
 }
 
-/// A number of one to four digits. Each of these numbers of digits is equally likely.
+/// A number of one to four digits. Every number of digits from one to four is equally likely.
 fn number(dice: &mut Dice) -> usize {
     let digits = dice.within(1, 4) as u32;
     dice.within(10usize.pow(digits - 1), 10usize.pow(digits) - 1)

@@ -1,21 +1,22 @@
-//! Cipher: the prompt has a sentence and a key that says how to encode it; the answer is the encoded sentence.
+//! Cipher, a family of generated documents: the prompt has a sentence and an encoding rule (the key); the answer is the
+//! encoded sentence.
 
 use super::dice::Dice;
 use super::words;
 
 const VOWELS: &[u8; 5] = b"aeiou";
 
-/// How a key encodes the words of a sentence.
+/// How the rule of a cipher document encodes the words of a sentence.
 enum Key {
-    /// Every letter is shifted in the alphabet by this number of places.
+    /// Each letter of the sentence is shifted in the alphabet by this number of places.
     Shift(u8),
-    /// Each letter is replaced by its mirror image in the alphabet (a becomes z).
+    /// Each letter of the sentence is replaced by its mirror image in the alphabet (a becomes z).
     Mirror,
-    /// Each vowel is replaced by the vowel this number of places later, in a circle.
+    /// Each vowel of the sentence is replaced by the vowel this number of places later, in a circle.
     Vowels(usize),
-    /// Vowels are left out.
+    /// The vowels of the sentence are left out.
     Bare,
-    /// Each word is reversed.
+    /// The letters of each word are put in reverse order.
     Backwards,
     /// The first letter of each word moves to the word's end.
     Rotate,

@@ -1,5 +1,5 @@
-//! Copy: a story of a few sentences. The task is to summarise it (repeat the sentences without their ornaments), to
-//! repeat one sentence, or to repeat all sentences in reverse order.
+//! Copy, a family of generated documents: the prompt has a story of a few sentences. The task is to summarise it
+//! (repeat the sentences without their ornaments), to repeat one sentence, or to repeat all sentences in reverse order.
 
 use super::dice::Dice;
 use super::words::{self, Sentence};

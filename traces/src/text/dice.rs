@@ -1,8 +1,8 @@
-//! Draws for one document, one after another.
+//! Random draws for one generated document, one after another.
 
 use foretoken_sim::Luck;
 
-/// A position in a keyed sequence of draws.
+/// A sequence of keyed random draws for one generated document, and the position of the last draw.
 pub(super) struct Dice {
     luck: Luck,
     position: u64,
@@ -13,28 +13,28 @@ impl Dice {
         Dice { luck, position: 0 }
     }
 
-    /// A uniform number below `n`.
+    /// Draws a number below `n`; all are equally likely.
     pub(super) fn below(&mut self, n: usize) -> usize {
         self.position += 1;
         (self.luck.unit(self.position - 1) * n as f64) as usize
     }
 
-    /// A uniform number from `least` to `most`, both included.
+    /// Draws a number from `least` to `most`, both included; all are equally likely.
     pub(super) fn within(&mut self, least: usize, most: usize) -> usize {
         least + self.below(most - least + 1)
     }
 
-    /// True with a probability of `percent` %.
+    /// Draws true with a probability of `percent` %.
     pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One element of `all`, each equally likely.
+    /// Draws one element of `all`; all are equally likely.
     pub(super) fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.below(all.len())]
     }
 
-    /// `n` different numbers below `all`, in random order.
+    /// Draws `n` different numbers below `all`, in random order.
     pub(super) fn distinct(&mut self, n: usize, all: usize) -> Vec<usize> {
         let mut chosen = Vec::with_capacity(n);
         while chosen.len() < n.min(all) {

@@ -6,14 +6,14 @@ use super::dice::Dice;
 use super::words;
 use foretoken_sim::{Luck, Stream};
 
-/// Key of the random draws that make the invented people. With another key, all facts that a model has learnt would be
-/// wrong.
+/// Key of the pseudo-random draws that make the invented people. With another key, all facts that a model has learnt
+/// would be wrong.
 const WORLD: u64 = 0xFAC7;
 
 /// Number of people in the invented world.
 pub(super) const PEOPLE: usize = 400;
 
-/// The facts about one person.
+/// The facts about one person of the invented world, for which the questions ask.
 pub(super) struct Person {
     pub(super) name: String,
     town: String,
@@ -27,7 +27,7 @@ pub(super) struct Person {
 impl Person {
     pub(super) fn of(index: usize) -> Person {
         let mut dice = Dice::new(Luck::new(WORLD, Stream::Text, index as u64));
-        // The first name is drawn at random. The second name is unique to this person.
+        // The first name is drawn at random. The second name is an invented word that no other person has.
         let second = invented(index * 7 + 3, 3);
         Person {
             name: format!("{} {}", dice.pick(&words::NAMES), words::capital(&second)),
@@ -73,7 +73,7 @@ fn invented(index: usize, syllables: usize) -> String {
     const FIRST: &[u8; 16] = b"bdfghjklmnprstvz";
     const VOWEL: &[u8; 5] = b"aeiou";
     const LAST: [&str; 8] = ["n", "r", "l", "sh", "th", "m", "k", ""];
-    // The factor has no common divisor with the modulus. So neighbouring indices give different-looking words, and
+    // The factor has no common divisor with the modulus. So neighbouring indices give words that look different, and
     // different indices below the modulus give different remainders.
     let mut rest = (index * 48_611 + 7919) % 511_997;
     let mut word = String::new();

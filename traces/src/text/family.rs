@@ -1,4 +1,4 @@
-//! The families of documents and their names.
+//! The families of generated documents, that is, kinds of tasks, and their names.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
-    /// Translation: a sentence is encoded with a given key.
+    /// Translation: the prompt gives an encoding rule (a key) and a sentence, and the answer is the encoded sentence.
     Cipher,
     /// Summarisation: sentences are repeated, put in reverse order, or repeated without their ornaments.
     Copy,
@@ -24,7 +24,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All six families.
+    /// All six families, that is, kinds of tasks of generated documents.
     pub const ALL: [Family; 6] =
         [Family::Cipher, Family::Copy, Family::Facts, Family::Arithmetic, Family::Retrieval, Family::Dialogue];
 
@@ -44,9 +44,9 @@ impl fmt::Display for Family {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no text family is called `{name}`; did you mean `{nearest}`? All families: {all}", all = all_names())]
 pub struct UnknownFamily {
-    /// The unknown name.
+    /// The name that no family has.
     pub name: String,
-    /// The family with the most similar name.
+    /// The family whose name is most similar to the unknown name.
     pub nearest: Family,
 }
 

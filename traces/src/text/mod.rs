@@ -24,14 +24,14 @@ use serde::{Deserialize, Serialize};
 /// The byte that ends an answer. No answer contains this byte; a prompt may contain it.
 pub const END: u8 = b'\n';
 
-/// A question and its answer.
+/// A generated document: a question and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// The kind of task.
+    /// The family of the document, that is, its kind of task.
     pub family: Family,
-    /// The text before the answer.
+    /// The document's text before the answer, which ends in the question.
     pub prompt: String,
-    /// The answer, without [`END`].
+    /// The document's answer, without the byte [`END`] behind it.
     pub answer: String,
 }
 

@@ -1,4 +1,5 @@
-//! Retrieval: the prompt has a list of keys with random values, and asks for the values of some keys.
+//! Retrieval, a family of generated documents: the prompt has a list of keys with random values, and asks for the
+//! values of some keys.
 
 use super::dice::Dice;
 use super::words;
@@ -19,7 +20,7 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
     (format!("List: {}.\nFind {}: ", list.join(", "), names.join(", ")), words::capital(&found.join(", ")) + ".")
 }
 
-/// A value of two letters and two to four digits.
+/// Draws a value for a key of the prompt's list: two letters and two to four digits.
 fn value(dice: &mut Dice) -> String {
     let letters: String = (0..2).map(|_| char::from(b'a' + dice.below(26) as u8)).collect();
     let digits: String = (0..dice.within(2, 4)).map(|_| char::from(b'0' + dice.below(10) as u8)).collect();

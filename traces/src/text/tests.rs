@@ -54,7 +54,7 @@ fn families_are_known_by_name() {
     assert!(e.to_string().contains("did you mean `arithmetic`?") && e.to_string().contains("retrieval"), "{e}");
 }
 
-/// The shipped weights were trained on these texts. With other texts the models would answer differently.
+/// The shipped models were trained on these generated texts. With other texts they would answer differently.
 #[test]
 fn the_text_has_not_changed() {
     insta::assert_debug_snapshot!(Family::ALL.map(|family| document(family, 1, 0).text()));

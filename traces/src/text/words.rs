@@ -1,8 +1,8 @@
-//! The words of the documents, and the sentences made from them.
+//! The words of the generated documents, and the sentences made from them.
 
 use super::dice::Dice;
 
-/// Nouns for the actor of a sentence.
+/// Nouns for the actor of a generated sentence.
 const ACTORS: [&str; 40] = [
     "miller", "baker", "sailor", "widow", "smith", "clerk", "shepherd", "doctor", "weaver", "captain", "farmer",
     "singer", "painter", "judge", "porter", "tailor", "fisher", "mason", "nurse", "pilot", "printer", "ranger",
@@ -10,7 +10,7 @@ const ACTORS: [&str; 40] = [
     "drummer", "envoy", "glazier", "hunter", "jester", "king", "queen",
 ];
 
-/// Nouns for the object of a sentence, and for the keys of lists.
+/// Nouns for the object of a generated sentence, and for the keys of generated lists.
 pub(super) const NOUNS: [&str; 100] = [
     "anchor", "apple", "arrow", "barrel", "basket", "bell", "bench", "blanket", "boat", "book", "bottle", "box",
     "bread", "bridge", "broom", "bucket", "button", "candle", "card", "carpet", "cart", "chain", "chair", "cheese",
@@ -22,7 +22,7 @@ pub(super) const NOUNS: [&str; 100] = [
     "shoe", "shovel", "spoon", "stone", "sword", "table", "tent", "towel", "wagon", "wheel", "whistle",
 ];
 
-/// Verbs in the past tense.
+/// Verbs in the past tense for generated sentences.
 const DEEDS: [&str; 40] = [
     "bought",
     "broke",
@@ -66,7 +66,7 @@ const DEEDS: [&str; 40] = [
     "wanted",
 ];
 
-/// Adjectives for things and people.
+/// Adjectives for things and people in generated sentences.
 const QUALITIES: [&str; 60] = [
     "old", "young", "tall", "small", "red", "blue", "green", "white", "black", "grey", "brown", "yellow", "heavy",
     "light", "broken", "clean", "dirty", "empty", "famous", "gentle", "golden", "happy", "hungry", "lazy", "lonely",
@@ -75,14 +75,14 @@ const QUALITIES: [&str; 60] = [
     "slow", "smooth", "soft", "strange", "strong", "thin", "tired", "wet", "wise",
 ];
 
-/// Adverbs of manner.
+/// Adverbs of manner for generated sentences.
 const MANNERS: [&str; 30] = [
     "badly", "boldly", "bravely", "calmly", "eagerly", "fondly", "gladly", "gravely", "hastily", "humbly", "idly",
     "kindly", "loudly", "madly", "mildly", "neatly", "nearly", "never", "often", "openly", "promptly", "rarely",
     "sadly", "secretly", "slowly", "softly", "stiffly", "twice", "warmly", "wearily",
 ];
 
-/// Phrases for the place or time of an action.
+/// Phrases for the place or time of the action in a generated sentence.
 const PLACES: [&str; 40] = [
     "at the market",
     "at the mill",
@@ -126,7 +126,7 @@ const PLACES: [&str; 40] = [
     "at midnight",
 ];
 
-/// First names.
+/// First names of the people in generated documents.
 pub(super) const NAMES: [&str; 48] = [
     "Ada", "Alba", "Anton", "Astrid", "Bela", "Boris", "Bruno", "Carla", "Cecil", "Clara", "Conrad", "Dora", "Edgar",
     "Elsa", "Emil", "Erik", "Felix", "Flora", "Frida", "Gerda", "Greta", "Gustav", "Hanna", "Hugo", "Ida", "Igor",
@@ -184,11 +184,11 @@ pub(super) const CREATURES: [&str; 24] = [
     "weasel", "badger", "crane", "falcon", "ferret", "goose", "lizard", "magpie", "mole", "newt", "parrot",
 ];
 
-/// Colours of the pets.
+/// Colours of the pets of the people of the invented world.
 pub(super) const COLOURS: [&str; 12] =
     ["tawny", "black", "blue", "copper", "crimson", "golden", "grey", "pearl", "jade", "scarlet", "silver", "white"];
 
-/// A sentence about an actor and an action, with ornaments that may be left out.
+/// A sentence about an actor and an action. Its ornaments (adjectives, adverb, place) may be left out.
 pub(super) struct Sentence {
     actor: &'static str,
     actor_quality: &'static str,
@@ -200,7 +200,8 @@ pub(super) struct Sentence {
 }
 
 impl Sentence {
-    /// Draws a sentence. Each ornament is left out with probability one half.
+    /// Draws a sentence with its ornaments (adjectives, adverb, place). Each ornament is left out with probability one
+    /// half.
     pub(super) fn draw(dice: &mut Dice) -> Sentence {
         fn ornament(dice: &mut Dice, all: &[&'static str]) -> &'static str {
             if dice.chance(50) { dice.pick(all) } else { "" }
@@ -229,7 +230,7 @@ impl Sentence {
     }
 }
 
-/// A short clause of lower-case letters and single spaces.
+/// Draws a short clause of lower-case letters and single spaces.
 pub(super) fn clause(dice: &mut Dice) -> String {
     let Sentence { actor, deed, thing, thing_quality, .. } = Sentence::draw(dice);
     joined(&["the", actor, deed, "the", thing_quality, thing])

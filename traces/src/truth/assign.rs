@@ -1,4 +1,5 @@
-//! Assigns the recordings of a truth table to the requests of a workload that has its own lengths and categories.
+//! Assigns the recordings of a truth table (which draft tokens were right on a target model's outputs) to the requests
+//! of a workload that has its own lengths and categories.
 
 use super::TruthTable;
 use crate::error::TraceError;
@@ -7,10 +8,11 @@ use foretoken_sim::{Luck, Stream, Workload};
 use std::path::Path;
 
 impl TruthTable {
-    /// Gives every request of `workload` a recording, drawn at random from `seed`. The recording is drawn from the
-    /// family whose name is the request's category, or from all families if no family has this name. `beyond` says what
-    /// happens if a request is longer than its recording: an error, or the recording begins again. A note then gives
-    /// the number of longer requests. `path` is the table's path, for messages.
+    /// Gives every request of `workload` a recording (which draft tokens were right on one recorded output), drawn at
+    /// random from `seed`. The recording is drawn from the family whose name is the request's category, or from all
+    /// families if no family has this name. `beyond` says what happens if a request is longer than its recording: an
+    /// error, or the recording begins again. A note then gives the number of longer requests. `path` is the table's
+    /// path, for messages.
     ///
     /// # Errors
     /// A request already replays a recording. A request is longer than its recording, and `beyond` is `Refuse` or the
@@ -42,8 +44,8 @@ impl TruthTable {
         let recordings: Vec<u32> = (0..workload.len()).map(draw).collect();
         let reach = |id: usize| self.outputs[recordings[id] as usize].ranks.len() as u32;
         let longer: Vec<usize> = (0..workload.len()).filter(|&id| workload.output_len[id] > reach(id)).collect();
-        // A recording of one token has no position at which a token was drafted, so it cannot be repeated for a longer
-        // request.
+        // A recording of one output token has no position at which a token was drafted, so it cannot be repeated for a
+        // longer request.
         let stuck = longer.iter().copied().find(|&id| beyond == Beyond::Refuse || reach(id) < 2);
         if let Some(id) = stuck {
             let (output, has) = (workload.output_len[id], reach(id));

@@ -1,5 +1,6 @@
-//! Acceptance by category of requests and by context length, estimated from a truth table. From this follow the
-//! acceptance rates for a simulated experiment (the "law").
+//! How often draft tokens are right, by category of requests and by context length, estimated from a truth table (which
+//! draft tokens were right on recorded outputs). From these estimates come the acceptance rates with which an
+//! experiment can simulate acceptance.
 
 use super::{NOT_DRAFTED, RecordedOutput, TruthTable};
 use foretoken_sim::acceptance::{ByCategory, CategoryRates};
@@ -7,69 +8,75 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Longest draft length in the summaries. In the table of a profiled pair of models, which has a rank for every
-/// position, rounds with this draft length are counted.
+/// The longest draft length in the summaries of truth tables. The table of a profiled pair of models has, at every
+/// output position, the rank of the right token among the draft model's guesses. So it shows what any draft length up
+/// to this one would have accepted.
 pub const DEPTHS: usize = 8;
 /// Upper end of the first band of context lengths, tokens. Each further band ends at twice the end of the band before.
 const FIRST_BAND: u64 = 512;
-/// A band needs at least this number of drafted positions for a rate of its own. A band with fewer is joined with the
-/// next band.
+/// A band of context lengths needs at least this number of output positions with a draft token for an acceptance rate
+/// of its own. A band with fewer is joined with the next band.
 const LEAST_POSITIONS: u64 = 200;
-/// A depth's rate is used only if at least this number of rounds reached the depth. The rate of the first depth is
-/// always used.
+/// The acceptance rate at a depth (a draft token's place among its request's draft tokens of a step) is used only if
+/// the tokens before it were accepted at least this number of times. The rate of the first depth is always used.
 const LEAST_ROUNDS: u64 = 30;
-/// Rates depend on the context if the rates of two bands differ by more than this number of standard errors of the
-/// difference.
+/// The simulated acceptance depends on the context length if the rates of two bands of context lengths differ by more
+/// than this number of standard errors of the difference.
 const DIFFERENT: f64 = 3.0;
 
-/// The acceptance of one category.
+/// How often the draft tokens in one category's recorded outputs are right, by depth and by context length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CategoryAcceptance {
-    /// Name of the category: a table's family.
+    /// Name of the category of requests: a family (kind of task) of the truth table.
     pub category: String,
     /// Number of recorded outputs of the category.
     pub outputs: u64,
-    /// Acceptance by depth in a round. In the table of a profiled pair of models a round has [`DEPTHS`] drafts. In the
-    /// table of an observed server a round has the drafts that the server made.
+    /// Acceptance by depth, a draft token's place in its round (a request's draft tokens of one step). In the table of
+    /// a profiled pair of models a round has [`DEPTHS`] draft tokens. In the table of an observed server a round has
+    /// the draft tokens that the server made.
     pub depths: Vec<Depth>,
-    /// Acceptance by context length. Bands of context without drafts are left out.
+    /// Acceptance by context length. Bands of context lengths without draft tokens are left out.
     pub contexts: Vec<ContextBand>,
 }
 
-/// Acceptance at one depth of a round.
+/// How often draft tokens at one depth are accepted. The depth is a token's place among its request's draft tokens of a
+/// step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Depth {
-    /// The draft's place in its round, from 1.
+    /// The draft token's place in its round (the draft tokens of a request that are verified together), from 1.
     pub depth: u32,
-    /// Number of rounds in which all drafts before this depth were accepted.
+    /// Number of rounds (a request's draft tokens of one step) in which all draft tokens before this depth were
+    /// accepted, so that the token at this depth was judged.
     pub reached: u64,
-    /// Number of the `reached` rounds in which the draft at this depth was accepted too.
+    /// Number of the `reached` rounds (a request's draft tokens of one step) in which the draft token at this depth was
+    /// accepted too.
     pub accepted: u64,
-    /// accepted / reached; `None` if the depth was never reached.
+    /// Acceptance rate of draft tokens at this depth: accepted / reached. `None` if the depth was never reached.
     pub rate: Option<f64>,
 }
 
-/// The acceptance at contexts of similar length.
+/// How often draft tokens are right at contexts of similar length (a band of context lengths).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ContextBand {
-    /// Lower end of the band: tokens of prompt and output before the draft, inclusive.
+    /// Lower end of the band of context lengths: tokens of prompt and output before the draft token, inclusive.
     pub from: u64,
-    /// Upper end of the band, tokens, exclusive.
+    /// Upper end of the band of context lengths, tokens, exclusive.
     pub to: u64,
-    /// Mean context of the band's drafted positions, tokens.
+    /// Mean context length, tokens, of the band's output positions with a draft token.
     pub mean_context: f64,
-    /// Number of positions at which a draft was found right or wrong.
+    /// Number of output positions in the band at which a draft token was found right or wrong.
     pub drafted: u64,
-    /// Number of drafted positions at which the draft was right.
+    /// Number of output positions in the band at which the draft token was right.
     pub right: u64,
-    /// right / drafted.
+    /// Acceptance rate of the band of context lengths: right / drafted.
     pub rate: f64,
-    /// Standard error of the rate, if outputs are the independent samples; `None` with fewer than two outputs.
+    /// Standard error of the band's acceptance rate, if outputs are the independent samples; `None` with fewer than two
+    /// outputs.
     pub error: Option<f64>,
 }
 
-/// Counts of one band: for each output the number of drafted positions and of right ones, and the sum of the contexts
-/// at all drafted positions.
+/// Counts of one band of context lengths. For each output: (number of its positions with a draft token in the band,
+/// number of these at which it was right). Also the sum of the context lengths at all these positions.
 #[derive(Default)]
 struct Counts {
     outputs: Vec<(u64, u64)>,
@@ -79,9 +86,10 @@ struct Counts {
 impl TruthTable {
     /// The acceptance of each category that has outputs, in the order of the table's families.
     ///
-    /// A position counts if its draft was found right or wrong. A server drafts nothing for the position behind a round
-    /// whose drafts were all accepted, so this position does not count. Right / drafted is then the maximum-likelihood
-    /// estimate of the probability that a draft is right, given that the drafts before it in the round were right.
+    /// An output position counts if its draft token was found right or wrong. A server drafts nothing for the position
+    /// behind a round (a request's draft tokens of one step) whose tokens were all accepted, so this position does not
+    /// count. Right / drafted is then the maximum-likelihood estimate of the probability that a draft token is right,
+    /// given that the draft tokens before it in the round were right.
     pub fn by_category(&self) -> Vec<CategoryAcceptance> {
         let observed = self.header.observed.is_some();
         let one = |(family, name): (usize, &String)| {
@@ -98,7 +106,7 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
     for output in outputs {
         let mut depth = 0;
         let mut own: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        // Position 0 is skipped, because the prefill gives the first token without a draft.
+        // Output position 0 is skipped, because the prefill gives the first token without a draft token.
         for (n, &rank) in output.ranks.iter().enumerate().skip(1) {
             let known = !observed || rank != NOT_DRAFTED;
             if known {
@@ -108,8 +116,8 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
                 *count = (count.0 + 1, count.1 + u64::from(rank == 1));
                 bands.entry(band).or_default().context += context;
             }
-            // Behind a round whose drafts were all accepted, the next token is the target's own (the bonus token) and
-            // not a draft.
+            // If all of a request's draft tokens of a step were accepted, the next token is the target's own (the bonus
+            // token) and not a draft token.
             if !known || !observed && depth == DEPTHS {
                 depth = 0;
                 continue;
@@ -137,7 +145,7 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
     }
 }
 
-/// The lower end, in tokens, of the band that contains `context`.
+/// The lower end, in tokens, of the band of context lengths that contains `context`.
 fn band_of(context: u64) -> u64 {
     if context < FIRST_BAND { 0 } else { FIRST_BAND << (context / FIRST_BAND).ilog2() }
 }
@@ -151,8 +159,8 @@ impl Counts {
         let sum = |of: fn(&(u64, u64)) -> u64| self.outputs.iter().map(of).sum::<u64>();
         let (drafted, right) = (sum(|o| o.0), sum(|o| o.1));
         let (n, rate) = (self.outputs.len() as f64, right as f64 / drafted as f64);
-        // Acceptance differs between outputs. So outputs, not positions, are the independent samples (standard error of
-        // a ratio estimator).
+        // The acceptance rate differs between outputs. So outputs, not positions, are the independent samples (standard
+        // error of a ratio estimator).
         let squares: f64 = self.outputs.iter().map(|&(d, r)| (r as f64 - rate * d as f64).powi(2)).sum();
         let error = (n > 1.0).then(|| (squares * n / (n - 1.0)).sqrt() / drafted as f64);
         ContextBand { from, to, mean_context: self.context as f64 / drafted as f64, drafted, right, rate, error }
@@ -160,9 +168,9 @@ impl Counts {
 }
 
 impl CategoryAcceptance {
-    /// The acceptance rates of the category for a simulation; `None` if nothing was drafted. If two bands of context
-    /// differ by more than chance, the rates are by context. Otherwise they are by depth, up to the last depth that
-    /// enough rounds reached.
+    /// The acceptance rates of the category for a simulation; `None` if nothing was drafted. If the rates of two bands
+    /// of context lengths differ by more than chance, the result has a rate for each band. Otherwise it has a rate for
+    /// each depth (a draft token's place in its step), up to the last depth that was reached often enough.
     pub fn law(&self) -> Option<CategoryRates> {
         let bands = joined(&self.contexts);
         let differ = |a: &ContextBand, b: &ContextBand| {
@@ -180,14 +188,14 @@ impl CategoryAcceptance {
     }
 }
 
-/// (right + 1) / (of + 2), rounded to four digits. By this rule of Laplace, a rate from few positions is neither 0 nor
-/// 1.
+/// The acceptance rate right / of, smoothed by Laplace's rule to (right + 1) / (of + 2) and rounded to four digits. So
+/// a rate from few draft tokens is neither 0 nor 1.
 fn smoothed(right: u64, of: u64) -> f64 {
     ((right as f64 + 1.0) / (of as f64 + 2.0) * 1e4).round() / 1e4
 }
 
-/// Joins neighbouring bands until each has at least [`LEAST_POSITIONS`] positions. A band with fewer is joined with the
-/// next band. The last band is joined with the band before it.
+/// Joins neighbouring bands of context lengths until each has at least [`LEAST_POSITIONS`] positions with a draft
+/// token. A band with fewer is joined with the next band. The last band is joined with the band before it.
 fn joined(bands: &[ContextBand]) -> Vec<ContextBand> {
     let mut wide: Vec<ContextBand> = Vec::new();
     for &band in bands {
@@ -207,7 +215,8 @@ fn joined(bands: &[ContextBand]) -> Vec<ContextBand> {
 fn join(a: ContextBand, b: ContextBand) -> ContextBand {
     let (drafted, right) = (a.drafted + b.drafted, a.right + b.right);
     let (of_a, of_b) = (a.drafted as f64 / drafted as f64, b.drafted as f64 / drafted as f64);
-    // An output may have positions in both bands, so the two errors are added as if they were fully correlated.
+    // An output may have positions in both bands of context lengths, so the two standard errors are added as if they
+    // were fully correlated.
     let error = a.error.zip(b.error).map(|(x, y)| x * of_a + y * of_b);
     ContextBand {
         from: a.from,
@@ -220,15 +229,16 @@ fn join(a: ContextBand, b: ContextBand) -> ContextBand {
     }
 }
 
-/// The acceptance rates of all categories that have drafts, as settings of a simulation. `None` if nothing was drafted.
+/// The acceptance rates of all categories that have draft tokens, as settings of a simulation. `None` if nothing was
+/// drafted.
 pub fn law(categories: &[CategoryAcceptance]) -> Option<ByCategory> {
     let laws: BTreeMap<String, CategoryRates> =
         categories.iter().filter_map(|c| Some((c.category.clone(), c.law()?))).collect();
     (!laws.is_empty()).then_some(ByCategory { categories: laws, otherwise: None })
 }
 
-/// The acceptance rates as TOML tables for an experiment, with the counts as comments. `source` is the text that says
-/// where the counts come from. Empty if nothing was drafted.
+/// The acceptance rates as TOML tables for an experiment, with the counts of draft tokens as comments. `source` is the
+/// text that says where the counts come from. Empty if nothing was drafted.
 pub fn toml(categories: &[CategoryAcceptance], source: &str) -> String {
     let mut text = String::new();
     for c in categories {
@@ -286,7 +296,8 @@ mod tests {
         TruthTable { header, outputs }
     }
 
-    /// `n` outputs of `len` tokens. A draft is right with the probability `rate(context)`.
+    /// Makes `n` recorded outputs of `len` tokens. The draft token at each position is right with the probability
+    /// `rate(context)`.
     fn outputs(family: u16, n: u64, prompt_len: u32, len: usize, rate: impl Fn(u64) -> f64) -> Vec<RecordedOutput> {
         let one = |i: u64| {
             let luck = Luck::new(3, Stream::Right, i + 1000 * u64::from(family));
@@ -331,8 +342,8 @@ mod tests {
         assert!(text.contains("categories.\"documents\"]\nby-context = { points = [[2"), "{text}");
     }
 
-    /// The outputs are drafted in rounds of 4, as by a server. Positions behind rounds whose drafts were all accepted
-    /// are then unknown. The estimate of the rate is unbiased all the same.
+    /// The outputs are drafted 4 tokens at a time, as by a server. Whether a draft token behind 4 accepted ones would
+    /// be right is then unknown. The estimate of the acceptance rate is unbiased all the same.
     #[test]
     fn censored_rounds_do_not_lower_the_rate() {
         let full = outputs(0, 200, 10, 300, |_| 0.7);

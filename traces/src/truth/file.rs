@@ -1,6 +1,6 @@
-//! The file of a truth table. It has two frames (`foretoken_intact::frames`), so that a checksum covers every bit. The
-//! first frame holds a JSON header. The second holds the columns, compressed with zstd. The same table always gives the
-//! same bytes.
+//! The file of a truth table (which draft tokens were right on recorded outputs). It has two frames
+//! (`foretoken_intact::frames`), so that a checksum covers every bit. The first frame holds a JSON header. The second
+//! holds the columns, compressed with zstd. The same table always gives the same bytes.
 //!
 //! The columns are little endian and follow one another. First come the columns with one entry for each output: family
 //! (16 bits), prompt length (32 bits), output length (32 bits). Then come the columns with one entry for each position,
@@ -15,18 +15,21 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// The kind of file that a truth table is.
+/// The name and the version byte with which a truth table's file begins.
 pub const KIND: Kind = Kind { name: b"FTKTRUT", version: SCHEMA_VERSION };
-/// The version byte of the first layout, in which no checksum covered the header. Such files are refused.
+/// The version byte of the first layout of truth-table files, in which no checksum covered the header. Such files are
+/// refused.
 const UNCOVERED: u8 = b'H';
-/// Bytes of an output in its three columns: family, prompt length, output length.
+/// Bytes that one recorded output takes in a truth table's three columns with one entry for each output: family, prompt
+/// length, output length.
 const PER_OUTPUT: u64 = 10;
-/// Bytes of an output position in its two columns: rank, confidence.
+/// Bytes that an output position takes in a truth table's two columns with one entry for each position: rank,
+/// confidence.
 const PER_POSITION: u64 = 3;
-/// The zstd compression level; higher levels save less than a percent here.
+/// The zstd compression level of truth-table files; higher levels save less than a percent here.
 const LEVEL: i32 = 12;
 
-/// The header in the file, with the two sizes that are needed to read the columns.
+/// The header as the file of a truth table stores it, with the two sizes that are needed to read the columns.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     outputs: u64,
@@ -42,7 +45,7 @@ pub(crate) fn is_truth_table(path: &Path) -> bool {
 }
 
 impl TruthTable {
-    /// The table as the bytes of a file.
+    /// The truth table as the bytes of a file.
     ///
     /// # Errors
     /// zstd fails (for example for lack of memory), or the columns have more than 4 GiB.
@@ -71,16 +74,16 @@ impl TruthTable {
         TruthTable::parse(path, std::io::BufReader::new(file))
     }
 
-    /// As [`read`](TruthTable::read), from `input`, the bytes of a file. `path` is used only in error messages.
+    /// Reads a truth table from `input`, the bytes of a file. `path` is used only in error messages.
     ///
     /// # Errors
-    /// As [`read`](TruthTable::read).
+    /// The file is of another kind or layout, ends in the middle, is damaged, or has no recording.
     pub fn parse(path: &Path, input: impl Read) -> Result<TruthTable, TraceError> {
         parse(input).map_err(|Bad { what, hint }| TraceError::file(path, what, hint))
     }
 }
 
-/// What is wrong with a file, and what the user can do.
+/// Why a truth table's file is refused: what is wrong with it, and what the user can do.
 struct Bad {
     what: String,
     hint: &'static str,
@@ -129,8 +132,8 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| n <= limits::memory() / 8);
     let expected = expected.ok_or_else(|| bad(format!("is damaged: {outputs} outputs of {positions} tokens")))?;
     let mut unpacked = Vec::new();
-    // Unpacks at most one byte more than the size that follows from the header. That shows whether the columns are
-    // longer.
+    // Unpacks the columns of the truth table, at most one byte more than the size that follows from the header. That
+    // shows whether the columns are longer.
     zstd::stream::read::Decoder::new(columns.as_slice())
         .and_then(|columns| columns.take(expected + 1).read_to_end(&mut unpacked))
         .map_err(|e| bad(format!("is a damaged truth table: {e}")))?;
@@ -142,13 +145,13 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     Ok(TruthTable { header, outputs })
 }
 
-/// Parses a table from bytes. The error says what is wrong.
+/// Parses a truth table from the bytes of its file. The error says what is wrong.
 #[cfg(test)]
 pub(super) fn parsed(bytes: &[u8]) -> Result<TruthTable, String> {
     parse(bytes).map_err(|bad| bad.what)
 }
 
-/// The bodies of the two frames: header and columns.
+/// The contents of the two frames of a truth table's file: the header as JSON, and the packed columns.
 fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
     let ends = |how: String| bad(format!("is a truth table that ends in the middle{how}"));
     let mut frames = Reader::begin(from, KIND)?.ok_or_else(|| ends(String::new()))?;
@@ -167,8 +170,8 @@ fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
     }
 }
 
-/// Splits the columns into outputs. `columns` must have the right size. Refuses values that no table has when it is
-/// written.
+/// Splits the columns of a truth table's file into `n` outputs. `columns` must have the right size. Refuses values that
+/// no table has when it is written.
 fn split(columns: &[u8], n: usize, positions: usize, header: &TruthHeader) -> Result<Vec<RecordedOutput>, String> {
     let (families, observed) = (header.families.len(), header.observed.is_some());
     let (families_of, rest) = columns.split_at(2 * n);

@@ -1,4 +1,4 @@
-//! Truth tables: which drafts of a draft model were right on a target's own text, at every output position.
+//! Truth tables: which of a draft model's tokens were right on a target model's own text, at every output position.
 //!
 //! `foretoken profile-acceptance` records a table. A simulation replays it in one of two ways: as a trace (format
 //! `truth-table`), with the lengths of the table's requests, or assigned to the requests of another workload
@@ -17,32 +17,34 @@ pub use summary::{CalibrationBin, FamilySummary, RankShare, TruthSummary};
 use foretoken_sim::Recording;
 use serde::{Deserialize, Serialize};
 
-/// The layout that this crate writes, and the only layout that it reads. It is the eighth byte of the file.
+/// The layout of truth-table files that this crate writes, and the only one that it reads. It is the eighth byte of the
+/// file.
 pub const SCHEMA_VERSION: u8 = b'2';
 
-/// A recorded confidence is stored as a number of steps of 1/65,535, rounded to the nearest and at least 1. The error
-/// is at most 8e-6, except for confidences below half a step.
+/// A recorded confidence of a draft token is stored as a number of steps of 1/65,535, rounded to the nearest and at
+/// least 1. The error is at most 8e-6, except for confidences below half a step.
 pub const CONFIDENCE_STEPS: u16 = u16::MAX;
 
-/// The recorded acceptance of a target and draft model.
+/// Which guesses of a draft model were right at every position of a target model's outputs, with a header about the
+/// recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TruthTable {
-    /// The models, device and prompts of the recording.
+    /// The models, the device and the prompts with which the table was recorded.
     pub header: TruthHeader,
-    /// One entry for each output, in the order of the prompts.
+    /// One entry for each output of the target model, in the order of the prompts.
     pub outputs: Vec<RecordedOutput>,
 }
 
-/// The models, device and prompts of a recording.
+/// What a truth table was recorded with: the models, the device and the prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TruthHeader {
     /// Version of Foretoken that wrote the table.
     pub foretoken: String,
-    /// The model that generated the text.
+    /// The target model, which generated the outputs.
     pub target: RecordedModel,
-    /// The model whose guesses were compared with the text.
+    /// The draft model, whose guesses were compared with the target's outputs.
     pub draft: RecordedModel,
-    /// A description of the device that ran both models.
+    /// A description of the device that ran the draft model and the target model.
     pub device: String,
     /// A description of the source of the prompts.
     pub prompts: String,
@@ -50,35 +52,36 @@ pub struct TruthHeader {
     pub prompts_digest: String,
     /// Softmax temperature of the target; 0 is greedy.
     pub temperature: f64,
-    /// Names of the families of prompts.
+    /// Names of the families (kinds of tasks) of the prompts.
     pub families: Vec<String>,
     /// Set if the table comes from an observed server and not from a profiled pair of models. Then it is unknown at
-    /// some positions whether a draft would have been right, a rank says only right, wrong or not drafted, and there
-    /// are no confidences.
+    /// some positions whether a draft token would have been right, a rank says only right, wrong or not drafted, and
+    /// there are no confidences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<ObservedTruth>,
 }
 
-/// What can be observed about a server's draft: for each drafted position, whether the draft was right. A position
-/// behind a round whose drafts were all accepted was not drafted and is unknown.
+/// What can be observed about a server's draft tokens: for each position with a draft token, whether it was right. A
+/// position behind a step whose draft tokens were all accepted was not drafted and is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedTruth {
-    /// The draft lengths that were observed.
+    /// The draft lengths, in tokens per request and step, with which the server was observed.
     pub lengths: Vec<u32>,
-    /// For unknown positions: P(draft i of a round is right | drafts 1 to i − 1 of the round were right), i = 1, 2, ….
-    /// The last value holds for all later i.
+    /// The probabilities with which a simulation draws whether a draft token at an unknown position is right: P(draft
+    /// token i of a request's step is right | its draft tokens 1 to i − 1 were right), i = 1, 2, …. The last value
+    /// holds for all later i.
     pub hazards: Vec<f64>,
-    /// Number of hazards that were observed. Later hazards are extrapolated.
+    /// Number of the first `hazards` that come from observed steps. Later ones are extrapolated.
     pub seen: usize,
 }
 
-/// The rank that observed tables give to a position at which nothing was drafted.
+/// The rank that marks, in the truth table of an observed server, an output position at which nothing was drafted.
 pub const NOT_DRAFTED: u8 = 0;
 
-/// The target or the draft model of a recording.
+/// The target model or the draft model with which a truth table was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedModel {
-    /// Name of a preset or path of a folder.
+    /// Name of the model's preset, or path of its folder.
     pub name: String,
     /// Type in which the model's weights were stored.
     pub dtype: String,
@@ -86,24 +89,26 @@ pub struct RecordedModel {
     pub digest: String,
 }
 
-/// One output of the target, with the draft's guesses.
+/// One recorded output of the target model, with the draft model's guesses at each position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedOutput {
-    /// Index into [`TruthHeader::families`].
+    /// The family of the prompt, as an index into [`TruthHeader::families`].
     pub family: u16,
-    /// Number of tokens of the prompt.
+    /// Number of tokens of the output's prompt.
     pub prompt_len: u32,
-    /// For each output position, the rank of the target's token among the draft's guesses, from 1. 255 stands for all
-    /// ranks from 255 on. In an observed table 1 is right, 255 is wrong, and [`NOT_DRAFTED`] is not drafted.
+    /// For each output position, the rank of the target's token among the draft model's guesses, from 1. 255 stands for
+    /// all ranks from 255 on. In the table of an observed server 1 is right, 255 is wrong, and [`NOT_DRAFTED`] is not
+    /// drafted.
     pub ranks: Vec<u8>,
-    /// For each output position, the draft's probability of its first guess, in steps of 1/65,535, at least 1. In an
-    /// observed table all are 0.
+    /// For each output position, the draft model's probability of its first guess, in steps of 1/65,535, at least 1. In
+    /// the table of an observed server all are 0.
     pub confidences: Vec<u16>,
 }
 
 impl RecordedOutput {
-    /// Makes an output from its ranks and confidences (0, 1], one of each for every output position. Panics if the two
-    /// lists have different lengths.
+    /// Makes a recorded output. `ranks` has the rank of the target's token among the draft model's guesses at every
+    /// output position, `confidences` the probability (0, 1] of the first guess. Panics if the two lists have different
+    /// lengths.
     pub fn new(family: u16, prompt_len: u32, ranks: Vec<u8>, confidences: &[f32]) -> RecordedOutput {
         assert_eq!(ranks.len(), confidences.len(), "ranks and confidences");
         let steps = f32::from(CONFIDENCE_STEPS);
@@ -111,13 +116,14 @@ impl RecordedOutput {
         RecordedOutput { family, prompt_len, ranks, confidences }
     }
 
-    /// The confidence at an output position, (0, 1]; 0 in an observed table, which has no confidences.
+    /// The draft model's probability of its first guess at an output position, (0, 1]; 0 in the table of an observed
+    /// server, which has no confidences.
     pub fn confidence(&self, position: usize) -> f32 {
         f32::from(self.confidences[position]) / f32::from(CONFIDENCE_STEPS)
     }
 
-    /// Makes an output of an observed server. `bits` says for each output position whether the draft was right; `None`
-    /// where nothing was drafted.
+    /// Makes a recorded output of an observed server. `bits` says for each output position whether the draft token was
+    /// right; `None` where nothing was drafted.
     pub fn observed(family: u16, prompt_len: u32, bits: &[Option<bool>]) -> RecordedOutput {
         let rank = |bit: &Option<bool>| match bit {
             None => NOT_DRAFTED,
@@ -128,8 +134,9 @@ impl RecordedOutput {
     }
 
     /// Simulates a server with the fixed draft length `k` on this output, and calls `each` with the number of accepted
-    /// tokens of every round. The first round starts at output position 1, because the prefill gives position 0. The
-    /// next round starts one position behind the accepted tokens. Drafts beyond the output's end are not accepted.
+    /// draft tokens of every step. The first step starts at output position 1, because the prefill gives position 0.
+    /// The next step starts one position behind the accepted tokens. Draft tokens beyond the output's end are not
+    /// accepted.
     fn rounds(&self, k: usize, mut each: impl FnMut(usize)) {
         let mut at = 1;
         while at < self.ranks.len() {
@@ -141,13 +148,14 @@ impl RecordedOutput {
 }
 
 impl TruthTable {
-    /// For unknown positions: P(draft is right), by the draft's place in its round. Empty if the table has no unknown
-    /// positions.
+    /// The probability that a draft token at an unknown position is right, by its place among the draft tokens of its
+    /// step. Empty if the table has no unknown positions.
     pub(crate) fn hazards(&self) -> Vec<f64> {
         self.header.observed.as_ref().map_or_else(Vec::new, |observed| observed.hazards.clone())
     }
 
-    /// All outputs as recordings that a workload's requests can replay.
+    /// All outputs of the truth table as recordings (which draft tokens were right) that a workload's requests can
+    /// replay.
     pub fn recordings(&self) -> Vec<Recording> {
         self.outputs.iter().map(|output| recording(output, self.header.observed.is_some())).collect()
     }
@@ -165,8 +173,8 @@ fn recording(output: &RecordedOutput, observed: bool) -> Recording {
     }
 }
 
-/// An output of an observed table as a recording that a request can replay. At an unknown position, `accepted_before`
-/// is the number of right positions directly before it.
+/// An output in the table of an observed server, as a recording (which draft tokens were right) that a request can
+/// replay. At an unknown position, `accepted_before` is the number of right positions directly before it.
 pub fn observed_recording(output: &RecordedOutput) -> Recording {
     let ranks = &output.ranks;
     let mut accepted_before = vec![0; ranks.len()];

@@ -1,81 +1,86 @@
-//! The summary of a table: acceptance by depth and family, ranks, and how well the draft's confidence is calibrated.
-//! All numbers are counted from the recorded table; no model is used.
+//! The summary of a truth table: how often draft tokens are accepted by depth and family, ranks, and how well the draft
+//! model's confidence is calibrated. All numbers are counted from the recorded table; no model is used.
 
 use super::by_category::{CategoryAcceptance, DEPTHS, Depth};
 use super::{RecordedOutput, TruthTable};
 use serde::Serialize;
 
-/// Number of bins of equal width of the calibration curve.
+/// Number of bins of confidence, of equal width, in the calibration curve (share of right draft tokens by confidence).
 const BINS: usize = 10;
-/// Ranks are counted in groups. Each entry is the last rank of a group.
+/// Output positions are counted by groups of ranks of the target's token among the draft model's guesses. Each entry is
+/// the last rank of a group.
 const RANKS: [u8; 8] = [1, 2, 3, 4, 8, 16, 64, 255];
 
-/// The summary of a table.
+/// The summary of a truth table: how often draft tokens are accepted, ranks of the target's tokens, and the calibration
+/// of confidences.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TruthSummary {
-    /// Source of the numbers: always `recorded`.
+    /// Where the numbers of the summary come from: always `recorded`.
     pub source: &'static str,
-    /// All outputs together, then each family with outputs.
+    /// The acceptance on all outputs of the table together, then on each family (kind of task) with outputs.
     pub families: Vec<FamilySummary>,
-    /// Acceptance of each family by depth and by context.
+    /// Acceptance of the draft tokens in each family's outputs, by depth and by context length.
     pub categories: Vec<CategoryAcceptance>,
-    /// Share of positions by the rank of the right guess.
+    /// Share of output positions in each group of ranks of the target's token among the draft model's guesses.
     pub ranks: Vec<RankShare>,
-    /// Bins of the draft's confidence with at least one position.
+    /// Calibration of the draft model's confidence: one entry for each bin of confidence with at least one output
+    /// position.
     pub calibration: Vec<CalibrationBin>,
-    /// Expected calibration error: the mean, weighted by positions, of the distance between a bin's mean confidence and
-    /// its share of right drafts (Guo et al., arXiv 1706.04599, eq. 3).
+    /// Expected calibration error of the draft model: the mean, weighted by output positions, of the distance between a
+    /// bin's mean confidence and its share of right draft tokens (Guo et al., arXiv 1706.04599, eq. 3).
     pub expected_calibration_error: f64,
 }
 
-/// Acceptance on one family of prompts.
+/// How often draft tokens are accepted on the outputs of one family (kind of task) of prompts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FamilySummary {
-    /// Name of the family; `all` for all outputs.
+    /// Name of the family (kind of task); `all` for all outputs.
     pub family: String,
-    /// Number of outputs.
+    /// Number of recorded outputs of the family.
     pub outputs: u64,
-    /// Number of output positions that a draft can predict. These are all but the first of each output, which the
+    /// Number of output positions for which a draft token can exist: all but the first of each output, which the
     /// prefill gives.
     pub positions: u64,
-    /// Share of the `positions` at which the draft's first guess is right.
+    /// Share of the `positions` at which the draft model's first guess is right.
     pub right: f64,
-    /// Acceptance by depth, in rounds of length [`DEPTHS`].
+    /// Acceptance by depth (a draft token's place among its request's draft tokens of a step), with [`DEPTHS`] draft
+    /// tokens per step.
     pub depths: Vec<Depth>,
-    /// Mean number of tokens that a round emits, the target's own token included, for fixed draft lengths of 1 to
-    /// [`DEPTHS`]. Drafts beyond the end of an output are never accepted.
+    /// Mean number of tokens that a request emits in a step, the target's own token included, for fixed draft lengths
+    /// of 1 to [`DEPTHS`]. Draft tokens beyond the end of an output are never accepted.
     pub mean_acceptance_length: Vec<f64>,
 }
 
-/// The share of positions at which the rank of the target's token is in a group.
+/// The share of output positions at which the rank of the target's token among the draft model's guesses is in a group
+/// of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RankShare {
-    /// First rank of the group.
+    /// First rank of the group of ranks, counted from 1.
     pub from: u8,
-    /// Last rank of the group; 255 stands for all later ranks too.
+    /// Last rank of the group of ranks; 255 stands for all later ranks too.
     pub to: u8,
-    /// Share of the positions that a draft can predict (all but the first of each output) that have a rank of this
-    /// group.
+    /// Share of output positions whose rank is in this group. The first position of each output does not count, because
+    /// it has no draft token.
     pub share: f64,
 }
 
-/// Positions with about equal confidence.
+/// The output positions at which the draft model's confidence is in one bin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CalibrationBin {
-    /// Lower end of the bin, exclusive.
+    /// Lower end of the bin of confidence, exclusive.
     pub from: f64,
-    /// Upper end of the bin, inclusive.
+    /// Upper end of the bin of confidence, inclusive.
     pub to: f64,
-    /// Number of positions in the bin.
+    /// Number of output positions at which the draft model's confidence is in the bin.
     pub positions: u64,
-    /// Mean confidence at the bin's positions.
+    /// Mean confidence of the draft model at the output positions of the bin.
     pub confidence: f64,
-    /// Share of the bin's positions at which the draft's first guess is right.
+    /// Share of the bin's output positions at which the draft model's first guess is right.
     pub right: f64,
 }
 
 impl TruthTable {
-    /// Computes the summary of all recorded outputs.
+    /// Computes the summary of all outputs in the truth table.
     pub fn summary(&self) -> TruthSummary {
         let all: Vec<&RecordedOutput> = self.outputs.iter().collect();
         let mut families = vec![family("all", &all)];
@@ -110,7 +115,7 @@ fn drafted<'a>(outputs: &'a [&RecordedOutput]) -> impl Iterator<Item = (u8, f64)
 fn family(name: &str, outputs: &[&RecordedOutput]) -> FamilySummary {
     let positions = drafted(outputs).count() as u64;
     let right = drafted(outputs).filter(|p| p.0 == 1).count();
-    // `ended[a]`: number of rounds of length `DEPTHS` that accepted `a` tokens.
+    // `ended[a]` is the number of steps with `DEPTHS` draft tokens of which the first `a` were accepted.
     let mut ended = [0u64; DEPTHS + 1];
     outputs.iter().for_each(|o| o.rounds(DEPTHS, |accepted| ended[accepted] += 1));
     let depth = |d: usize| {

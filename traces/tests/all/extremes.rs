@@ -29,7 +29,7 @@ fn ends_well(arrivals: &str, extent: &str) -> bool {
     let spec: WorkloadSpec = toml::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
     let begun = Instant::now();
     let built = build(&spec, 3, None);
-    // This test looks for endless searches, so the limit is generous for a busy machine.
+    // The test looks for searches that never end, so the limit of a minute is generous for a busy machine.
     assert!(begun.elapsed() < Duration::from_secs(60), "{text}: took {:?}", begun.elapsed());
     match built {
         Ok(built) => {
@@ -85,7 +85,7 @@ fn settings_that_would_run_for_days_are_refused() {
         let e = build(&spec, 1, None).expect_err(arrivals);
         assert!(e.to_string().starts_with(&format!("workload.{key}")) && !e.hint().is_empty(), "{e}; {}", e.hint());
     }
-    // An active period of thirty years is drawn only as far as it is needed.
+    // An active period may last thirty years: only the arrivals that are needed are drawn.
     assert!(ends_well("{ azure-code = { on_scale_s = 1e9 } }", "requests = 20"));
 }
 
@@ -98,7 +98,7 @@ fn more_requests_than_memory_are_refused_before_they_are_made() {
         let spec: WorkloadSpec = toml::from_str(&text).expect("a workload");
         let begun = Instant::now();
         match build(&spec, 1, None) {
-            // A machine with a terabyte of memory may build this.
+            // Only a machine with about a terabyte of memory may build this workload.
             Ok(_) => assert!(foretoken_traces::limits::memory() > 800 << 30),
             Err(e) => {
                 let said = format!("{e} {}", e.hint());
@@ -156,7 +156,7 @@ fn a_pipe_is_read_like_a_file() {
         let to = path.clone();
         let writer = std::thread::spawn(move || {
             let mut pipe = std::fs::File::options().write(true).open(to).expect("opened");
-            // The writer gives only a few bytes first, like a slow program.
+            // The pipe's writer gives only three bytes at first, like a slow program.
             pipe.write_all(&bytes[..3]).expect("written");
             std::thread::sleep(Duration::from_millis(20));
             pipe.write_all(&bytes[3..]).expect("written");

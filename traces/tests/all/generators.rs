@@ -22,7 +22,7 @@ fn arrivals(generator: &str, duration_s: f64, seed: u64) -> ArrivalStats {
     TraceStats::of(&workload(&text, seed), BOTH, Some((0.0, duration_s))).arrivals.expect("arrivals")
 }
 
-/// The mean of a statistic over seeds, and its standard error.
+/// The mean of `statistic` over the first `seeds` seeds, and its standard error.
 fn averaged(seeds: u64, statistic: impl Fn(u64) -> f64) -> (f64, f64) {
     let values: Vec<f64> = (0..seeds).map(statistic).collect();
     let mean = values.iter().sum::<f64>() / seeds as f64;
@@ -59,8 +59,8 @@ fn renewal_processes_have_their_rate_and_cv() {
         ("{ gamma = { rate = 5.0, cv = 2.0 } }", 5.0, 2.0),
         ("{ gamma = { rate = 5.0, cv = 0.5 } }", 5.0, 0.5),
     ] {
-        // The mean number of requests of a process that starts with a gap is rate × duration + (cv² − 1)/2. A sampled
-        // CV is biased by O(1/n).
+        // The mean number of requests of a process that starts with a gap is rate × duration + (cv² − 1)/2. The
+        // coefficient of variation (CV) of a sample is biased by O(1/n).
         let start = (gap_cv * gap_cv - 1.0) / 2.0 / 3600.0;
         agrees(generator, averaged(30, |s| rate(&arrivals(generator, 3600.0, s))), mean + start, 0.0);
         agrees("CV", averaged(30, |s| cv(&arrivals(generator, 3600.0, s))), gap_cv, gap_cv * 0.002);
@@ -79,13 +79,14 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
     agrees("rate", averaged(200, |s| rate(&of_seed(s))), m, 0.0);
     for (width, w) in [(0, 1.0), (1, 5.0), (2, 60.0)] {
         let n = total / w;
-        // The variance is taken around the mean of the same hour, so it lacks the variance of the hourly mean. The
-        // autocovariance of a log-normal rate falls a little faster than e^(-t/τ), and the rate is a staircase.
-        // Together these change the excess by less than 2 %.
+        // The variance of the counts is taken around the mean of the same hour, so it lacks the variance of the hourly
+        // mean. The autocovariance of a log-normal rate falls a little faster than e^(-t/τ), and the rate is a
+        // staircase. Together these change the excess of the index of dispersion over 1 by less than 2 %.
         let expected = idc(w) - idc(total) / n;
         agrees("IDC", averaged(200, |s| dispersion(&of_seed(s), width)), expected, 0.02 * (expected - 1.0) + 0.001);
     }
-    // The published model has a CV of the gaps of 1.05 (the data have 1.09).
+    // The published model of the Azure conversation trace has a coefficient of variation (CV) of the gaps between
+    // arrivals of 1.05 (the data have 1.09).
     agrees("CV", averaged(200, |s| cv(&of_seed(s))), 1.05, 0.005);
 }
 
@@ -93,7 +94,8 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
 fn azure_code_is_as_bursty_as_calibrated() {
     let of_seed = |s| arrivals("{ azure-code = {} }", 3600.0, s);
     let (mean, error) = averaged(300, |s| rate(&of_seed(s)));
-    // Published: mean 2.59, 90 % of the hours between 1.8 and 3.3, and CV of the gaps 14.2, from 60 runs.
+    // Published for the Azure code trace, from 60 runs of the model: mean rate 2.59 requests/s, 90 % of the hours
+    // between 1.8 and 3.3, and coefficient of variation of the gaps between arrivals 14.2.
     agrees("rate", (mean, error), 2.59, 0.005 + 5.0 * error * (300f64 / 60.0).sqrt());
     let mut rates: Vec<f64> = (0..300).map(|s| rate(&of_seed(s))).collect();
     rates.sort_by(f64::total_cmp);
@@ -107,7 +109,8 @@ fn mooncake_ticks_have_their_counts() {
     let of_seed = |s| arrivals("{ mooncake-ticks = {} }", 3600.0, s);
     agrees("rate", averaged(100, |s| rate(&of_seed(s))), 10.2 / 3.0, 0.0);
     agrees("CV", averaged(100, |s| cv(&of_seed(s))), 3.03, 0.005);
-    // The variance of a tick's count is mean + (cv·mean)² = 11.24; published is 11.2.
+    // The variance of the number of requests in a tick (a time at which a batch arrives) is mean + (cv·mean)² = 11.24;
+    // the published variance is 11.2.
     let variance = averaged(100, |s| {
         let text =
             "arrivals = { mooncake-ticks = {} }\nduration_s = 3600\nlengths = { fixed = { prompt = 1, output = 1 } }";
@@ -120,7 +123,8 @@ fn mooncake_ticks_have_their_counts() {
         counts.iter().map(|c: &f64| (c - mean).powi(2)).sum::<f64>() / 1199.0
     });
     agrees("count variance", variance, 11.24, 0.04);
-    // With the trend, a tick has 8.84 requests on average at the start of the hour, and 11.6 at its end.
+    // With the trend, the mean number of requests in a tick (a time at which a batch arrives) is 8.84 at the start of
+    // the hour, and 11.6 at its end.
     let with_trend = |s| arrivals("{ mooncake-ticks = { trend_per_h = 0.27 } }", 3600.0, s);
     agrees("rate with a trend", averaged(100, |s| rate(&with_trend(s))), 10.2 / 3.0, 0.0);
     let early = |s| rate(&arrivals("{ mooncake-ticks = { trend_per_h = 0.27 } }", 30.0, s)) * 3.0;
@@ -130,11 +134,12 @@ fn mooncake_ticks_have_their_counts() {
 #[test]
 fn adaspec_bins_are_underdispersed() {
     let of_seed = |s| arrivals("{ adaspec-mooncake = {} }", 3600.0, s);
-    // 1.795/s is the published rate, from 1077 requests in 600 s. 5.38 requests in a bin of 3 s are 1.7933/s.
+    // 1.795 requests/s is the published rate, from 1077 requests in 600 s. 5.38 requests in a bin of 3 s are 1.7933/s.
     agrees("rate", averaged(100, |s| rate(&of_seed(s))), 5.38 / 3.0, 0.0);
     let sixty = averaged(100, |s| dispersion(&of_seed(s), 2));
-    // A minute is 20 independent bins, so its IDC is the variance / mean of a bin, times 59/60 because the variance is
-    // taken around the mean of the same hour. The random rounding of n adds p²·0.22 = 0.03 to the variance of 3.36.
+    // A minute is 20 independent bins of 3 s, so its index of dispersion is the variance / mean of a bin's number of
+    // requests, times 59/60 because the variance is taken around the mean of the same hour. The random rounding of the
+    // binomial's n adds p²·0.22 = 0.03 to the variance of 3.36.
     agrees("IDC(60 s)", sixty, (3.36 + 0.03) / 5.38 * 59.0 / 60.0, 0.001);
 }
 
@@ -151,15 +156,16 @@ fn t1_is_busy_and_then_quiet() {
 
 #[test]
 fn burstgpt_has_its_rate_and_cv() {
-    // Runs of a few days, because the CV of the gaps settles slowly. If every gap drew its own shape k, uniform in [a,
-    // b], the gaps (mean 1) would have variance ln(b/a)/(b − a), a CV of 1.665. Here a shape lasts a minute.
+    // Runs of a few days, because the coefficient of variation (CV) of the gaps settles slowly. If every gap drew its
+    // own gamma shape k, uniform in [a, b], the gaps (mean 1) would have variance ln(b/a)/(b − a), a CV of 1.665. Here
+    // a shape lasts a minute.
     let of_seed = |s| arrivals("{ burstgpt = {} }", 200_000.0, s);
     agrees("rate", averaged(30, |s| rate(&of_seed(s))), 0.27, 0.0);
     let (cv, _) = averaged(30, |s| cv(&of_seed(s)));
     assert!((1.0 / 0.5f64.sqrt()..1.0 / 0.25f64.sqrt()).contains(&cv), "{cv}");
 }
 
-/// (percent, prompt, output): published quantiles that the test checks.
+/// Published quantiles that the test checks, as (percent, prompt tokens, output tokens).
 type Knots = &'static [(f64, f64, f64)];
 
 #[test]
@@ -195,14 +201,16 @@ fn length_tables_have_their_quantiles() {
     }
     let w = workload("arrivals = { closed-loop = 1 }\nrequests = 100000\nlengths = { table = \"burstgpt\" }", 12);
     let stats = TraceStats::of(&w, BOTH, None);
-    // The standard deviations of the laws are 640 and 205 tokens.
+    // The standard deviations of the prompt and output lengths are 640 and 205 tokens, so their standard errors are
+    // these divided by 316.
     assert!((stats.prompt.expect("lengths").mean - 374.0).abs() < 5.0 * 640.0 / 316.0);
     assert!((stats.output.expect("lengths").mean - 122.0).abs() < 5.0 * 205.0 / 316.0);
 }
 
 #[test]
 fn spec_bench_lengths_follow_their_categories() {
-    // For each category: (prompt median, output quartiles, Spearman correlation, published mean of outputs).
+    // For each Spec-Bench category: (median prompt tokens, quartiles of output tokens, Spearman correlation of prompt
+    // and output, published mean of output tokens).
     let published = [
         (4.577f64, [110.0, 246.0, 359.0], -0.32, 276.6),
         (4.388, [19.0, 26.0, 38.0], 0.96, 29.6),
@@ -229,8 +237,8 @@ fn spec_bench_lengths_follow_their_categories() {
         };
         near(&prompt, mu.exp(), 0.5);
         [0.25, 0.5, 0.75].into_iter().zip_eq(quartiles).for_each(|(p, knot)| near(&output, knot, p));
-        // Whole lengths have ties. The prompts of `qa` have a scale of only two tokens, so their rank correlation is a
-        // little lower.
+        // Lengths in whole tokens have ties. The prompts of `qa` have a scale of only two tokens, so their rank
+        // correlation is a little lower.
         let r = rank_correlation(&prompt, &output);
         assert!((r - spearman).abs() < 5.0 / n.sqrt() + 0.02, "{category}: {r}");
         let got = output.iter().map(|&x| f64::from(x)).sum::<f64>() / n;

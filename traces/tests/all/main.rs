@@ -11,7 +11,7 @@ mod workloads;
 
 use std::path::PathBuf;
 
-/// The path of one of the real traces' files; `None` if the real traces are not available.
+/// The path of the file `file` among the real traces; `None` if the real traces are not available.
 fn real(file: &str) -> Option<PathBuf> {
     foretoken_tests::traces().map(|folder| folder.join(file))
 }

@@ -15,7 +15,8 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) {
 }
 
 /// (file, number of requests, mean requests/s, [lowest, highest] rate of 5-s bins, [lowest, highest] rate of 60-s bins,
-/// IDC(1 s), IDC(60 s)), as published, rounded to the last digit.
+/// IDC(1 s), IDC(60 s)), as published, rounded to the last digit. IDC is the index of dispersion, variance / mean of
+/// the numbers of requests in bins.
 type WindowRow = (&'static str, usize, f64, [f64; 2], [f64; 2], f64, f64);
 
 #[rustfmt::skip]
@@ -44,7 +45,7 @@ fn window_statistics_are_the_published_ones() {
         assert_eq!(stats.requests, n, "{file}");
         let [one, five_s, sixty_s] = &a.bins[..] else { panic!("three widths") };
         let dispersion = |bins: &BinStats| bins.dispersion.expect("arrivals");
-        // `half` is half of the last published digit.
+        // The tolerance `half` is half a unit of the last published digit.
         for (what, got, published, half) in [
             ("mean rate", a.mean_rate.expect("a rate"), mean, 0.005),
             ("lowest rate in 5 s", five_s.min_rate, five[0], 0.05),
@@ -153,8 +154,8 @@ fn spreading_and_windowing_mooncake_gives_the_published_window() {
     };
     let ours = build(&spec, 0, None).expect("built").workload.arrival;
     let theirs = read(&TraceSpec::new(window), None).expect("window").workload.arrival;
-    // The published bins end where the bins of this test begin, so the sets of times agree. Real ticks are 2.997 to
-    // 3.003 s apart.
+    // Real ticks (times at which a batch arrives) of the Mooncake trace are 2.997 to 3.003 s apart. The published bins
+    // end where the bins of this test begin, so the sets of times agree.
     assert_eq!(ours.len(), theirs.len());
     for (a, b) in ours.iter().zip_eq(&theirs) {
         near("arrival", a.as_s(), b.as_s(), 0.0031);
@@ -180,8 +181,8 @@ fn spec_bench_bits_replay_as_recorded() {
 
     let stats = TraceStats::of_trace(&first);
     assert!(stats.categories.iter().all(|(_, n)| *n == 80));
-    // With recordings, the output length is the recorded run's. Near-ties in half precision make 54 turns differ from
-    // the run without speculation.
+    // If a turn has a recording (which draft tokens were right), it has the output length of the recorded run.
+    // Near-ties in half precision make 54 turns differ from the run without speculation.
     assert!(every_turn.notes.iter().any(|n| n.starts_with("54 outputs")), "{:?}", every_turn.notes);
     let plain = read(&TraceSpec { accept: None, ..spec.clone() }, None).expect("no recordings");
     near("output mean", TraceStats::of_trace(&plain).output.expect("lengths").mean, 147.5, 0.051);
@@ -189,13 +190,15 @@ fn spec_bench_bits_replay_as_recorded() {
     let recorded = TraceStats::of_trace(&every_turn).recorded.expect("bits");
     near("unknown share", 1.0 - recorded.known, 0.127, 0.0005);
 
-    // Replays with fixed draft length k from position 0. A fixed low-discrepancy sequence decides each unknown bit with
-    // the probability of its pooled hazard. This is exact enough for ± 0.02.
+    // Replays the recordings with fixed draft length k from position 0. At a position where nothing was drafted, a
+    // fixed low-discrepancy sequence decides whether the draft token is right. The probability is that of a right token
+    // at this place in the step if all draft tokens before it were right. This is exact enough for ± 0.02.
     near("accepted a step at k = 3", replay(&first.workload, 3), 1.23, 0.02);
     near("accepted a step at k = 6", replay(&first.workload, 6), 1.55, 0.02);
 }
 
-/// Mean number of accepted drafts a step with fixed draft length `k` (ratio of sums).
+/// Mean number of accepted draft tokens per step of a request with fixed draft length `k` (ratio of sums), from the
+/// recordings of `w`.
 fn replay(w: &Workload, k: usize) -> f64 {
     const HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let (mut accepted, mut steps, mut turn) = (0usize, 0usize, 0.0f64);
@@ -299,7 +302,8 @@ fn generators_cover_the_data_they_imitate() {
     for (file, generator, widths) in [
         ("azure/AzureLLMInferenceTrace_conv.csv", "azure-conv", &[0, 1, 2][..]),
         ("azure/AzureLLMInferenceTrace_code.csv", "azure-code", &[0, 1, 2]),
-        // 60 s is a multiple of the tick. So the jitter of 3 ms decides into which bin a tick of the real trace falls.
+        // 60 s is a multiple of the 3-second tick (time at which a batch arrives) of the Mooncake trace. So the jitter
+        // of 3 ms decides into which bin of 60 s a tick of the real trace falls.
         ("mooncake/conversation_trace.jsonl", "mooncake-ticks", &[0, 1]),
     ] {
         let Some(path) = real(file) else { return };

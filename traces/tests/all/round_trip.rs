@@ -38,7 +38,7 @@ fn packing() -> impl Strategy<Value = Packing> {
     prop_oneof![Just(Packing::Plain), Just(Packing::Gzip), Just(Packing::Zstd)]
 }
 
-/// Random rows (ms, prompt, output) in order of time.
+/// Random rows of a trace, as (arrival in ms, prompt tokens, output tokens), in order of time.
 fn rows() -> impl Strategy<Value = Vec<(u64, u32, u32)>> {
     proptest::collection::vec((0u64..10_000_000, 1u32..200_000, 1u32..5_000), 1..60).prop_map(|mut rows| {
         rows.sort_by_key(|r| r.0);

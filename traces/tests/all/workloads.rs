@@ -87,7 +87,8 @@ fn a_batch_arrives_at_once() {
     let built = made(&text, 3);
     assert_eq!(built.arrivals, Arrivals::Open);
     assert_eq!(built.workload.arrival, vec![Time::ZERO; 40]);
-    // The lengths do not depend on the arrivals. They depend on the seed, and the setting `seed` fixes them.
+    // The drawn lengths do not depend on the arrivals. They depend on the seed of the run, unless the setting `seed`
+    // fixes them.
     let poisson = text.replace("{ batch = {} }", "{ poisson = { rate = 4.0 } }");
     assert_eq!(made(&poisson, 3).workload.prompt_len, built.workload.prompt_len);
     assert_ne!(made(&text, 4).workload.prompt_len, built.workload.prompt_len);

@@ -13,7 +13,7 @@ use foretoken_run::table;
 use foretoken_spec::live::{required, with_device};
 use foretoken_spec::problem::Result;
 
-/// Runs the command with its arguments.
+/// Runs the experiment on a device, writes the results folder and prints the comparison.
 pub fn run(args: &LiveArgs) -> Result<()> {
     let mut plan = shipped::load(&args.file, &args.sets)?;
     let live = with_device(

@@ -14,7 +14,7 @@ use foretoken_run::table;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
-/// Runs the command with its arguments.
+/// Sends the experiment's requests to the server, records the answers, and prints the comparison.
 pub fn run(args: &ObserveArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let mut plan = Plan::to_observe(document, shipped::folder(&args.file))?;
@@ -22,7 +22,7 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     let client = Client::new(&args.url, key(args.api_key_env.as_deref())?, args.ca.as_deref())?;
     let site = Site { client, step_log: args.step_log.clone() };
     if site.step_log.is_some() {
-        // The cells of an observed run always keep their steps.
+        // The step log gives the steps of each run, so the results folder keeps the steps of every run.
         plan.variants.iter_mut().for_each(|v| v.experiment.output.steps = true);
     }
     let usual = || PathBuf::from("results").join(format!("observed-{}-{}", plan.name, &plan.digest()[..8]));
@@ -69,8 +69,8 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     seen.ended.map_or(Ok(()), Err)
 }
 
-/// The bearer token for the server, from an environment variable. If the user `named` a variable, it must be set.
-/// Otherwise the default variable is read, and a missing one gives `None`.
+/// The bearer token for the server, read from an environment variable. `named` is the variable that the user named; it
+/// must be set. Without `named`, the default variable is read, and the token is `None` if that variable is not set.
 fn key(named: Option<&str>) -> Result<Option<String>> {
     const HELP: &str = "set it to the server's bearer token, or leave --api-key-env out";
     let name = named.unwrap_or("FORETOKEN_API_KEY");

@@ -15,7 +15,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Runs the command with its arguments.
+/// Measures the passes of target and draft, writes the profile and prints a summary. Fails with exit code 3 if the
+/// profile is not to be trusted.
 pub fn run(args: &ProfileArgs) -> Result<()> {
     work().interrupt.keeps("what was measured is kept", "run the same command again to go on");
     let profile = profile(&request(args))?;
@@ -63,7 +64,7 @@ fn request(args: &ProfileArgs) -> ProfileRequest<'_> {
     }
 }
 
-/// A summary of the profile in a few lines.
+/// A summary of the profile in a few lines: the linear fits, their held-out errors, and the number of measured shapes.
 fn summary(p: &Profile) -> String {
     let mut out = String::new();
     let (target, draft) = (&p.target.model, &p.draft.model);

@@ -1,5 +1,5 @@
-//! `foretoken profile-acceptance`: records which drafts are right on text that the target writes greedily. The result
-//! is a truth table.
+//! `foretoken profile-acceptance`: records which tokens of a draft model are right on text that the target writes
+//! greedily. The result is a truth table.
 
 use super::{ProfileAcceptanceArgs, show};
 use crate::cli::format::Format;
@@ -11,7 +11,8 @@ use foretoken_sim::Pair;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Runs the command with its arguments.
+/// Lets the target write greedily, records which tokens of the draft model are right, and prints a summary of the truth
+/// table.
 pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     if args.temperature != 0.0 {
         let message = format!("--temperature {}: only greedy outputs can be recorded", args.temperature);

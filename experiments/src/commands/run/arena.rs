@@ -8,17 +8,17 @@ use foretoken_spec::document::Path as Key;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Number of seeds of a quick run.
+/// Number of seeds of each scenario in a quick run (`--quick`).
 const QUICK_SEEDS: usize = 2;
 
-/// The scenarios of a folder.
+/// The scenarios of the arena in a folder: the experiments over which all policies are compared.
 #[derive(Default)]
 pub struct Scenarios {
-    /// (name, numbers) of each finished scenario.
+    /// (name, numbers of its policies) of each finished scenario (experiment of the arena).
     finished: Vec<(String, Scenario)>,
     /// (name, reason) of each scenario that cannot run because a file, such as its trace, is missing.
     skipped: Vec<(String, String)>,
-    /// Number of scenarios that a quick run (`--quick`) leaves out.
+    /// Number of scenarios (experiments of the arena) that a quick run (`--quick`) leaves out.
     left_out: usize,
 }
 
@@ -26,8 +26,8 @@ impl Scenarios {
     /// The plan of an experiment file, made by `load` with the overrides `sets`. With `quick`, a scenario keeps only
     /// its first two seeds.
     ///
-    /// `None` for two kinds of scenarios, which are counted for the table: a scenario that needs a missing file, such
-    /// as a trace, and a scenario that a quick run leaves out.
+    /// `None` for a scenario (experiment of the arena) that needs a missing file, such as a trace, and for a scenario
+    /// that a quick run leaves out. The table of the arena counts these scenarios.
     ///
     /// # Errors
     /// The experiment is wrong, or it lacks a file and is no scenario.
@@ -43,6 +43,9 @@ impl Scenarios {
         let plan = match load(file, sets) {
             Err(problem) if is_scenario && problem.is_a_missing_file() => {
                 let name = document.text_at(&Key::of("name")).unwrap_or_else(|| file.display().to_string());
+                // JSON and CSV on stdout have no place for the skipped scenarios (experiments of the arena), so stderr
+                // names them.
+                eprintln!("skipped: {name}: {}", problem.message());
                 self.skipped.push((name, problem.message().to_owned()));
                 return Ok(None);
             }
@@ -60,13 +63,13 @@ impl Scenarios {
         load(file, &[sets, &[fewer]].concat()).map(Some)
     }
 
-    /// Adds a finished scenario to the table.
+    /// Adds a finished scenario (experiment of the arena) to the table of policies.
     pub fn finished(&mut self, name: &str, scenario: Scenario) {
         self.finished.push((name.to_owned(), scenario));
     }
 
-    /// The error if no experiment of the folder can run. The reason is a missing file, such as a trace, or `--quick`,
-    /// which leaves all scenarios out.
+    /// The error if no experiment of the folder can run. Either a file, such as a trace, is missing, or `--quick`
+    /// leaves all scenarios out.
     pub fn explain_nothing(&self, folder: &Path) -> Box<Problem> {
         match self.skipped.first() {
             Some((name, why)) => {
@@ -78,8 +81,8 @@ impl Scenarios {
         }
     }
 
-    /// The table of policies over the finished scenarios; `None` if no scenario finished. Also writes the table into
-    /// `folder`, as JSON, CSV and a page.
+    /// The table of policies over the finished scenarios (experiments of the arena); `None` if no scenario finished.
+    /// Also writes the table into `folder`, as JSON, CSV and a page.
     ///
     /// # Errors
     /// One of the files cannot be written.

@@ -12,7 +12,7 @@ use foretoken_server::{Served, Settings, serve};
 use foretoken_spec::problem::{Problem, Result};
 use std::net::SocketAddr;
 
-/// Runs the command with its arguments.
+/// Serves the experiment's one policy over HTTP until Ctrl-C. Then says what the server did.
 pub fn run(args: &ServeArgs) -> Result<()> {
     let plan = Plan::of(shipped::read_document(&args.file, &args.sets)?, shipped::folder(&args.file))?;
     let variant = one(&plan)?;
@@ -56,7 +56,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// The plan's only variant. An error if the experiment has a fleet or sweeps a setting.
+/// The only variant (combination of swept values) of the plan. An error if the experiment has a fleet or sweeps a
+/// setting.
 fn one(plan: &Plan) -> Result<&Variant> {
     if plan.variants.iter().any(Variant::is_fleet) {
         let message = "the experiment has a fleet, and a server is one engine";
@@ -72,7 +73,7 @@ fn one(plan: &Plan) -> Result<&Variant> {
     }
 }
 
-/// One line that says what the server did.
+/// One line that says what the server did: requests, tokens, and by how many ms tokens left late.
 fn said(served: &Served) -> String {
     let Served { answered, aborted, refused, tokens, late_s: [p50, p99] } = served;
     let late = format!("tokens left {:.2} ms late in the median, {:.2} ms at p99", 1e3 * p50, 1e3 * p99);

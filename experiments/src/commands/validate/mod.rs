@@ -1,4 +1,4 @@
-//! The arguments of `foretoken validate`.
+//! The arguments of `foretoken validate`, which compares runs on a device or a server with their predictions.
 
 #[cfg(feature = "live")]
 pub mod work;

@@ -10,7 +10,7 @@ use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Runs the command with its arguments.
+/// Compares live runs with simulations. Takes the runs from a results folder, or runs the experiment on a device first.
 pub fn run(args: &ValidateArgs) -> Result<()> {
     let path = args.path.as_deref().expect("clap asks for it where nothing was observed");
     match path.is_dir() {
@@ -64,7 +64,8 @@ fn show(args: &ValidateArgs, validation: &Validation) -> Result<()> {
     }
 }
 
-/// An error with exit code 3 if no cell is decided, or if a bound is broken; else `Ok`.
+/// An error with exit code 3 in two cases: the machine was not steady enough to decide any comparison, or an error of
+/// the simulator breaks a bound. Else `Ok`.
 fn verdict(validation: &Validation) -> Result<()> {
     if !validation.decided() {
         let message = format!(

@@ -3,7 +3,8 @@
 use super::*;
 
 /// Recomputes Dynamo's costs for each decision from a list of all requests in flight and their blocks. The router must
-/// choose a worker with the least cost. If several have it, the router must choose the one that the random draw names.
+/// choose a worker with the least cost. If several workers have the least cost, the router must choose the worker that
+/// the random draw names.
 #[test]
 fn dynamo_kv() {
     struct Booked {

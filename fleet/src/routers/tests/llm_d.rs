@@ -1,9 +1,9 @@
-//! llm-d's scorers, against second implementations.
+//! Compares our versions of llm-d's scorers with second implementations.
 
 use super::*;
 
-/// Compares with a second implementation of the scorers in llm-d's default configuration. Its prefix index is a plain
-/// list of blocks for each server.
+/// Compares the router `llm-d-default` with a second implementation of the scorers in llm-d's default configuration.
+/// The second implementation's prefix index is a plain list of blocks for each server.
 #[test]
 fn llm_d_default() {
     let mut lru: Vec<Vec<Vec<u64>>> = vec![Vec::new(); 4];
@@ -79,7 +79,7 @@ fn llm_d_slo() {
     }
 }
 
-/// Scores as the Go plugins compute them; −1 for a replica that the filter removes.
+/// The scores that llm-d's Go plugins would compute; −1 for a replica that the filter removes.
 fn go_scores(all: &[(f64, f64, u32)], most: bool, explore: bool) -> Vec<f64> {
     let positive: Vec<usize> = (0..all.len()).filter(|&i| all[i].0 >= 0.0 && all[i].1 >= 0.0).collect();
     let negative: Vec<usize> = (0..all.len()).filter(|i| !positive.contains(i)).collect();

@@ -1,10 +1,10 @@
-//! Our own routers.
+//! Tests of the routers that are our own.
 
 use super::*;
 
-/// `verify-work` takes the replica with the least expected work in flight. For a request it expects the mean output
-/// length and the mean tokens a step of the ended requests of the same category, or of all ended requests if the
-/// category has none.
+/// `verify-work` takes the replica with the least expected work in flight. The expected work of a request comes from
+/// the mean output length and the mean number of tokens per step of the ended requests of its category. If the category
+/// has no ended request, all ended requests count.
 #[test]
 fn verify_work() {
     let settings = VerifyWork::default();

@@ -1,4 +1,5 @@
-//! Dynamo's planner as its Python code has it, for aggregated engines and the target "sla".
+//! A second implementation of Dynamo's planner, written from its Python code, for replicas that compute prompts and
+//! decode, and for the target "sla".
 
 use super::super::dynamo_planner::Planner;
 use super::super::watched::{Decides, Watched};
@@ -11,7 +12,7 @@ const MAX_TOKENS: f64 = 2048.0;
 const TTFT_MS: f64 = 500.0;
 const ITL_MS: f64 = 50.0;
 
-/// What the planner remembers between two ticks.
+/// What Dynamo's planner remembers between two decisions, in the second implementation.
 struct Second {
     samples: Vec<([f64; 2], f64)>,
     isl: Vec<f64>,
@@ -31,12 +32,12 @@ fn average(window: &[f64]) -> f64 {
     if last.is_empty() { 0.0 } else { last.iter().sum::<f64>() / last.len() as f64 }
 }
 
-/// The regression: solves the normal equations of three unknowns by elimination.
+/// Fits the step time linearly to the samples: solves the normal equations of the three coefficients by elimination.
 fn regression(samples: &[([f64; 2], f64)]) -> Option<[f64; 3]> {
     if samples.len() < 5 {
         return None;
     }
-    // Scaled columns, so that elimination keeps its digits.
+    // The columns of the samples' matrix are divided by these numbers, so that elimination loses few digits.
     let scale = [1.0, 100.0, 100_000.0];
     let mut m = [[0.0; 4]; 3];
     for (x, y) in samples {

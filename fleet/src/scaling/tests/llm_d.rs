@@ -1,4 +1,5 @@
-//! llm-d's rule as its Go code has it: the analyser, the optimizer, and the HPA that carries out the number.
+//! A second implementation of llm-d's saturation rule, written from its Go code: the analyser, the optimizer, and the
+//! HPA that carries out the number of replicas.
 
 use super::super::llm_d::Saturation;
 use super::super::watched::{Decides, Watched};
@@ -7,7 +8,7 @@ use super::{Dice, LIMITS, grown, later, report};
 use foretoken_sim::{Load, Time};
 use std::collections::HashMap;
 
-/// What the Go program remembers between two calls.
+/// What llm-d's Go program remembers between two calls, in the second implementation.
 #[derive(Default)]
 struct Second {
     history: HashMap<&'static str, Vec<f64>>,
@@ -26,7 +27,7 @@ fn classify(output: f64) -> &'static str {
 }
 
 impl Second {
-    /// `now_s` is a whole number of seconds.
+    /// The number of replicas that the Go program wants at `now_s`, a whole number of seconds. `pending` replicas boot.
     fn replicas(&mut self, now_s: u64, loads: &[Option<Load>], pending: u32, traffic: Traffic) -> Option<u32> {
         let old = self.traffic.iter().rev().find(|(at, _)| *at + 300 <= now_s).map_or(Traffic::default(), |t| t.1);
         self.traffic.push((now_s, traffic));

@@ -26,7 +26,7 @@ fn names_and_letters_list_the_same_layers() {
     let names = json!(["mamba", "moe", "attention", "mlp"]);
     let by_name = with(file(), json!({ "hybrid_override_pattern": null, "layers_block_type": names }));
     assert_eq!(shape(&by_name), shape(&file()));
-    // transformers writes these names since version 5.
+    // transformers writes these names of layer types since version 5.
     let newer = json!(["linear_attention", "moe", "full_attention", "mlp"]);
     assert_eq!(shape(&with(by_name, json!({ "layers_block_type": newer }))), shape(&file()));
 }
@@ -87,7 +87,8 @@ fn the_module_of_super_is_attention_and_experts() {
     let [attention, experts] = module.layers.as_slice() else { panic!("{:?}", module.layers) };
     assert!(matches!(attention.attention, Attention::Grouped { heads: 32, .. }));
     assert!(matches!(experts.feed_forward, FeedForward::Experts { latent: Some(1024), .. }));
-    // The expected number is the published count with the MTP module minus the published count without it.
+    // The expected number of weights of the MTP module: the published count of the model with its MTP module minus the
+    // published count without it.
     let own = module.parameters() - module.head_parameters();
     assert!((own / 2_942_319_616.0 - 1.0).abs() < 1e-3, "{own}");
 }

@@ -109,7 +109,8 @@ fn the_module_attends_to_a_window() {
     let module = &entry("deepseek-v4-flash-mtp").unwrap().shape;
     assert!(matches!(module.layers[0].attention, Attention::Compressed { ratio: 0, window: 128, .. }));
     assert!(matches!(module.layers[0].feed_forward, FeedForward::Experts { total: 256, .. }));
-    // The expected number is the published count with the MTP module minus the published count without it.
+    // The expected number of weights of the MTP module: the published count of the model with its MTP module minus the
+    // published count without it.
     let own = module.parameters() - module.head_parameters();
     assert!((own / (290_944_616_402.0 - 284_333_146_519.0) - 1.0).abs() < 1e-3, "{own}");
 }

@@ -14,7 +14,7 @@ fn file() -> Value {
     })
 }
 
-/// (attention of the first layer, attention of the last layer)
+/// The attention of the first and of the last layer of the model that `config` describes.
 fn ends(config: &Value) -> (Attention, Attention) {
     let layers = read(&config.to_string(), "m").unwrap().shape.layers;
     (layers[0].attention, layers[layers.len() - 1].attention)

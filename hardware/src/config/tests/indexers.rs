@@ -15,7 +15,8 @@ fn file() -> Value {
     })
 }
 
-/// (number of layers with an indexer, number of layers that take an earlier layer's choice)
+/// Of the layers of the model that `config` describes: (number with an indexer, which chooses tokens; number that take
+/// the choice of an earlier layer).
 fn own_and_taken(config: &Value) -> (u32, u32) {
     let layers = read(&config.to_string(), "m").unwrap().shape.layers;
     let count = |taken| {
@@ -47,7 +48,7 @@ fn a_taken_choice_costs_no_indexer_and_keeps_no_key() {
     assert_eq!(five.parameters() - five_two.parameters(), 57.0 * indexer);
     let kv = |s: &crate::models::ModelShape| s.work().kv_bytes_token(1.0);
     assert_eq!(kv(five) - kv(five_two), 57.0 * 128.0);
-    // Layers without an indexer still attend to 2,048 tokens.
+    // Layers without an indexer attend to the 2,048 tokens that an earlier layer chose.
     let chosen = five_two.work().attention.into_iter().find(|a| a.by_token).unwrap();
     assert_eq!((chosen.window, chosen.bytes), (Some(2048.0), 78.0 * 576.0 * 2.0));
     let module = &entry("glm-5.2-mtp").unwrap().shape;

@@ -21,7 +21,8 @@ fn shape(config: &Value) -> ModelShape {
     read(&config.to_string(), "m").unwrap().shape
 }
 
-/// (weights of the first layer's attention, weights of the last layer's attention)
+/// The number of weights of the first layer's attention and of the last layer's attention, in the model that `config`
+/// describes.
 fn ends(config: &Value) -> (f64, f64) {
     let layers = shape(config).layers;
     let weights = |group: &LayerGroup| group.attention.parameters(7168);
@@ -48,11 +49,12 @@ fn k3_has_24_layers_of_attention_and_experts_of_half_the_width() {
         matches!(g.feed_forward, FeedForward::Experts { latent: Some(3584), shared_intermediate: 6144, .. })
     };
     assert_eq!(count(narrow), 92);
-    // The expected number is the published count without the vision tower and without 92 routers of 896 rows. The shape
-    // then lacks only the norms.
+    // The expected number of Kimi K3's weights is the published count without the vision tower and without 92 routers
+    // of 896 rows. The shape then lacks only the norms.
     let routers = 92.0 * 896.0 * 7168.0;
     assert!((k3.parameters() / (2_779_484_478_208.0 - routers) - 1.0).abs() < 1e-5, "{}", k3.parameters());
-    // The weights of experts have 4 bits, and 32 weights share a scale of 8 bits. The other parts are not quantised.
+    // The weights of Kimi K3's experts have 4 bits, and 32 weights share a scale of 8 bits. The other parts are not
+    // quantised.
     assert_eq!((k3.bits.experts, k3.bits.weights, k3.bits.dense), (4.25, 16.0, None));
     assert_eq!(entry("kimi-k3").unwrap().warnings, ["`text_config.attn_res_block_size` is not modelled"]);
 }

@@ -78,11 +78,11 @@ fn layers_are_grouped_by_kind() {
     let FeedForward::Experts { total: 256, active: 8, shared_intermediate: 2048, .. } = sparse.feed_forward else {
         panic!("{sparse:?}")
     };
-    // A token stores 512 + 64 numbers of 2 bytes in each of 61 layers. Every GPU of a tensor-parallel group holds all
-    // these numbers.
+    // In DeepSeek-V3 a token stores 512 + 64 numbers of 2 bytes in each of 61 layers. Every GPU of a tensor-parallel
+    // group holds all these numbers.
     let work = shape.work();
     assert_eq!((work.kv_bytes_token(1.0), work.kv_bytes_token(8.0)), (70_272.0, 8.0 * 70_272.0));
-    // A token uses about 37 billion of the model's 671 billion weights.
+    // A token uses about 37 billion of DeepSeek-V3's 671 billion weights.
     assert!((shape.active_parameters() / 37.5e9 - 1.0).abs() < 0.02, "{}", shape.active_parameters());
 }
 
@@ -93,7 +93,7 @@ fn windows_and_states_are_read() {
         entry(name).unwrap().shape.layers.iter().filter(has).map(|g| g.count).sum::<u32>()
     };
     assert_eq!((windows("gpt-oss-120b"), windows("gemma-2-9b"), windows("qwen2.5-7b")), (18, 21, 0));
-    // The model has 62 layers. Every sixth layer attends to all tokens, the other 52 have a window.
+    // Gemma 3 27B has 62 layers. Every sixth layer attends to all tokens, the other 52 have a window.
     assert_eq!(windows("gemma-3-27b"), 52);
     let hybrid = &entry("qwen3-next-80b-a3b").unwrap().shape;
     let states = hybrid.layers.iter().filter(|g| matches!(g.attention, Attention::Recurrent { .. }));
@@ -115,7 +115,8 @@ fn quantised_files_have_fewer_bits() {
 fn an_mtp_module_is_one_layer_and_a_matrix() {
     let module = &entry("deepseek-v3-mtp").unwrap().shape;
     assert_eq!((module.num_layers(), module.joining_parameters), (1, 2.0 * 7168.0 * 7168.0));
-    // The MTP module has 11.6 billion weights without the embedding and the output head, which are the target's.
+    // The MTP module of DeepSeek-V3 has 11.6 billion weights without the embedding and the output head, which are the
+    // target's.
     let own = module.parameters() - module.head_parameters();
     assert!((own / 11.61e9 - 1.0).abs() < 0.01, "{own}");
 }

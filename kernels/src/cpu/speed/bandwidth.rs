@@ -10,16 +10,17 @@ use std::hint::black_box;
 /// Bandwidth in bytes per second, for three kinds of access.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// Bandwidth of reading.
+    /// Bandwidth of reading the array, bytes per second.
     pub read: f64,
-    /// Bandwidth of copying one half of the array to the other; read and written bytes both count.
+    /// Bandwidth of copying one half of the array to the other, bytes per second; read and written bytes both count.
     pub copy: f64,
-    /// Bandwidth of the triad `a = b + factor · c`, where `a`, `b` and `c` are thirds of the array; all bytes count.
+    /// Bandwidth of the triad `a = b + factor · c`, where `a`, `b` and `c` are thirds of the array, bytes per second;
+    /// all bytes count.
     pub triad: f64,
 }
 
 impl Bandwidth {
-    /// Returns the highest of the three bandwidths.
+    /// Returns the highest of the bandwidths of reading, copying and triad, bytes per second.
     pub fn best(&self) -> f64 {
         self.read.max(self.copy).max(self.triad)
     }

@@ -28,7 +28,8 @@ pub fn clock(tries: u32) -> Option<f64> {
     Some(16.0 * 3.0 / turn)
 }
 
-/// Always `None`: on this architecture, the number of cycles of an instruction is not known.
+/// Always `None`: on this architecture, the number of cycles of an instruction is not known, so the clock cannot be
+/// measured.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn clock(_: u32) -> Option<f64> {
     None

@@ -75,7 +75,7 @@ impl Speed {
 }
 
 impl fmt::Display for Speed {
-    /// Writes clock, arithmetic rate and bandwidths in one line.
+    /// Writes clock, arithmetic rate and bandwidths of the core in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(clock) = self.clock_hz {
             write!(f, "{:.2} GHz, ", clock / 1e9)?;

@@ -8,7 +8,7 @@ const TRY: Duration = Duration::from_micros(300);
 /// Seconds per turn in the fastest of `tries` tries. `run(turns)` must repeat the timed work `turns` times.
 pub(super) fn best(tries: u32, mut run: impl FnMut(u64)) -> f64 {
     let mut turns = 1;
-    // Raises the number of turns until a try takes long enough to be timed.
+    // Raises the number of turns of the timed work until a try takes long enough to be timed.
     loop {
         let begin = Instant::now();
         run(turns);

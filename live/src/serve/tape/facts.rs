@@ -15,9 +15,9 @@ pub fn span(step: &StepTrace) -> Option<(Time, Time)> {
 /// A forward pass of the target or the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// The shape of the pass.
+    /// The shape of the pass: its numbers of new tokens, context tokens and query-key pairs.
     pub shape: PassShape,
-    /// Duration of the pass on the host's clock.
+    /// Duration of the pass on the host's clock, as the run measured it.
     pub time: Time,
 }
 
@@ -26,7 +26,7 @@ pub struct Pass {
 pub struct Passes {
     /// The draft passes in order. Passes of 0 tokens are left out.
     pub draft: Vec<Pass>,
-    /// The target pass.
+    /// The target pass of the step.
     pub target: Pass,
     /// Time between passes, without waits for arrivals and without recording: the work of the scheduler and the policy,
     /// and the work at the end of the step before.

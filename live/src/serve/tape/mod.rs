@@ -15,12 +15,12 @@ use foretoken_sim::live::StepTrace;
 use foretoken_sim::{Arrivals, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// The first part of a tape: the facts known before the first step.
+/// The first part of a tape (the log of a live run): the facts known before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// The policy's label.
+    /// The label of the run's policy, under which results name it.
     pub policy: String,
-    /// True for the tape of a warm-up run. The tape of the run itself later replaces this file.
+    /// True for the tape (the log) of a warm-up run. The tape of the run itself later replaces this file.
     pub warming_up: bool,
     /// The seed of the run's random draws.
     pub seed: u64,
@@ -36,7 +36,7 @@ pub struct Head {
     pub output_len: Vec<u32>,
     /// Category of each request (index into the workload's categories).
     pub category: Vec<u16>,
-    /// The engine's `max_model_len`.
+    /// The engine's `max_model_len`: the most tokens of a request, prompt and output together.
     pub max_model_len: u32,
     /// The TPOT bound that the policy saw, in seconds; infinite without one.
     pub slo_tpot_s: f64,
@@ -81,10 +81,10 @@ impl Head {
     }
 }
 
-/// The last part of a tape: the facts known after the last step.
+/// The last part of a tape (the log of a live run): the facts known after the last step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
-    /// How the run ended.
+    /// How the live run ended: completely, by an interrupt of the user, or by a failure of the device.
     pub ending: TapeEnding,
     /// Ids of the requests that were rejected because the engine can never run them.
     pub rejected: Vec<u32>,
@@ -101,25 +101,26 @@ pub enum TapeEnding {
     Failed(String),
 }
 
-/// The content of a tape file, in memory.
+/// The content of a tape file (the log of a live run), in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tape {
-    /// The facts known before the first step.
+    /// The facts known before the first step of the run, such as its requests.
     pub head: Head,
     /// The records of the run's steps, in order.
     pub steps: Vec<StepTrace>,
-    /// How the file ends.
+    /// How the tape's file ends: complete, cut or damaged.
     pub end: End,
 }
 
-/// How a tape's file ends.
+/// How the file of a tape (the log of a live run) ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// The file is complete: it ends with a tail.
     Tail(Tail),
-    /// The file ends without a tail, after a frame or within one: the process was killed, or the file was cut.
+    /// The file ends without a tail, after or within a frame (a part of the file with a checksum): the process was
+    /// killed, or the file was cut.
     Cut(Cut),
-    /// A frame is damaged. Only the frames before it were read.
+    /// A frame (a part of the file with a checksum) is damaged. Only the frames before it were read.
     Damaged(Damage),
 }
 
@@ -132,12 +133,12 @@ impl Tape {
         }
     }
 
-    /// True if the tape has a tail, and all requests of the run ended.
+    /// True if the tape (the log of the run) has a tail, and all requests of the run ended.
     pub fn complete(&self) -> bool {
         self.tail().is_some_and(|t| t.ending == TapeEnding::Done)
     }
 
-    /// The last time in the tape, on the run's clock; 0 without steps.
+    /// The last time in the tape (the log of the run), on the run's clock; 0 without steps.
     pub fn last(&self) -> Time {
         self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }

@@ -1,12 +1,13 @@
-//! Rebuilds the records of requests and steps from a tape's steps. This works also if the run was killed.
+//! Rebuilds the records of requests and steps from the steps of a tape (the log of a live run). This works also if
+//! the run was killed.
 
 use super::{Head, Tail, span};
 use foretoken_compare::live_runs::Records;
 use foretoken_sim::live::{MarkKind, StepTrace};
 use foretoken_sim::{Arrivals, Outcome, RequestRecords, StepRecord, Time};
 
-/// Rebuilds the records of requests and steps from a tape's head, steps and tail. `tail` is `None` if the run was
-/// killed.
+/// Rebuilds the records of requests and steps from the head, steps and tail of a tape (the log of a live run). `tail`
+/// is `None` if the run was killed.
 pub fn rebuild_records<'a>(
     head: &Head,
     steps: impl IntoIterator<Item = &'a StepTrace>,
@@ -36,7 +37,7 @@ impl<'a> Rebuilt<'a> {
         }
         let mut rebuilt = Rebuilt { head, rejected, requests, sent: 0 };
         if let Arrivals::Closed { clients } = head.arrivals() {
-            // At time 0 every client sends its first request, as long as the workload has requests.
+            // In a closed loop, every client sends its first request at time 0, as long as the workload has requests.
             (0..clients.min(head.arrival.len() as u32)).for_each(|_| rebuilt.send(Time::ZERO));
         }
         rebuilt

@@ -14,25 +14,27 @@ pub type BlockId = u32;
 const NONE: u32 = u32::MAX;
 const NO_HASH: u64 = 0;
 
-/// The blocks of a request, in the order of the request's tokens, and the number of blocks that are registered in the
-/// cache.
+/// The KV blocks of a request, in the order of the request's tokens, and the number of them that are registered in the
+/// prefix cache.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
-    /// Ids of the request's blocks.
+    /// Ids of the KV blocks that the request holds, in the order of its tokens.
     pub blocks: Vec<BlockId>,
-    /// Number of blocks. Used only in a pool that counts blocks and gives them no ids.
+    /// Number of KV blocks that the request holds. Used only in a pool that counts blocks and gives them no ids.
     counted: u32,
-    /// Number of leading blocks for which the pool was asked to register the hash in the cache.
+    /// Number of the request's leading blocks for which the pool was asked to register the content hash in the prefix
+    /// cache.
     registered: u32,
-    /// Hash of the last registered block. The hash of each block covers the hash before it; the first covers 0.
+    /// Content hash of the request's last block that is registered in the prefix cache. The hash of each block covers
+    /// the hash of the block before it; the first covers 0.
     chain: u64,
 }
 
-/// A pool of equal blocks. In the free queue, blocks without a hash come first (blocks of the table that was released
-/// last in front), then blocks with a hash (the first freed in front). A free block with a hash can be a cache hit
-/// until the pool hands it out.
+/// A pool of KV blocks of equal size. In the free queue, blocks without a content hash come first (blocks of the table
+/// that was released last in front), then blocks with a hash (the first freed in front). A free block with a hash can
+/// be a hit of the prefix cache until the pool hands it out.
 pub struct BlockPool {
-    /// Whether blocks are only counted and have no ids.
+    /// Whether the pool only counts its free blocks, and gives them no ids.
     counts: bool,
     refs: Vec<u32>,
     hash: Vec<u64>,
@@ -101,7 +103,8 @@ impl BlockPool {
         }
     }
 
-    /// Adds one block to a table of a pool that only counts, if a block is free. Returns whether a block was added.
+    /// For a pool that only counts its blocks: adds one block to a request's block table, if a block is free. Returns
+    /// whether a block was added.
     #[inline]
     pub fn count_one(&mut self, table: &mut BlockTable) -> bool {
         debug_assert!(self.counts);
@@ -273,7 +276,7 @@ impl Hasher for Mixed {
     }
 }
 
-/// The ids of blocks with the same hash, in the order of registration.
+/// The ids of cached KV blocks with the same content hash, in the order of registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Equal {
     One(BlockId),
@@ -295,7 +298,7 @@ impl Equal {
         }
     }
 
-    /// Removes a block. Returns whether no block with this content is left.
+    /// Removes a block from the blocks with this content hash. Returns whether none is left.
     fn remove(&mut self, block: BlockId) -> bool {
         match self {
             Equal::One(only) => *only == block,
@@ -311,20 +314,21 @@ impl Equal {
 /// request's own tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// Ids of shared prefix blocks.
+    /// Ids of the leading blocks of the prompt that the request shares with other requests.
     pub prefix: &'a [u64],
     /// Tokens in a shared prefix block (512 for Mooncake).
     pub prefix_block: u32,
     /// Tokens in a KV block.
     pub block_size: u32,
-    /// Number of tokens after a block that the block's hash also covers.
+    /// Number of tokens after the end of a KV block that the block's content hash also covers.
     pub hash_lookahead: u32,
-    /// The request to which the tokens behind the shared prefix belong.
+    /// Number (not id) of the request to which the tokens behind the shared prefix belong.
     pub request: u32,
 }
 
 impl Content<'_> {
-    /// The hash of block `index`: H(hash of its parent block `parent`, content of the block).
+    /// The content hash of KV block `index` of the request. It covers the hash `parent` of the block before it and the
+    /// block's content.
     fn hash(&self, parent: u64, index: u32) -> u64 {
         let first = index * self.block_size;
         let end = first + self.block_size + self.hash_lookahead;
@@ -384,8 +388,8 @@ mod tests {
             pool.register(table, &content(&[10], 0), 1);
         }
         pool.release(&mut a, 0);
-        // `c` gets the only free block, and the block's content is dropped. The lookup still finds this content in the
-        // block of `b`.
+        // The table `c` gets the only free block, and the block's cached content is dropped. The lookup still finds the
+        // same content in the block of table `b`.
         pool.grow(&mut c, 1);
         assert_eq!(pool.lookup(&content(&[10], 1), 1, false), (1, 0));
         pool.release(&mut b, 0);

@@ -1,4 +1,4 @@
-//! The block tables of the requests that hold KV. The tables of a request have a slot (index); slots and buffers are
+//! The block tables of the requests that hold KV. The tables of a request have an index (slot); indices and buffers are
 //! reused.
 
 use super::block_pool::{BlockId, BlockTable};
@@ -6,13 +6,13 @@ use crate::workload::RequestId;
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// Block tables of the target and of the draft.
+/// Block tables of the target and of the draft model.
 #[derive(Debug, Default)]
 pub struct BlockTables {
     target: Vec<BlockTable>,
-    /// The draft's tables, if the draft has its own pool. Otherwise the target's tables serve both models.
+    /// The draft model's tables, if the draft model has its own pool. Otherwise the target's tables serve both models.
     draft: Vec<BlockTable>,
-    /// The slot of each request of the workload.
+    /// For each request of the workload: the index of its tables in `target` and `draft`.
     slot_of: Vec<u32>,
     free: Vec<u32>,
 }
@@ -39,12 +39,12 @@ impl BlockTables {
         slot
     }
 
-    /// The target's table in a slot.
+    /// The target's block table at index `slot`.
     pub fn target(&mut self, slot: u32) -> &mut BlockTable {
         &mut self.target[slot as usize]
     }
 
-    /// The table of the draft's own pool in a slot.
+    /// The block table of the draft model's own pool at index `slot`.
     pub fn draft(&mut self, slot: u32) -> &mut BlockTable {
         &mut self.draft[slot as usize]
     }
@@ -62,7 +62,7 @@ impl BlockTables {
 pub struct TablesOf<'a>(Option<(&'a BlockTables, bool)>);
 
 impl<'a> TablesOf<'a> {
-    /// Wraps the tables of all requests. `separate` says whether the draft has its own pool.
+    /// Wraps the block tables of all requests. `separate` says whether the draft model has its own pool.
     pub(super) fn new(tables: &'a BlockTables, separate: bool) -> TablesOf<'a> {
         TablesOf(Some((tables, separate)))
     }
@@ -73,8 +73,9 @@ impl<'a> TablesOf<'a> {
         self.table(id, false)
     }
 
-    /// Ids of the blocks of the draft's KV that a request holds. If the draft has no pool of its own, these are the ids
-    /// of the target's blocks; on hardware they also address the draft's KV memory, which then has as many blocks.
+    /// Ids of the blocks of the draft model's KV that a request holds. If the draft model has no pool of its own, these
+    /// are the ids of the target's blocks; on hardware they also address the draft model's KV memory, which then has as
+    /// many blocks.
     pub fn draft(&self, id: RequestId) -> &'a [BlockId] {
         self.table(id, true)
     }

@@ -1,6 +1,6 @@
 //! vLLM's `KVCacheManager` (docs/model.md 4.4): how much of a request is cached, and whether there are KV slots for the
-//! request's tokens. If the draft has its own pool, every allocation also takes the same number of blocks from that
-//! pool.
+//! request's tokens. If the draft model has its own pool, every allocation also takes the same number of blocks from
+//! that pool.
 
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};
@@ -9,35 +9,37 @@ use crate::engine::request::RunningRequest;
 use crate::engine::scheduler::Rules;
 use crate::workload::{RequestId, Workload};
 
-/// The KV memory of the target and of the draft.
+/// The KV memory of the target and of the draft model.
 pub struct KvCacheManager {
     pool: BlockPool,
-    /// The draft's own pool, if it has one.
+    /// The draft model's own pool, if it has one.
     draft_pool: Option<BlockPool>,
-    /// Whether only the target's pool exists, and it only counts its blocks.
+    /// Whether the target's pool is the only pool, and only counts its blocks, without ids.
     counts_alone: bool,
     tables: BlockTables,
     block_size: u32,
     caching: bool,
     reserve_full: bool,
     watermark: u32,
-    /// Whether the watermark applies also when no request runs (v0).
+    /// Whether a share of the blocks must stay free (watermark) also when a request is admitted while no other request
+    /// runs, as in vLLM v0.
     watermark_always: bool,
-    /// Number of tokens after a block that the block's hash also covers.
+    /// Number of tokens after the end of a KV block that the block's content hash also covers.
     hash_lookahead: u32,
-    /// The last tokens of the computed tokens are not cached, because they may be computed again. This is their number.
+    /// Number of a request's last computed tokens whose blocks are not put into the prefix cache, because these tokens
+    /// may be computed again.
     recomputed: u32,
     /// Whether the last block of a prefix-cache hit is not used but computed again.
     drop_last_hit: bool,
 }
 
-/// The cached blocks of a waiting request.
+/// The KV blocks that the prefix cache has for a waiting request.
 #[derive(Clone, Copy, Debug)]
 pub struct ComputedBlocks {
     blocks: u32,
-    /// Number of tokens in the cached blocks.
+    /// Number of tokens in the blocks that the prefix cache has for the request.
     pub num_tokens: u32,
-    /// Number of free blocks, without the cached blocks of this request.
+    /// Number of free KV blocks, without the cached blocks of this request.
     available: u32,
 }
 
@@ -78,7 +80,7 @@ impl KvCacheManager {
     /// Whether prefix caching is on and the requests of a workload have common prefixes. Then the order in which
     /// requests take and give back blocks decides which blocks are evicted.
     pub fn shares_prefixes(&self, workload: &Workload) -> bool {
-        self.caching && !workload.prefix_ids.is_empty()
+        self.caching && workload.shares_prefixes()
     }
 
     /// Number of blocks of the target's pool that requests can use.
@@ -91,18 +93,18 @@ impl KvCacheManager {
         self.pool.used()
     }
 
-    /// Number of blocks that requests hold in the draft's own pool.
+    /// Number of blocks that requests hold in the draft model's own pool.
     #[cfg(test)]
     pub fn draft_used(&self) -> u32 {
         self.draft_pool.as_ref().map_or(0, BlockPool::used)
     }
 
-    /// Number of free blocks: in the target's pool, or in the draft's own pool if fewer are free there.
+    /// Number of free blocks: in the target's pool, or in the draft model's own pool if fewer are free there.
     pub fn num_free_blocks(&self) -> u32 {
         self.pool.free().min(self.draft_free())
     }
 
-    /// Number of blocks in the draft's own pool; `u32::MAX` if the draft has no pool of its own.
+    /// Number of blocks in the draft model's own pool; `u32::MAX` if the draft model has no pool of its own.
     pub fn draft_total(&self) -> u32 {
         self.draft_pool.as_ref().map_or(u32::MAX, BlockPool::total)
     }
@@ -116,15 +118,16 @@ impl KvCacheManager {
         tokens.div_ceil(self.block_size)
     }
 
-    /// Whether the target's pool, and whether the draft's own pool, could hold this number of tokens if the pool were
-    /// empty. The second value is true if the draft has no pool of its own. In v0 the watermark must stay free besides.
+    /// Whether the target's pool, and whether the draft model's own pool, could hold this number of tokens if the pool
+    /// were empty. The second value is true if the draft model has no pool of its own. In v0 the watermark (blocks that
+    /// must stay free at an admission) is needed besides.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
         (need <= self.pool.total(), need <= self.draft_total())
     }
 
-    /// v0's `can_allocate`: whether a request of `tokens` tokens fits into the free blocks now, with the watermark left
-    /// free.
+    /// v0's `can_allocate`: whether a request of `tokens` tokens fits into the free blocks now, while the watermark
+    /// (blocks that must stay free at an admission) stays free.
     pub fn could_admit(&self, tokens: u32) -> bool {
         self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
     }
@@ -147,8 +150,8 @@ impl KvCacheManager {
         requests as u64 * u64::from(self.blocks_for(tokens) + 1) <= u64::from(self.num_free_blocks())
     }
 
-    /// Gives a running request KV slots for `tokens` tokens in total. Returns false if the pools have too few free
-    /// blocks.
+    /// Gives a running request KV blocks, so that it has room for `tokens` tokens in total. Returns false if the pools
+    /// have too few free blocks.
     #[inline]
     pub fn allocate_slots(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
         tokens <= r.num_slots || self.grow(r, tokens)
@@ -185,12 +188,18 @@ impl KvCacheManager {
     }
 
     fn content<'w>(&self, workload: &'w Workload, id: RequestId) -> Content<'w> {
-        // Neither the size of prefix blocks nor the KV block size may be a multiple of the other. Then no prefix is
-        // shared, and `Simulation::run` warns.
+        // If neither of the two sizes (prefix block and KV block) is a multiple of the other, no prefix is shared, and
+        // `Simulation::run` warns.
         let (shared, block_size) = (workload.prefix_block, self.block_size);
         let divides = shared > 0 && (shared.is_multiple_of(block_size) || block_size.is_multiple_of(shared));
         let prefix = if divides { workload.prefix(id) } else { &[] };
-        Content { prefix, prefix_block: shared, block_size, hash_lookahead: self.hash_lookahead, request: id }
+        Content {
+            prefix,
+            prefix_block: shared,
+            block_size,
+            hash_lookahead: self.hash_lookahead,
+            request: workload.number(id),
+        }
     }
 
     /// Looks up a waiting request of `num_tokens` tokens in the prefix cache. The hit covers fewer tokens than
@@ -205,12 +214,12 @@ impl KvCacheManager {
         ComputedBlocks { blocks: hits, num_tokens: hits * self.block_size, available }
     }
 
-    /// For a request that starts to run: takes its cached blocks, and further blocks so that it has slots for `tokens`
-    /// tokens in total. Returns false, and takes nothing, if the free blocks do not suffice.
+    /// For a request that starts to run: takes its cached blocks, and further blocks so that it has KV slots for
+    /// `tokens` tokens in total. Returns false, and takes nothing, if the free blocks do not suffice.
     ///
-    /// `busy` says whether other requests run. The watermark must stay free if `busy` is true; in v0 always. If the
-    /// setting `scheduler_reserve_full_isl` is on, the free blocks must suffice for all tokens of the request, although
-    /// the call takes only the blocks for `tokens`.
+    /// `busy` says whether other requests run. The watermark (blocks that must stay free at an admission) is kept if
+    /// `busy` is true; in v0 always. If the setting `scheduler_reserve_full_isl` is on, the free blocks must suffice
+    /// for all tokens of the request, although the call takes only the blocks for `tokens`.
     pub fn allocate_new(
         &mut self,
         workload: &Workload,
@@ -245,14 +254,15 @@ impl KvCacheManager {
         need.saturating_add(margin) <= self.num_free_blocks() && self.allocate_slots(r, tokens)
     }
 
-    /// Number of a request's full blocks that can be cached, if `num_tokens` of its tokens are certain (not drafts).
+    /// Number of a request's full blocks that can be cached, if `num_tokens` of its tokens are certain (not draft
+    /// tokens).
     fn cacheable_blocks(&self, r: &RunningRequest, num_tokens: u32) -> u32 {
         let hashed = r.num_tokens.saturating_sub(self.hash_lookahead);
         num_tokens.saturating_sub(self.recomputed).min(hashed) / self.block_size
     }
 
     /// Registers in the prefix cache the blocks that the first `num_tokens` tokens of a request fill. These tokens must
-    /// be certain (not drafts).
+    /// be certain (not draft tokens).
     pub fn cache_blocks(&mut self, workload: &Workload, r: &RunningRequest, num_tokens: u32) {
         if self.caching {
             let (content, blocks) = (self.content(workload, r.id), self.cacheable_blocks(r, num_tokens));
@@ -260,7 +270,7 @@ impl KvCacheManager {
         }
     }
 
-    /// Gives back all blocks of a request.
+    /// Gives all KV blocks of a request back to the pools of the target and of the draft model.
     pub fn free(&mut self, r: &mut RunningRequest) {
         self.give_back(r, 0);
     }

@@ -5,9 +5,9 @@ use crate::config::Version;
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler_output::Admission;
 
-/// The decision about a waiting request.
+/// Whether a waiting request is admitted into the step, and with how many tokens.
 pub(super) enum Admit {
-    /// The request is admitted, and this number of its tokens is scheduled.
+    /// The waiting request is admitted, and this number of its tokens is scheduled in the step.
     Tokens(u32),
     /// The request waits, and the scheduler considers no later request in this step.
     Stop,
@@ -16,7 +16,8 @@ pub(super) enum Admit {
 }
 
 impl Scheduler<'_> {
-    /// Whether the step has room for another request.
+    /// Whether the step has token budget left, and fewer requests run than may run at once, so that another request can
+    /// be admitted.
     #[inline]
     pub(super) fn has_room_to_admit(&self) -> bool {
         self.scratch.token_budget > self.rules.draft_slots
@@ -46,10 +47,10 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Number of padding drafts for a waiting request: `computed` tokens are in KV, `left` tokens are to be computed. A
-    /// request with one token left is padded to the length of a decode request with drafts. It is not padded (0) if
-    /// the step has scheduled a prompt of a running request, if no request is running and nothing is in KV, or if the
-    /// padding would exceed `max_model_len`.
+    /// Number of padding tokens, in place of draft tokens, for a waiting request: `computed` tokens are in KV, `left`
+    /// tokens are to be computed. A request with one token left is padded to the length of a decode request with draft
+    /// tokens. It is not padded (0) if the step has scheduled a prompt of a running request, if no request is running
+    /// and nothing is in KV, or if the padding would exceed `max_model_len`.
     fn padding(&self, computed: u32, left: u32, running: usize) -> u32 {
         let padding = self.rules.pad_admissions;
         let decodes_only = !self.pace.prefill_scheduled && (running > 0 || computed > 0);

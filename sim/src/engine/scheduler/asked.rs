@@ -33,20 +33,18 @@ impl<'a> Asked<'a> {
         (!self.workload.slo_tpot_s.is_empty(), self.slo_tpot_s)
     }
 
-    /// The requests.
+    /// All requests of the run, with what their clients asked for.
     #[inline]
     pub(super) fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// Adds a request that was not known before, and returns the request's id.
-    pub(super) fn add(&mut self, request: Request) -> RequestId {
-        let id = self.workload.len() as RequestId;
-        self.workload.to_mut().push(request);
-        id
+    /// Adds a request that was not known before. `id` is the next id, or the id of an ended request.
+    pub(super) fn put(&mut self, id: RequestId, number: RequestId, request: Request) {
+        self.workload.to_mut().put(id, number, request);
     }
 
-    /// Number of prompt tokens.
+    /// Number of prompt tokens of request `id`.
     pub(super) fn prompt(&self, id: RequestId) -> u32 {
         self.workload.prompt_len[id as usize]
     }
@@ -56,12 +54,8 @@ impl<'a> Asked<'a> {
         Categories::by_id(&self.workload.category)
     }
 
-    /// The priority, 0 by default. Under priority scheduling the lowest number is served first.
-    pub(super) fn priority(&self, id: RequestId) -> i32 {
-        self.workload.priority.get(id as usize).copied().unwrap_or(0)
-    }
-
-    /// Number of output tokens at which a request ends.
+    /// Number of output tokens at which request `id` ends: the requested number, or fewer if the model's longest length
+    /// is reached before.
     pub(super) fn max_tokens(&self, id: RequestId) -> u32 {
         self.workload.output_len[id as usize].min(self.longest.saturating_sub(self.prompt(id)))
     }

@@ -5,32 +5,33 @@
 use super::speculative_config::SpeculativeConfig;
 use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 
-/// The settings with the values that several rules share, derived once.
+/// The engine's settings, and the values derived from them that several rules of the scheduler need.
 pub(in crate::engine) struct Derived<'a> {
-    /// The settings.
+    /// The engine's settings as the user gave them, before defaults of the vLLM release are filled in.
     pub config: &'a EngineConfig,
-    /// The drafter's properties.
+    /// What the scheduler must know of the drafter, such as its longest draft.
     pub spec: &'a SpeculativeConfig,
     /// The most draft tokens of a request in a step; 0 without speculation.
     pub k: u32,
-    /// Whether one draft pass writes the context and another gives all drafts (DFlash, DSpark).
+    /// Whether one draft pass writes the context and another gives all draft tokens (DFlash, DSpark).
     pub block: bool,
-    /// The model runner.
+    /// The version of vLLM's model runner (V1 or V2), the part of a worker that runs passes.
     pub runner: Runner,
-    /// When drafts are made.
+    /// Whether draft tokens are made at the start or the end of a step.
     pub draft_at: DraftAt,
-    /// The tokens of the first draft pass.
+    /// Which tokens the first draft pass of a step processes: all tokens of the step, or only those that the draft
+    /// model has not processed yet.
     pub first_draft_pass: FirstDraftPass,
     /// Why async scheduling is not possible with these settings; `None` if it is possible.
     pub never_async: Option<&'static str>,
     /// Whether the next step is scheduled while a step is in flight: as the setting says, or else wherever it is
     /// possible, as in vLLM.
     pub asynchronous: bool,
-    /// vLLM's `num_lookahead_tokens` for the drafter: the number of KV slots reserved behind a request's scheduled
-    /// tokens. The setting of this name is not applied here.
+    /// vLLM's value of `num_lookahead_tokens` for the drafter: the number of KV slots reserved behind a request's
+    /// scheduled tokens. The engine's setting `num_lookahead_tokens` has no effect on this value.
     pub lookahead: u32,
-    /// vLLM's `max_num_new_slots_for_drafting` for the drafter: the number of extra tokens that each request takes from
-    /// the token budget. The setting of this name is not applied here.
+    /// vLLM's value of `max_num_new_slots_for_drafting` for the drafter: the number of extra tokens that each request
+    /// takes from the token budget. The engine's setting `max_num_new_slots_for_drafting` has no effect on this value.
     pub draft_slots: u32,
     /// vLLM's `num_prefill_lookahead_tokens`: the number of prompt tokens behind the end of a prefill chunk that the
     /// drafter needs.
@@ -38,7 +39,8 @@ pub(in crate::engine) struct Derived<'a> {
 }
 
 impl<'a> Derived<'a> {
-    /// Derives the values from the settings.
+    /// Derives the values that several rules of the scheduler share from the engine's settings and from the properties
+    /// of the drafter.
     pub fn of(config: &'a EngineConfig, spec: &'a SpeculativeConfig) -> Derived<'a> {
         let (k, runner, draft_at) = (spec.num_speculative_tokens, runner(config, spec), config.drafts_at());
         let first_draft_pass = config.first_draft_pass.unwrap_or(match draft_at {

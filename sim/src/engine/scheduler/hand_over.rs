@@ -14,8 +14,9 @@ use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// Admits the held requests whose KV has arrived, in order. Returns false if one of them cannot be admitted and the
-    /// scheduler must stop: then vLLM admits no later request in this step.
+    /// Held requests wait for the KV of their prompt, which another engine computes. Admits those whose KV has arrived,
+    /// in order. Returns false if one of them cannot be admitted and the scheduler must stop: then vLLM admits no later
+    /// request in this step.
     pub(super) fn schedule_held(&mut self, running: usize) -> bool {
         let mut index = 0;
         while index < self.handed.held.len() && self.has_room_to_admit() {
@@ -37,8 +38,9 @@ impl Scheduler<'_> {
         true
     }
 
-    /// Moves a held request to the running list, with `new` tokens scheduled: the last token of its prompt, which gives
-    /// the first output token, and padding. Returns false, and changes nothing, if the pools have too few blocks.
+    /// Moves a held request, whose prompt another engine has computed, to the running list. `new` tokens are scheduled:
+    /// the last token of its prompt, which gives the first output token, and padding. Returns false, and changes
+    /// nothing, if the pools have too few blocks.
     fn admit_held(&mut self, index: usize, new: u32) -> bool {
         let busy = !self.running.is_empty();
         let held = &mut self.handed.held[index];
@@ -76,45 +78,48 @@ impl Scheduler<'_> {
         true
     }
 
-    /// Whether blocks were allocated since the last [`take_reserved`](Self::take_reserved).
+    /// Whether blocks were allocated, since the last [`take_reserved`](Self::take_reserved), for a prompt whose KV
+    /// comes from another engine.
     pub fn has_reserved(&self) -> bool {
         !self.handed.reserved.is_empty()
     }
 
-    /// Takes out the requests whose blocks were allocated since the last call.
+    /// Takes out the requests that, since the last call, got blocks for a prompt whose KV comes from another engine.
     pub fn take_reserved(&mut self) -> std::vec::Drain<'_, Reserved> {
         self.handed.reserved.drain(..)
     }
 
-    /// Notes that all KV of a held request arrived at `at`, including the draft's KV if `draft_kv` is true.
+    /// Notes that all KV of the prompt of request `id` arrived from another engine at `at`, including the draft model's
+    /// KV if `draft_kv` is true.
     pub fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
         if let Some(held) = self.handed.held.iter_mut().find(|held| held.r.id == id) {
             (held.arrived, held.draft_kv) = (at, draft_kv);
         }
     }
 
-    /// Lets a held request compute its prompt here, because its KV will not come.
+    /// Lets this engine compute the prompt of request `id`, because the prompt's KV will not come from another engine.
     pub fn computes_here(&mut self, id: RequestId) {
         if let Some(index) = self.handed.held.iter().position(|held| held.r.id == id) {
             self.gives_blocks_back(index);
         }
     }
 
-    /// Frees the blocks of held request number `index`, and puts the request at the front of the waiting list, to be
-    /// served as a whole.
+    /// Frees the blocks of a request that waits for KV from another engine; `index` is its place among such requests.
+    /// Puts it at the front of the waiting list, so that this engine computes its prompt and its output.
     fn gives_blocks_back(&mut self, index: usize) {
         let Held { mut r, .. } = self.handed.held.remove(index);
         self.kv_cache_manager.free(&mut r);
-        self.waiting.prepend(WaitingRequest::new(r.id, r.arrival, r.priority, Part::Whole));
+        self.waiting.prepend(WaitingRequest::new(self.asked.workload(), r.id, r.arrival, Part::Whole));
     }
 
-    /// Tells the scheduler that it knows all KV that arrived up to `asked`, when the host asked the device.
+    /// The host asked the device at `asked` which KV has arrived from other engines. From now on the scheduler knows of
+    /// all KV that had arrived by then.
     #[inline]
     pub fn notice_kv(&mut self, asked: Time) {
         self.handed.asked = asked;
     }
 
-    /// Frees the blocks of a request that ended with its prompt.
+    /// Frees the blocks that a request keeps for a transfer, because this engine computed only its prompt.
     pub fn release_kept(&mut self, id: RequestId) {
         if let Some(index) = self.handed.kept.iter().position(|r| r.id == id) {
             let mut r = self.handed.kept.remove(index);
@@ -128,10 +133,11 @@ impl Scheduler<'_> {
         self.running.is_empty() && decided && self.handed.is_served()
     }
 
-    /// Resolves a step in which no waiting or held request fits. Does nothing and returns false if a request runs or
-    /// was preempted. If KV will arrive or other engines will free blocks, the requests wait. Otherwise held requests
-    /// block each other. Then the last held request gives its blocks back and computes its prompt here, where vLLM
-    /// would hang. Returns false if there is no held request.
+    /// Resolves a step in which no waiting request fits, and no held one (a request that has blocks and waits for KV
+    /// from another engine). Does nothing and returns false if a request runs or was preempted. If KV will arrive or
+    /// other engines will free blocks, the requests wait. Otherwise held requests block each other. Then the last held
+    /// request gives its blocks back and computes its prompt here, where vLLM would hang. Returns false if there is no
+    /// held request.
     pub(super) fn resolves_held(&mut self) -> bool {
         if !self.running.is_empty() || !self.output.preempted.is_empty() {
             return false;

@@ -4,14 +4,15 @@
 use crate::engine::request::{Reserved, RunningRequest};
 use crate::time::Time;
 
-/// The requests that an engine shares with another engine.
+/// The requests of which this engine computes only the prompt or only the output, and another engine the other part.
 #[derive(Debug, Default)]
 pub(super) struct Handed {
     /// Requests that have blocks for their prompt, whose KV comes from another engine, in order of allocation.
     pub(super) held: Vec<Held>,
     /// Requests whose blocks were allocated since the last `take_reserved`.
     pub(super) reserved: Vec<Reserved>,
-    /// When the host last asked the device which KV has arrived, among the questions whose answer the scheduler has.
+    /// The host asks the device from time to time which KV has arrived. This is the time of the newest question whose
+    /// answer the scheduler knows.
     pub(super) asked: Time,
     /// Requests that ended with their prompt, and keep its blocks until the KV is transferred.
     pub(super) kept: Vec<RunningRequest>,
@@ -23,14 +24,15 @@ pub(super) struct Held {
     pub(super) r: RunningRequest,
     /// Prompt tokens found in this engine's prefix cache.
     pub(super) cached: u32,
-    /// Whether the draft's KV arrived too.
+    /// Whether the KV of the draft model arrived together with the KV of the target.
     pub(super) draft_kv: bool,
-    /// When all KV had arrived; `Time::MAX` until then.
+    /// When all KV of the request's prompt had arrived; `Time::MAX` until then.
     pub(super) arrived: Time,
 }
 
 impl Handed {
-    /// Whether no request holds or keeps blocks.
+    /// Whether this engine shares no request with another engine: no request waits for KV, and no request keeps blocks
+    /// for a transfer.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.kept.is_empty()
@@ -42,12 +44,14 @@ impl Handed {
         self.held.len()
     }
 
-    /// Whether blocks will be released or KV will arrive without a further step of this engine.
+    /// Whether something will change without a further step of this engine: blocks of a request will be released, or KV
+    /// will arrive, or KV has arrived that the scheduler does not know of.
     pub(super) fn is_served(&self) -> bool {
         !self.kept.is_empty() || self.held.iter().any(|held| held.arrived > self.asked)
     }
 
-    /// Keeps the blocks of a request that ended with its prompt.
+    /// Keeps the KV blocks of a request of which this engine computed only the prompt, until another engine has this
+    /// KV.
     #[cold]
     pub(super) fn keep(&mut self, r: &RunningRequest) {
         self.kept.push(r.clone());

@@ -1,5 +1,5 @@
-//! Async scheduling: the scheduler assumes that a step in flight accepts all its drafts. When the step's output comes,
-//! it corrects the counts (vLLM's `AsyncScheduler`).
+//! Async scheduling: the scheduler assumes that a step in flight accepts all its draft tokens. When the step's output
+//! comes, it corrects the counts (vLLM's `AsyncScheduler`).
 
 use super::state::Scheduler;
 use super::tally::Tally;
@@ -9,8 +9,8 @@ use crate::engine::spec_decode::SpecDecode;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// vLLM's `_update_after_schedule`: advances the counts of the step's requests as if all their drafts were
-    /// accepted.
+    /// vLLM's `_update_after_schedule`: advances the numbers of computed tokens of the step's requests as if all their
+    /// draft tokens were accepted.
     pub fn advance(&mut self) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let tokens = std::mem::take(&mut r.num_scheduled_tokens);
@@ -33,7 +33,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Exchanges the current output (of the step that was decided or updated last) with the output of another step.
+    /// Exchanges the scheduler's current output (of the step that was decided or updated last) with the output of
+    /// another step.
     pub fn swap_output(&mut self, other: &mut Box<SchedulerOutput>) {
         std::mem::swap(&mut self.output, other);
     }
@@ -53,7 +54,8 @@ impl Scheduler<'_> {
         as_before
     }
 
-    /// The running request with this id, found by the stored indices; `None` if the request does not run.
+    /// The running request `id`, found by the indices in the running list that were stored before; `None` if the
+    /// request does not run.
     fn placed(&mut self, id: RequestId) -> Option<&mut RunningRequest> {
         let at = *self.scratch.place.get(id as usize)? as usize;
         self.running.get_mut(at).filter(|r| r.id == id)
@@ -104,8 +106,8 @@ impl Scheduler<'_> {
         self.output.chunks = chunks;
     }
 
-    /// Applies output for a request that no longer runs. A preempted request still gets its tokens, and may end with
-    /// them. The tokens of a request that has ended are dropped.
+    /// Applies a step's output for a request that no longer runs. A preempted request still gets its tokens, and may
+    /// end with them. The tokens of a request that has ended are dropped.
     #[cold]
     fn deliver_late(&mut self, id: RequestId, tokens: u32, tally: &mut Tally) {
         if !self.waiting.any_stale() {

@@ -19,7 +19,7 @@ impl Scheduler<'_> {
         if let Some(reason) = self.never(self.asked.prompt(id)) {
             return Err(reason);
         }
-        self.waiting.push(WaitingRequest::new(id, at, self.asked.priority(id), part));
+        self.waiting.push(WaitingRequest::new(self.asked.workload(), id, at, part));
         Ok(())
     }
 
@@ -67,6 +67,7 @@ impl Scheduler<'_> {
         self.release(&mut r);
         self.waiting.prepend(WaitingRequest {
             id: r.id,
+            number: self.asked.workload().number(r.id),
             num_output_tokens: r.num_output_tokens,
             num_draft_computed_tokens: r.num_draft_computed_tokens,
             may_draft: r.may_draft,
@@ -79,8 +80,8 @@ impl Scheduler<'_> {
         self.output.preempted.push(r);
     }
 
-    /// Gives back the blocks of a request. Cached blocks with certain tokens can still be hit until the pool hands them
-    /// out.
+    /// Gives back the KV blocks of a request. If their tokens are certain (not draft tokens), other requests can still
+    /// find the blocks in the prefix cache until the pool hands them out.
     pub(super) fn release(&mut self, r: &mut RunningRequest) {
         self.rules.confirm(r);
         self.kv_cache_manager.cache_blocks(self.asked.workload(), r, r.num_cacheable_tokens);
@@ -138,7 +139,8 @@ impl Scheduler<'_> {
 }
 
 impl Rules {
-    /// Under the rule `cache_when_verified`: marks the verified tokens of a decode request as cacheable.
+    /// Under the rule `cache_when_verified` (blocks that decoding filled are cached as soon as their tokens are
+    /// verified): marks the verified tokens of a decode request as ready for the prefix cache.
     fn confirm(&self, r: &mut RunningRequest) {
         if self.cache_when_verified && !r.prefilling {
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);

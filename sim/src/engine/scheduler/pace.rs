@@ -4,13 +4,14 @@
 use super::rules::Rules;
 use crate::engine::request::RunningRequest;
 
-/// The state of the rule `prefill_schedule_interval`, from step to step and in the current step.
+/// The state of the rule `prefill_schedule_interval` (while requests decode, prompts are scheduled only in every N-th
+/// step), from step to step and in the current step.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     /// Whether the last step that did not defer prefills left requests waiting for lack of room. Then the next step
     /// does not defer prefills either.
     prefill_capacity_bound: bool,
-    /// Number of steps that scheduled tokens.
+    /// Number of steps so far that scheduled any tokens.
     num_executed_steps: i64,
     /// The number of the last step that scheduled a prefill, among the steps that scheduled tokens.
     last_prefill_step: i64,
@@ -46,8 +47,8 @@ impl Pace {
         }
     }
 
-    /// Called when the step has admitted what it can. `left` says whether requests still wait that the scheduler has
-    /// not passed over.
+    /// Called when the step has admitted all requests that it can. `left` says whether requests are left in the waiting
+    /// list, apart from those that the scheduler passed over.
     pub(super) fn admitted(&mut self, left: bool) {
         if !self.defer_prefills {
             self.prefill_capacity_bound = left;
@@ -64,7 +65,7 @@ impl Pace {
         }
     }
 
-    /// Counts `steps` steps that only decoded.
+    /// Counts `steps` further steps that scheduled tokens, but no prompt.
     pub(super) fn skip(&mut self, steps: u32) {
         self.num_executed_steps += i64::from(steps);
     }

@@ -7,7 +7,7 @@ use crate::workload::RequestId;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The waiting list.
+/// The waiting requests: those that have arrived or were preempted, and do not run.
 #[derive(Clone, Debug)]
 pub struct RequestQueue {
     requests: Ordered,
@@ -17,7 +17,7 @@ pub struct RequestQueue {
     num_stale: u32,
 }
 
-/// The waiting requests in their order.
+/// The waiting requests in the order in which the scheduler admits them.
 #[derive(Clone, Debug)]
 enum Ordered {
     /// In order of arrival (first come, first served). A preempted request goes to the front.
@@ -26,13 +26,13 @@ enum Ordered {
     Priority(BinaryHeap<Reverse<Ranked>>),
 }
 
-/// A waiting request, ordered by priority number, then arrival, then id.
+/// A waiting request, ordered by priority number, then arrival, then the request's number.
 #[derive(Clone, Copy, Debug)]
 struct Ranked(WaitingRequest);
 
 impl Ranked {
     fn rank(&self) -> (i32, Time, RequestId) {
-        (self.0.priority, self.0.arrival, self.0.id)
+        (self.0.priority, self.0.arrival, self.0.number)
     }
 }
 
@@ -57,7 +57,7 @@ impl Ord for Ranked {
 }
 
 impl RequestQueue {
-    /// An empty list with this policy.
+    /// An empty list of waiting requests, which are admitted in the order that `policy` sets.
     pub fn new(policy: SchedulingPolicy) -> RequestQueue {
         let requests = match policy {
             SchedulingPolicy::Fcfs => Ordered::Fcfs(VecDeque::new()),
@@ -74,7 +74,7 @@ impl RequestQueue {
         }
     }
 
-    /// Adds a request that has arrived.
+    /// Adds a request that has arrived to the waiting requests.
     pub fn push(&mut self, r: WaitingRequest) {
         self.count(&r);
         match &mut self.requests {
@@ -93,7 +93,7 @@ impl RequestQueue {
         }
     }
 
-    /// The next request, which stays in the list.
+    /// The waiting request that the scheduler considers next. It stays in the list.
     pub fn peek(&self) -> Option<WaitingRequest> {
         match &self.requests {
             Ordered::Fcfs(queue) => queue.front().copied(),
@@ -101,7 +101,7 @@ impl RequestQueue {
         }
     }
 
-    /// Takes the next request out of the list.
+    /// Takes out the waiting request that the scheduler considers next.
     pub fn pop(&mut self) -> Option<WaitingRequest> {
         let r = match &mut self.requests {
             Ordered::Fcfs(queue) => queue.pop_front(),
@@ -147,7 +147,7 @@ impl RequestQueue {
         self.num_stale -= u32::from(r.stale);
     }
 
-    /// All requests, in no particular order.
+    /// All waiting requests, in no particular order.
     pub fn iter(&self) -> Box<dyn Iterator<Item = &WaitingRequest> + '_> {
         match &self.requests {
             Ordered::Fcfs(queue) => Box::new(queue.iter()),

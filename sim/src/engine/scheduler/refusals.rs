@@ -57,8 +57,8 @@ pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
     if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
 }
 
-/// Refuses settings that contradict each other about when drafts are made, when tokens are delivered, when steps are
-/// scheduled, and which tokens the first draft pass has.
+/// Refuses settings that contradict each other about when draft tokens are made, when tokens are delivered, when steps
+/// are scheduled, and which tokens the first draft pass has.
 fn check_order(derived: &Derived) -> Result<(), BadConfig> {
     let c = derived.config;
     if c.async_scheduling == Some(true)
@@ -85,8 +85,8 @@ fn check_order(derived: &Derived) -> Result<(), BadConfig> {
 }
 
 fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
-    // 0.33 lets a block's hash cover tokens after the block, and drops no block of a cache hit. It therefore allows any
-    // block size.
+    // Under 0.33 a block's hash may cover tokens after the block, and all blocks of a cache hit are used. So 0.33
+    // allows any block size. 0.32 drops the last block of a hit.
     let drops = c.version == Version::V0_32;
     if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =
@@ -137,7 +137,7 @@ fn check_table(spec: &SpeculativeConfig) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// Refuses rules that the replica of vLLM v0 does not have, and settings that v0 itself refuses.
+/// Refuses rules that this program's scheduler of vLLM v0 does not have, and settings that v0 itself refuses.
 pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
     let absent = [
         ("chunked_prefill", c.chunked_prefill == Some(true)),
@@ -160,7 +160,8 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
     }
 }
 
-/// With drafts, checks that the target's pool can hold one decode request with its drafts and lookahead slots.
+/// If there is a drafter, checks that the target's pool can hold one decode request with its draft tokens and lookahead
+/// slots.
 pub(super) fn check_room(c: &EngineConfig, drafter: bool, k: u32, lookahead: u32) -> Result<(), BadConfig> {
     let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
     let blocks = c.target_blocks(drafter).saturating_sub(u32::from(c.version != Version::V0));

@@ -11,7 +11,7 @@ use crate::config::{
 };
 use crate::engine::draft_passes::DraftPasses;
 
-/// The order of the phases of steps.
+/// The order of the phases of steps (schedule, draft, verify, update).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The step schedules, drafts, verifies and updates the requests.
@@ -23,20 +23,21 @@ pub enum Order {
     Async,
 }
 
-/// The rules that follow from the settings.
+/// The rules that the scheduler follows, as they result from the engine's settings and from the drafter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The vLLM release whose rules the scheduler follows.
     pub version: Version,
-    /// The order of the phases of steps.
+    /// The order of the phases of steps (schedule, draft, verify, update).
     pub order: Order,
-    /// When drafts are made. Not used without a drafter.
+    /// When draft tokens are made: at the start or at the end of a step. Not used without a drafter.
     pub draft_at: DraftAt,
-    /// When clients get the tokens of a step, if drafts are made at the end of the step.
+    /// When clients get the tokens of a step, if draft tokens are made at the end of the step.
     pub deliver_at: DeliverAt,
-    /// The passes that the drafter makes at the end of a step.
+    /// The passes that the drafter makes at the end of a step: their number, and the number of tokens that each
+    /// processes.
     pub draft_passes: DraftPasses,
-    /// Whether one pass gives all drafts of a request, if drafts are made at the start of a step.
+    /// Whether one pass gives all draft tokens of a request, if draft tokens are made at the start of a step.
     pub parallel_drafting: bool,
     /// Whether the draft model processes prompts too.
     pub draft_prefill: bool,
@@ -45,15 +46,16 @@ pub struct Rules {
     /// Whether a decode request may have tokens that the draft model has not processed. A drafter that drafts at the
     /// start of a step and has no KV never misses tokens.
     pub draft_gaps: bool,
-    /// Whether the token budget that was reserved for drafts, and that selection has freed, goes to prompts in prefill.
+    /// Whether unused token budget goes to prompts in prefill: budget that was reserved for draft tokens, but for which
+    /// the policy selected no draft token to verify.
     pub tops_up_chunks: bool,
     /// Whether consecutive steps in which nothing is decided (a stretch) are computed in one go.
     pub skip_stretches: bool,
-    /// Whether all requests of a step are scheduled with the same number of drafts: the number of the request with the
-    /// most. Missing drafts are padding. Runner V2 and async scheduling need one length for all requests; oracles are
-    /// exempt.
+    /// Whether all requests of a step are scheduled with the same number of draft tokens: the number of the request
+    /// with the most. Missing draft tokens are padding. Runner V2 and async scheduling need one length for all
+    /// requests; oracles are exempt.
     pub one_length: bool,
-    /// The order in which requests are served.
+    /// The order in which waiting requests are admitted: by arrival, or by priority.
     pub policy: SchedulingPolicy,
     /// Whether there is a drafter (invariant 7 of INVARIANTS.md).
     pub drafter: bool,
@@ -65,7 +67,7 @@ pub struct Rules {
     pub max_model_len: u32,
     /// Most requests that may run at once.
     pub max_num_active_seqs: u32,
-    /// Whether a prompt may be split.
+    /// Whether the tokens of a prompt may be split over several steps.
     pub chunked_prefill: bool,
     /// Most prompt tokens of a request in a step; 0 for no limit.
     pub long_prefill_token_threshold: u32,
@@ -84,8 +86,8 @@ pub struct Rules {
     pub num_hash_lookahead_tokens: u32,
     /// Whether the last block of a prefix-cache hit is computed again and not used.
     pub drop_last_hit: bool,
-    /// Whether a request that is left out of a step loses its drafts. Its next step then verifies padding in place of
-    /// the drafts, and accepts none.
+    /// Whether a request that is left out of a step loses its draft tokens. Its next step then verifies padding in
+    /// place of the draft tokens, and accepts none.
     pub loses_drafts: bool,
     /// Whether a request is admitted only if its whole sequence fits into the free blocks.
     pub reserve_full_isl: bool,
@@ -96,18 +98,19 @@ pub struct Rules {
     /// Under priority scheduling: whether the scheduler goes on with the later requests of the running list after a
     /// request had to preempt itself.
     pub goes_on_after_self_preemption: bool,
-    /// Whether drafting is skipped in a step in which no request can use drafts.
+    /// Whether drafting is skipped in a step in which no request can use draft tokens.
     pub can_skip_drafts: bool,
     /// Draft length of each request, by the number of scheduled requests (the index); `None` if the length does not
     /// depend on this number.
     pub per_batch_size: Option<Vec<u32>>,
-    /// Number of padding drafts that an admitted request with one token left gets; 0 for no padding.
+    /// Number of padding tokens, in place of draft tokens, that an admitted request with one token left gets; 0 for no
+    /// padding.
     pub pad_admissions: u32,
     /// Whether the runner falls back from full to piecewise CUDA graphs (vLLM
     /// `_maybe_override_dynamic_sd_cudagraph_mode`): runner V1 does so with a table of draft lengths by batch size.
     pub leaves_full_graphs: bool,
     /// Whether blocks that decoding filled are cached as soon as their tokens are verified: under async scheduling, and
-    /// in 0.33 with drafts. Otherwise they are cached when the next tokens are scheduled.
+    /// in 0.33 with draft tokens. Otherwise they are cached when the next tokens are scheduled.
     pub cache_when_verified: bool,
     /// Whether the scheduler avoids two endless loops of vLLM. First, it rejects a request that the pool can never hold
     /// (vLLM does not start with such a pool). Second, of two requests with equal priority and arrival time it preempts
@@ -117,7 +120,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules that follow from these settings.
+    /// The scheduler's rules as they result from the engine's settings `c` and from the drafter's properties `spec`.
     ///
     /// # Errors
     /// vLLM does not start with these settings, or the scheduler could never make a step with them.
@@ -139,7 +142,8 @@ impl Rules {
     }
 }
 
-/// Rules with the sizes from the settings, and with every rule of a release switched off.
+/// Rules with the limits (token budget, model length, …) from the settings, and with every rule of a release switched
+/// off.
 fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
     Rules {
         version: c.version,
@@ -151,7 +155,7 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         draft_prefill: c.draft_prefill,
         draft_gap: c.draft_gap,
         draft_gaps: spec.drafter && (c.draft_prefill || *draft_at == DraftAt::StepEnd),
-        // v0 splits no prompt, and its drafts take nothing from the token budget.
+        // v0 splits no prompt, and its draft tokens take nothing from the token budget.
         tops_up_chunks: spec.drafter && c.version != Version::V0 && c.budget_charge == BudgetCharge::Trimmed,
         skip_stretches: c.skip_stretches,
         one_length: false,

@@ -1,6 +1,6 @@
-//! Schedules the running requests, before any waiting request. Each request gets its tokens, its drafts and KV slots as
-//! long as the token budget lasts. If KV slots are lacking, the scheduler preempts the last running request; under
-//! priority scheduling, the request with the lowest priority.
+//! Schedules the running requests, before any waiting request. Each request gets its tokens, its draft tokens and KV
+//! slots as long as the token budget lasts. If KV slots are lacking, the scheduler preempts the last running request;
+//! under priority scheduling, the request with the lowest priority.
 
 use super::rules::{Order, Rules};
 use super::state::Scheduler;
@@ -9,9 +9,10 @@ use crate::engine::request::RunningRequest;
 
 /// The result of a search for KV slots for a running request.
 enum Room {
-    /// There are slots. The request is now at this index of the running list (preemptions before it may have moved it).
+    /// There are KV slots for the tokens of the request. It is now at this index of the running list (preemptions of
+    /// requests before it may have moved it).
     Found(usize),
-    /// There are slots for one token of the request, but not for its drafts. The request is the only running one.
+    /// There are KV slots for one token of the request, but not for its draft tokens. It is the only running request.
     ForOne,
     /// The request itself was preempted. The next request is now at this index of the running list.
     GoneItself(usize),
@@ -50,7 +51,7 @@ impl Scheduler<'_> {
             }
             match self.make_room(at, new, &mut scheduled) {
                 Some(Room::Found(place)) => at = place,
-                // By now no other request runs, so the request's index is 0.
+                // By now no other request runs, so the request's index in the running list is 0.
                 Some(Room::ForOne) => (at, new) = (0, 1),
                 Some(Room::GoneItself(place)) if self.rules.goes_on_after_self_preemption => {
                     at = place;
@@ -60,7 +61,7 @@ impl Scheduler<'_> {
             }
             let r = &mut self.running[at];
             r.num_scheduled_tokens = new;
-            // Drafts that were not scheduled are lost.
+            // Draft tokens that were not scheduled are lost.
             r.num_spec_tokens = 0;
             let end = r.num_computed_tokens + new;
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(end.min(r.num_tokens));
@@ -96,8 +97,8 @@ impl Scheduler<'_> {
         (done, done)
     }
 
-    /// As [`schedule_plain_decodes`](Self::schedule_plain_decodes), but with a step in flight: leaves out requests that
-    /// the step in flight certainly ends.
+    /// As [`schedule_plain_decodes`](Self::schedule_plain_decodes), for async scheduling: leaves out requests that the
+    /// step in flight certainly ends.
     #[inline]
     fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
         let (mut looked, mut done) = (0, 0);
@@ -142,15 +143,15 @@ impl Scheduler<'_> {
                 surely_ends,
                 |r| {
                     lose_drafts(r);
-                    // Drafts of a step in flight count as computed, but the target may still reject them.
+                    // Draft tokens of a step in flight count as computed, but the target may still reject them.
                     r.num_cacheable_tokens = r.num_cacheable_tokens.min(r.num_tokens);
                 },
             ),
         }
     }
 
-    /// The common case, kept fast: schedules the first decode requests that all get the same number of drafts. The
-    /// token budget is divided only once. Returns how many requests were scheduled.
+    /// The common case, kept fast: schedules the first decode requests that all get the same number of draft tokens.
+    /// The token budget is divided only once. Returns how many requests were scheduled.
     #[inline]
     fn schedule_equal_decodes(&mut self) -> usize {
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, .. } = self.rules;
@@ -161,7 +162,7 @@ impl Scheduler<'_> {
         for r in &mut self.running[..most] {
             let computed = r.num_computed_tokens;
             let end = computed + slots;
-            // Near `max_model_len` there may be too few positions for all drafts.
+            // Near `max_model_len` there may be too few positions for all draft tokens.
             if r.prefilling | !r.may_draft || end >= max_model_len || !self.kv_cache_manager.allocate_slots(r, end) {
                 break;
             }
@@ -174,8 +175,8 @@ impl Scheduler<'_> {
     }
 
     /// The loop of [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps, kept fast. The
-    /// first `from` requests are scheduled already. `spec_of` returns the number of drafts of a request. `ends` says
-    /// whether the step in flight ends a request. `scheduled` is called for each scheduled request.
+    /// first `from` requests are scheduled already. `spec_of` returns the number of draft tokens of a request. `ends`
+    /// says whether the step in flight ends a request. `scheduled` is called for each scheduled request.
     #[inline(always)]
     fn schedule_decodes_while(
         &mut self,
@@ -198,7 +199,7 @@ impl Scheduler<'_> {
             let mut new = 1 + spec_of(r);
             let mut slots = computed + new + num_lookahead_tokens;
             if slots >= max_model_len {
-                // Near `max_model_len` there may be too few positions if all drafts in flight are accepted.
+                // Near `max_model_len` there may be too few positions if all draft tokens in flight are accepted.
                 new = new.min((max_model_len - 1).saturating_sub(computed));
                 slots = (computed + new + num_lookahead_tokens).min(max_model_len);
                 if new == 0 {
@@ -249,7 +250,7 @@ impl Scheduler<'_> {
     }
 
     /// For the only running request, if the whole pool has too few slots for it: tries to find a slot for one token
-    /// without drafts and lookahead. If that fails too, or if the request is in prefill, rejects the request.
+    /// without draft tokens and lookahead. If that fails too, or if the request is in prefill, rejects the request.
     fn last_resort(&mut self) -> Option<Room> {
         let r = &mut self.running[0];
         if !r.prefilling && self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
@@ -270,18 +271,19 @@ impl Scheduler<'_> {
         (1..self.running.len()).fold(0, worse)
     }
 
-    /// `tokens`, or the step's threshold for long prefills if that is lower.
+    /// Returns `tokens`, or the step's limit on prompt tokens of one request if that limit is lower.
     pub(super) fn limited(&self, tokens: u32) -> u32 {
         if self.scratch.threshold > 0 { tokens.min(self.scratch.threshold) } else { tokens }
     }
 }
 
-/// Drops the drafts that a request holds, because they were not scheduled in this step.
+/// Drops the draft tokens that a request holds, because they were not scheduled in the step in which they could be
+/// verified.
 fn lose_drafts(r: &mut RunningRequest) {
     r.num_spec_tokens = 0;
 }
 
-/// Whether the step in flight gives the request its last token even if the target rejects all drafts.
+/// Whether the step in flight gives the request its last token even if the target rejects all draft tokens.
 fn surely_ends(r: &RunningRequest) -> bool {
     let prompt = r.num_tokens - r.num_output_tokens;
     r.num_output_placeholders > 0
@@ -303,8 +305,9 @@ impl Rules {
         }
     }
 
-    /// Whether the end of a prompt is cached only after decoding has continued behind it. If false, the tokens of
-    /// decoding are of no use to other requests, and are cached only when the request gives back its blocks.
+    /// Whether decoding can complete a block that other requests may share, namely the block at the end of a prompt:
+    /// its hash is known only when decoding has continued behind it. If false, tokens of decoding are of no use to
+    /// other requests and are cached only when the request gives back its blocks.
     #[inline]
     pub(super) fn decodes_finish_prompts(&self) -> bool {
         self.num_prefill_lookahead_tokens > 1 && self.num_hash_lookahead_tokens == 0

@@ -12,15 +12,15 @@ pub(super) struct StepScratch {
     pub(super) token_budget: u32,
     /// Most prompt tokens of a request in this step; 0 for no limit.
     pub(super) threshold: u32,
-    /// Most drafts of a request in this step.
+    /// Most draft tokens of a request in this step.
     pub(super) num_spec_tokens: u32,
     /// Number of requests at the front of the running list that are known to be decode requests in this step.
     pub(super) leading: usize,
-    /// Whether a request that could use drafts was scheduled in this step and then preempted. As if this request still
-    /// ran, the step then does not skip its drafting.
+    /// Whether a request that could use draft tokens was scheduled in this step and then preempted. As if this request
+    /// still ran, the step then does not skip its drafting.
     pub(super) drafts_needed: bool,
-    /// Requests that were admitted in this step and for whose prompt the draft lacks KV: (id, prompt tokens in the
-    /// draft's KV, prompt tokens missing there).
+    /// Requests that were admitted in this step and for whose prompt the draft model lacks KV: (id, prompt tokens in
+    /// the draft model's KV, prompt tokens missing there).
     pub(super) drafts_behind: Vec<(RequestId, u32, u32)>,
     /// Waiting requests that the scheduler passed over in this step. Empty between steps.
     pub(super) aside: Vec<WaitingRequest>,
@@ -30,7 +30,7 @@ pub(super) struct StepScratch {
 }
 
 impl StepScratch {
-    /// Begins a step in which a request gets at most `num_spec_tokens` drafts.
+    /// Begins a step in which a request gets at most `num_spec_tokens` draft tokens.
     #[inline]
     pub(super) fn begin(&mut self, rules: &Rules, num_spec_tokens: u32) {
         self.token_budget = rules.max_num_batched_tokens;

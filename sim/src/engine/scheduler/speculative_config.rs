@@ -1,13 +1,14 @@
-//! The properties of a drafter that the scheduler must know.
+//! What the scheduler must know of a drafter: its longest draft, and what chooses the draft lengths.
 
 use crate::config::BatchRange;
 
-/// The properties of speculation that the scheduler must know.
+/// What the scheduler must know of the drafter, such as its longest draft.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpeculativeConfig {
     /// Whether there is a drafter (invariant 7 of INVARIANTS.md).
     pub drafter: bool,
-    /// vLLM's `num_speculative_tokens`: the most drafts that a request may ever have in a step; 0 without speculation.
+    /// vLLM's `num_speculative_tokens`: the most draft tokens that a request may ever have in a step; 0 without
+    /// speculation.
     pub num_speculative_tokens: u32,
     /// vLLM's `parallel_drafting`: whether one forward pass gives all draft tokens of a request.
     pub parallel_drafting: bool,
@@ -23,9 +24,9 @@ pub enum Lengths {
     /// vLLM's own settings: one draft length for all requests, or one length for each batch size.
     #[default]
     Released,
-    /// A policy that vLLM does not have. The replica assumes that it is built into vLLM like the EAGLE drafter, and
-    /// that it may make any number of draft passes.
+    /// A policy that vLLM does not have. The engine treats it as if it were built into vLLM like the EAGLE drafter. The
+    /// policy may make any number of draft passes.
     Own,
-    /// An oracle. It is a bound, so no rule of the engine limits its lengths.
+    /// An oracle. It shows the best that is possible, so no rule of the engine limits its draft lengths.
     Free,
 }

@@ -1,4 +1,4 @@
-//! The state of the scheduler: the requests, their KV memory, and the step that is being decided.
+//! The state of the scheduler: the waiting and running requests, their KV memory, and the step that is being decided.
 
 use super::asked::Asked;
 use super::handed::Handed;
@@ -24,7 +24,7 @@ pub struct Scheduler<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) waiting: RequestQueue,
     pub(super) running: Vec<RunningRequest>,
-    /// Requests that this engine shares with another engine.
+    /// Requests of which this engine computes only the prompt or only the output, and another engine the other part.
     pub(super) handed: Handed,
     pub(super) kv_cache_manager: KvCacheManager,
     pub(super) pace: Pace,
@@ -67,8 +67,9 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Number of drafts of a running request in this step. If drafts are made at the end of a step: the drafts that the
-    /// request holds. Otherwise: the most drafts that may be made for the request; 0 in prefill.
+    /// Number of draft tokens of a running request in this step. If draft tokens are made at the end of a step: the
+    /// draft tokens that the request holds. Otherwise: the most draft tokens that may be made for the request; 0 in
+    /// prefill.
     #[inline]
     pub(super) fn spec_tokens_of(&self, r: &RunningRequest) -> u32 {
         match self.rules.draft_at {
@@ -94,16 +95,16 @@ impl<'a> Scheduler<'a> {
         Columns { limit: self.rules.drafter, gap: self.rules.draft_gaps, own_slos, slo_tpot_s }
     }
 
-    /// Forbids drafts, from now on, for a request that this step admitted. `index` is the request's position in the
+    /// Forbids drafting, from now on, for a request that this step admitted. `index` is the request's position in the
     /// list of admitted requests.
     pub fn never_draft_for(&mut self, index: usize) {
         let at = self.running.len() - self.output.admitted.len() + index;
         self.running[at].may_draft = false;
     }
 
-    /// Fills `next` with the requests that sample a token in this step and can use drafts afterwards, at most `k`
-    /// drafts each. Leaves out requests for whose prompt the draft lacks KV. The draft computes this KV at the end of
-    /// this step.
+    /// Fills `next` with the requests that sample a token in this step and can use draft tokens afterwards, at most `k`
+    /// draft tokens each. Leaves out requests for whose prompt the draft model lacks KV. The draft model computes this
+    /// KV at the end of this step.
     pub fn gather_next(&self, k: u32, next: &mut NextBatch) {
         let behind = &self.scratch.drafts_behind;
         match behind.is_empty() {
@@ -112,15 +113,15 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// The prompts for which the draft lacks KV, which it computes at the end of this step: (tokens in the draft's KV,
-    /// tokens missing there).
+    /// The prompts for which the draft model lacks KV, which it computes at the end of this step: (tokens in the draft
+    /// model's KV, tokens missing there).
     pub fn draft_lacks(&self) -> impl Iterator<Item = (u32, u32)> {
         self.scratch.drafts_behind.iter().map(|&(_, has, lacks)| (has, lacks))
     }
 
-    /// Sets the number of drafts that each scheduled request holds from now on. If `drafts` is given, each request of
-    /// `next` holds the number of its drafts to verify. All other requests hold `others` if they sample a token in the
-    /// step and may draft, and 0 if not.
+    /// Sets the number of draft tokens that each scheduled request holds from now on. If `drafts` is given, each
+    /// request of `next` holds the number of its draft tokens to verify. All other requests hold `others` if they
+    /// sample a token in the step and may draft, and 0 if not.
     pub fn hold_drafts(&mut self, next: &NextBatch, drafts: Option<&Drafts>, others: u32) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;
@@ -136,7 +137,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// The longest context, in tokens, of any scheduled request if all its drafts are accepted.
+    /// The longest context, in tokens, of any scheduled request if all its draft tokens are accepted.
     pub fn longest(&self) -> u32 {
         let scheduled = self.running.iter().filter(|r| r.num_scheduled_tokens > 0);
         scheduled.map(|r| r.num_computed_tokens + r.num_scheduled_tokens).max().unwrap_or(0)
@@ -158,11 +159,10 @@ impl<'a> Scheduler<'a> {
         self.asked.workload()
     }
 
-    /// Adds a request that was not known before to the workload, and returns the request's id.
-    pub fn extend_workload(&mut self, request: Request) -> RequestId {
-        let id = self.asked.add(request);
-        self.kv_cache_manager.make_room(id as usize + 1);
-        id
+    /// Adds a request that was not known before to the workload. `id` is the next id, or the id of an ended request.
+    pub fn put(&mut self, id: RequestId, number: RequestId, request: Request) {
+        self.asked.put(id, number, request);
+        self.kv_cache_manager.make_room(self.workload().len());
     }
 
     /// The running requests, in order.
@@ -210,7 +210,7 @@ impl<'a> Scheduler<'a> {
         &self.rules
     }
 
-    /// The KV memory of the target and of the draft.
+    /// The KV memory of the target and of the draft model.
     pub fn kv_cache_manager(&self) -> &KvCacheManager {
         &self.kv_cache_manager
     }

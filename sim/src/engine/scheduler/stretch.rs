@@ -8,11 +8,11 @@ use crate::config::Version;
 /// request ends or when the next request arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
-    /// Number of steps until the first request ends.
+    /// Number of steps until the first of the running requests ends.
     pub steps: u32,
-    /// Number of running requests.
+    /// Number of running requests, each of which gets one token in each step.
     pub requests: u32,
-    /// Sum of the requests' contexts in the first step.
+    /// Sum over the running requests of their tokens in KV in the first step of the stretch.
     pub context: u64,
 }
 

@@ -5,9 +5,9 @@ use crate::engine::request::RunningRequest;
 /// Counts over the requests of a step: their output tokens, and the requests that ended.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// Number of output tokens.
+    /// Number of output tokens that the requests of the step emitted.
     pub(super) emitted: u32,
-    /// Number of running requests that ended.
+    /// Number of running requests that emitted their last token in the step.
     pub(super) ended: u32,
 }
 
@@ -26,7 +26,8 @@ impl Tally {
         self.ended += u32::from(ends);
     }
 
-    /// For steps without drafts: appends one token to the output of each of `requests`, and calls `advance` on each.
+    /// For steps without draft tokens: appends one token to the output of each of `requests`, and calls `advance` on
+    /// each.
     #[inline(always)]
     pub(super) fn append_one(&mut self, requests: &mut [RunningRequest], advance: impl Fn(&mut RunningRequest)) {
         for r in requests.iter_mut() {

@@ -1,20 +1,20 @@
-//! `budget_charge = trimmed`: token budget that was reserved for drafts, and that selection has freed, goes to prompts
-//! in prefill.
+//! `budget_charge = trimmed`: some token budget is reserved for draft tokens that the policy then does not select. This
+//! budget goes to prompts in prefill.
 
 use super::state::Scheduler;
 use crate::drafts::Drafts;
 
 impl Scheduler<'_> {
-    /// With `budget_charge = trimmed`: gives the token budget that was reserved for drafts, and that verification does
-    /// not use, to requests in prefill. Their chunks become longer, or new chunks begin.
+    /// With `budget_charge = trimmed`: gives the token budget that was reserved for draft tokens, and that verification
+    /// does not use, to requests in prefill. Their chunks become longer, or new chunks begin.
     pub fn top_up_chunks(&mut self, drafts: &Drafts) {
         if !self.rules.tops_up_chunks {
             return;
         }
         let decodes = self.output.batch.len();
         let verified: u32 = (0..decodes).map(|i| drafts.tokens(i).1 + 1).sum();
-        // The budget in use is counted from the requests, because limits were lowered and requests were left out after
-        // the budget was charged.
+        // The token budget in use is counted anew from the requests, because draft limits were lowered and requests
+        // were left out after the budget was charged.
         let requests = decodes + self.output.chunks.len();
         let charged = verified + self.output.prefill.tokens as u32 + requests as u32 * self.rules.draft_slots;
         let mut freed = self.rules.max_num_batched_tokens - charged;

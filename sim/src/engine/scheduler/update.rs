@@ -1,4 +1,4 @@
-//! After the target pass: appends tokens, rolls back rejected drafts, advances prompts, and ends requests.
+//! After the target pass: appends tokens, rolls back rejected draft tokens, advances prompts, and ends requests.
 
 use super::rules::Order;
 use super::state::Scheduler;
@@ -9,8 +9,8 @@ use crate::engine::spec_decode::SpecDecode;
 use crate::engine::step_result::StepResult;
 
 impl Scheduler<'_> {
-    /// vLLM's `update_draft_token_ids`: sets the number of drafts that each running request holds, except requests in
-    /// prefill. `drafts` returns this number for a request.
+    /// vLLM's `update_draft_token_ids`: sets the number of draft tokens that each running request holds, except
+    /// requests in prefill. `drafts` returns this number for a request.
     pub fn update_draft_tokens(&mut self, mut drafts: impl FnMut(&RunningRequest) -> u32) {
         for r in self.running.iter_mut().filter(|r| !r.prefilling) {
             r.num_spec_tokens = drafts(r);
@@ -41,7 +41,7 @@ impl Scheduler<'_> {
         &self.result
     }
 
-    /// Gives every decode request one token.
+    /// For a step without a drafter: gives every decode request one token.
     fn update_plain(&mut self, tally: &mut Tally) {
         let n = self.output.batch.len();
         let advance = |r: &mut RunningRequest| r.num_computed_tokens += 1;
@@ -53,11 +53,11 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Gives every decode request its accepted drafts and one more token.
+    /// For a step with a drafter: gives every decode request its accepted draft tokens and one more token.
     fn update_drafted(&mut self, spec: &SpecDecode, tally: &mut Tally) {
         let n = self.output.batch.len();
-        // If drafts are made at the end of a step, the draft model processes all tokens of the step, so it never misses
-        // tokens.
+        // If draft tokens are made at the end of a step, the draft model processes all tokens of the step, so it never
+        // misses tokens.
         let keeps_kv = self.rules.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
         if self.output.batch.leads() && !keeps_kv {
             let gaps = self.rules.draft_gaps;
@@ -75,7 +75,7 @@ impl Scheduler<'_> {
             let r = &mut self.running[at as usize];
             draft_ran(r, spec, i, gap);
             // Rollback: the step computed KV for 1 + verified tokens, and 1 + accepted of them stay. The blocks are
-            // kept, and the KV of rejected drafts is overwritten.
+            // kept, and the KV of rejected draft tokens is overwritten.
             r.num_computed_tokens += 1 + spec.accepted[i];
             tally.append(r, 1 + spec.accepted[i]);
         }
@@ -90,7 +90,7 @@ impl Scheduler<'_> {
             let computed = r.num_computed_tokens + std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens = computed.min(r.num_tokens);
             if draft_keeps_up {
-                // A draft without KV, or a draft at the end of a step, misses no tokens.
+                // A drafter without KV, or a drafter that drafts at the end of a step, misses no tokens.
                 r.num_draft_computed_tokens = r.num_computed_tokens;
             }
             if r.num_computed_tokens == r.num_tokens {
@@ -104,11 +104,11 @@ impl Scheduler<'_> {
 /// After a step: updates how many tokens of the `i`-th decode request the draft model has processed. `r` still has the
 /// counts from before the step.
 ///
-/// If the request drafted, the draft model has processed the step's new token and some of the drafts: all but the last
-/// of a chain, the accepted nodes of a tree that were expanded, none if one pass gave all drafts. Tokens that the
-/// target rejected do not count. If the request did not draft, `gap` says whether the draft model misses the tokens for
-/// now, has processed them, or never drafts for the request again. `gap` is `None` if the drafter has no KV or drafts
-/// at the end of a step; it then never misses tokens.
+/// If the request drafted, the draft model has processed the step's new token and some of the draft tokens: all but the
+/// last of a chain, the accepted nodes of a tree that were expanded, none if one pass gave all draft tokens. Tokens
+/// that the target rejected do not count. If the request did not draft, `gap` says whether the draft model misses the
+/// tokens for now, has processed them, or never drafts for the request again. `gap` is `None` if the drafter has no KV
+/// or drafts at the end of a step; it then never misses tokens.
 #[inline]
 fn draft_ran(r: &mut RunningRequest, spec: &SpecDecode, i: usize, gap: Option<DraftGap>) {
     let (computed, drafted, accepted) = (r.num_computed_tokens, spec.drafts.draft_len[i], spec.accepted[i]);

@@ -1,6 +1,7 @@
 //! The scheduler of vLLM v0, which the papers used (docs/model.md 14; vLLM 0.6.3, `core/scheduler.py`). A step is a
 //! prefill step or a decode step. A prefill step runs whole prompts of waiting requests, without speculation. If no
-//! prompt can start, the step is a decode step of all running requests. Drafts are not charged to the token budget.
+//! prompt can start, the step is a decode step of all running requests. Draft tokens are not charged to the token
+//! budget.
 
 use super::state::Scheduler;
 use crate::config::SchedulingPolicy;
@@ -76,8 +77,8 @@ impl Scheduler<'_> {
             && self.running.len() < self.rules.max_num_active_seqs as usize
     }
 
-    /// Gives every running request its next token, drafts and lookahead slots. If blocks are lacking, preempts the last
-    /// request of the running list, and at last the request itself.
+    /// Gives every running request its next token, draft tokens and lookahead slots. If blocks are lacking, preempts
+    /// the last request of the running list, and at last the request itself.
     fn schedule_decodes(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
@@ -87,7 +88,7 @@ impl Scheduler<'_> {
             if self.kv_cache_manager.can_append(r.num_cacheable_tokens, tokens) {
                 let fits = self.kv_cache_manager.allocate_slots(r, tokens);
                 debug_assert!(fits, "no more blocks are new than are touched");
-                // The request gets either all drafts or none (vLLM's `Top1Proposer`).
+                // The request gets either all draft tokens or none (vLLM's `Top1Proposer`).
                 let drafts = if r.may_draft { self.scratch.num_spec_tokens } else { 0 };
                 let drafts = if r.num_tokens + drafts < self.rules.max_model_len { drafts } else { 0 };
                 r.num_scheduled_tokens = 1 + drafts;

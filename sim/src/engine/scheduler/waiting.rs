@@ -45,7 +45,8 @@ impl Scheduler<'_> {
         self.pace.admitted(self.waiting.any_not_passed_over());
     }
 
-    /// Takes the head out of the waiting list until this step is decided.
+    /// Takes the first request out of the waiting list, so that the scheduler considers the next one. It goes back to
+    /// the front when the step is decided.
     fn pass_over(&mut self) {
         if let Some(head) = self.waiting.pop() {
             self.scratch.aside.push(WaitingRequest { passed_over: true, ..head });
@@ -68,7 +69,7 @@ impl Scheduler<'_> {
             return false;
         }
         self.waiting.pop();
-        // Cached blocks hold the draft's KV too, except for tokens that the draft had missed.
+        // Cached blocks hold the draft model's KV too, except for tokens that the draft model had missed.
         let prompt = r.num_tokens - r.num_output_tokens;
         r.num_draft_computed_tokens = computed.min(head.num_draft_computed_tokens.max(prompt));
         self.begin_to_run(r, (computed, new), computed);

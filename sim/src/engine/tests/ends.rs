@@ -1,4 +1,4 @@
-//! Tests when the engine reports the end of a request to a policy.
+//! Tests at which moment the engine reports the end of a request to a policy.
 
 use super::fixture::{Erratic, Fixture};
 use super::invariants::{arrivals, cases, configs, workloads};

@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An event clock with which the engine computes no steps in one go, and gives ids to blocks, as for an executor with
-/// real memory.
+/// An event clock with which the engine computes no steps in one go, and gives ids to KV blocks, as for an executor
+/// with real memory.
 struct Addressed<'a>(EventClock<'a>);
 
 impl<'a> AroundExecutor for Addressed<'a> {
@@ -41,7 +41,7 @@ impl SpecPolicy for Steady {
     }
 }
 
-/// A source whose drafts are right with probability `rate` at each position.
+/// An acceptance source whose draft tokens are right with probability `rate` at each output position.
 pub struct Coin {
     pub rate: f64,
     pub seed: u64,
@@ -73,17 +73,18 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// Most tokens of a tree of an [`Erratic`] policy in its wild form.
+/// Most tokens of a tree that a wild [`Erratic`] policy drafts.
 pub const WILD_TREE: u32 = 30;
 
-/// A policy that drafts, stops and trims at random (keyed by the step), within its limit. In its wild form it also
-/// drafts trees, leaves requests out of steps, proposes more than is allowed, and refuses to draft for some requests.
+/// A policy that at random (keyed by the step) chooses draft lengths, stops drafting and drops draft tokens before
+/// verification, within its limit. In its wild form it also drafts trees, leaves requests out of steps, proposes more
+/// than is allowed, and refuses to draft for some requests.
 pub struct Erratic {
     pub limit: u32,
     pub seed: u64,
     pub step: u64,
     pub wild: bool,
-    /// Buffer for the selection.
+    /// Buffer in which the nodes of a tree are sorted when the policy selects nodes.
     pub order: Vec<u32>,
 }
 
@@ -92,7 +93,8 @@ impl Erratic {
         Erratic { limit, seed: 9, step: 0, wild, order: Vec::new() }
     }
 
-    /// How trees grow in this step; `None` for chains.
+    /// In which way the draft trees of this step grow, drawn at random; `None` if the draft tokens of this step form
+    /// chains (one guess a position).
     fn growth(&self) -> Option<Growth> {
         let width = |what: u64| 1 + self.draw(what, 3);
         match self.draw(200, 3) {
@@ -170,14 +172,16 @@ impl SpecPolicy for Erratic {
     }
 }
 
-/// A prompt lookup with match rate `match_rate`. The tables of its confidences take a while, so build it once.
+/// An acceptance source of prompt lookup (draft tokens are copied from earlier text) with match rate `match_rate`. The
+/// tables of its confidences take a while, so build it once.
 pub fn lookups(match_rate: f64) -> Arc<dyn AcceptanceSource> {
     let source = Rates::PromptLookup(PromptLookup { match_rate, ..PromptLookup::default() });
     let spec = AcceptanceSpec { source, ..AcceptanceSpec::default() };
     spec.build(3, &Workload::default()).expect("good settings").into()
 }
 
-/// The inputs of a small simulation. The target's latency is [`YARDSTICK`] at first.
+/// The inputs of a small simulation. The target's pass times follow the linear costs [`YARDSTICK`] until a test changes
+/// them.
 pub struct Fixture {
     pub workload: Workload,
     pub config: EngineConfig,
@@ -186,7 +190,7 @@ pub struct Fixture {
     pub draft: Coefficients,
     pub rate: f64,
     pub drafting: Drafting,
-    /// If set, the drafts come from a prompt lookup, and `rate` is not used.
+    /// If set, the draft tokens come from a prompt lookup, and `rate` is not used.
     pub lookup: Option<Arc<dyn AcceptanceSource>>,
     pub keep_steps: bool,
 }
@@ -240,13 +244,14 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, false)))))
     }
 
-    /// Runs the wild form of [`Erratic`], which also drafts trees and breaks limits, with this limit.
+    /// Runs a wild [`Erratic`] policy that drafts at most `limit` tokens for a request. Wild: it also drafts trees and
+    /// breaks limits.
     pub fn wild(&self, limit: u32) -> Run {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
-    /// The rules of the engine with an [`Erratic`] policy that drafts at most `limit` tokens, in its wild form if
-    /// `wild`. `limit` is `None`: the rules without a drafter.
+    /// The rules of the engine with an [`Erratic`] policy that drafts at most `limit` tokens. If `wild`, the policy
+    /// also drafts trees and breaks limits. If `limit` is `None`, these are the rules without a drafter.
     fn rules(&self, limit: Option<u32>, wild: bool) -> Rules {
         let (parallel, most) = (self.drafting == Drafting::Parallel, self.config.max_draft_len);
         let speculation = limit.map_or_else(SpeculativeConfig::default, |limit| {
@@ -255,8 +260,8 @@ impl Fixture {
         Rules::of(&self.config, &speculation).unwrap()
     }
 
-    /// The order of a step's phases with an [`Erratic`] policy that drafts at most `limit` tokens, in its wild form if
-    /// `wild`. `limit` is `None`: the order without a drafter.
+    /// The order of a step's phases with an [`Erratic`] policy that drafts at most `limit` tokens. If `wild`, the
+    /// policy also drafts trees and breaks limits. If `limit` is `None`, this is the order without a drafter.
     pub fn order(&self, limit: Option<u32>, wild: bool) -> Order {
         self.rules(limit, wild).order
     }
@@ -298,7 +303,7 @@ impl Fixture {
         serving.run(clock, Some(Box::new(Erratic::new(limit, false)))).run
     }
 
-    /// Number of blocks still held in each pool after a whole run.
+    /// Number of KV blocks still held after a whole run: (in the target's pool, in the draft model's own pool).
     pub fn memory_after(&self, speculate: bool) -> (u32, u32) {
         let (draft, target) = (Linear::new(self.draft), Linear::new(self.target));
         let acceptance = self.acceptance();
@@ -325,8 +330,8 @@ impl Fixture {
     }
 }
 
-/// A law of host time in which every part takes time: about `s` seconds for a step, and less for each request and
-/// token.
+/// A law of host time (scheduler, Python, launches) in which every part takes time: about `s` seconds for a step, and
+/// less for each request and token.
 pub fn host_law(s: f64) -> HostLaw {
     HostLaw {
         request_s: s / 8.0,

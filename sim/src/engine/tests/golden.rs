@@ -1,4 +1,4 @@
-//! Small cases computed by hand, to the picosecond.
+//! Small simulations whose results were computed by hand, to the picosecond.
 
 use super::fixture::{Erratic, Fixture, Steady, YARDSTICK};
 use crate::*;
@@ -73,8 +73,8 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 8)]));
     f.rate = 1.0;
     let run = fixed(&f, 3);
-    // The prefill emits one token. The two rounds emit 4 and 3 tokens: the output ends before the last token of the
-    // second round, but all drafts of the round count as accepted.
+    // The step of the prompt emits one token. The two steps with draft tokens emit 4 and 3 tokens: the output ends
+    // before the last token of the second one, but all its draft tokens count as accepted.
     let rows: Vec<_> = run.steps.iter().map(|s| (s.drafted, s.accepted, s.emitted, s.draft_passes)).collect();
     assert_eq!(rows, [(0, 0, 1, 1), (3, 3, 4, 3), (3, 3, 3, 3)]);
     let draft = Linear::new(f.draft);
@@ -82,8 +82,8 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     assert_eq!(run.steps[0].draft_time, shape(0, 10));
     assert_eq!(run.steps[1].draft_time, shape(10, 1) + shape(11, 1) + shape(12, 1));
     assert_eq!(run.steps[1].verify_time, pass(10, 4));
-    // All drafts of the first round were accepted. The draft model has not processed the last of them, so the next
-    // first draft pass has two tokens.
+    // All draft tokens of the first verifying step were accepted. The draft model has not processed the last of them,
+    // so the next first draft pass has two tokens.
     assert_eq!(run.steps[2].draft_time, shape(14, 2) + shape(15, 1) + shape(16, 1));
 }
 
@@ -106,7 +106,7 @@ fn the_model_length_caps_drafts_and_outputs() {
     assert_eq!(run.records.emitted[..3], [10, 0, 1]);
     assert_eq!(run.records.outcome[1], Outcome::Rejected);
     // With 10 tokens of context and a length limit of 20, positions up to 18 may be verified, so the request gets 8
-    // drafts. After this round there is room for one more token.
+    // draft tokens. After this step there is room for one more token.
     let drafted: Vec<_> = run.steps.iter().map(|s| s.drafted).collect();
     assert_eq!(drafted, [0, 8]);
 }
@@ -238,13 +238,14 @@ fn a_v0_decode_step_is_of_all_running_requests_and_charges_no_drafts() {
     f.config.max_draft_len = 20;
     let run = fixed(&f, 20);
     assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 800));
-    // v0 takes no tokens of the budget for drafts, so `trimmed` has none to give to prompts: the steps are the same.
+    // v0 takes no tokens of the budget for draft tokens, so the setting `trimmed` has none to give to prompts: the
+    // steps are the same.
     f.config.budget_charge = BudgetCharge::Trimmed;
     assert_eq!(fixed(&f, 20).steps, run.steps);
 }
 
-/// v0 ends a request when its length is above `max_model_len`. Its proposer drafts only if all drafts stay below that
-/// length.
+/// v0 ends a request when its length is above `max_model_len`. Its proposer drafts only if all draft tokens stay below
+/// that length.
 #[test]
 fn a_v0_request_ends_one_token_beyond_the_models_length() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 1000)]));
@@ -253,7 +254,7 @@ fn a_v0_request_ends_one_token_beyond_the_models_length() {
     f.rate = 0.0;
     let run = fixed(&f, 3);
     assert_eq!(run.records.emitted, [91]);
-    // With 97 tokens and 3 drafts the length would reach 100.
+    // With 97 tokens and 3 draft tokens the length would reach 100.
     let drafted: Vec<_> = run.steps[run.steps.len() - 5..].iter().map(|s| s.drafted).collect();
     assert_eq!(drafted, [3, 0, 0, 0, 0]);
 }
@@ -294,7 +295,8 @@ fn cached_tokens_count_the_first_admission_only() {
 
 #[test]
 fn a_permanent_gap_survives_a_preemption() {
-    /// Plans a draft in the first decode step, and in each step after step 60 in which some request may draft.
+    /// A policy that drafts one token in the first decode step, and in each step after step 60 in which some request
+    /// may draft.
     struct Once(bool);
     impl SpecPolicy for Once {
         fn limits(&self) -> DraftLimits<'_> {
@@ -339,7 +341,8 @@ fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
     assert_eq!(chunks(&f), [50, 40, 20], "the other one is there for two steps");
     f.workload = requests(&[(0.0, 100, 1)]);
     assert_eq!(chunks(&f), [100]);
-    // The adaptive threshold is raised to an equal share of the token budget.
+    // The adaptive threshold (most prompt tokens of a request in a step) is raised to an equal share of the token
+    // budget.
     f.workload = requests(&[(0.0, 100, 1), (0.0, 10, 2)]);
     f.config.max_num_batched_tokens = 128;
     f.config.long_prefill_token_threshold_adaptive = true;
@@ -369,7 +372,8 @@ fn a_watermark_holds_blocks_back_while_something_runs() {
     assert_eq!(f.plain().steps[0].chunks, 2, "five blocks and four fit into nine");
     f.config.watermark = Some(0.1);
     assert_eq!(f.plain().steps[0].chunks, 1, "but not with one kept free");
-    // The watermark does not apply if nothing runs: the only request may use the whole pool.
+    // The watermark (blocks that must stay free at an admission) does not apply if nothing runs: the only request may
+    // use the whole pool.
     let mut alone = Fixture::new(requests(&[(0.0, 144, 1)]));
     alone.config = f.config;
     assert_eq!(alone.plain().records.outcome, [Outcome::Finished]);
@@ -380,7 +384,7 @@ fn an_equal_split_gives_the_draft_its_share_of_the_blocks() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 2)]));
     f.config.num_gpu_blocks = 301;
     f.config.draft_kv = DraftKv::EqualSplit { ratio: 0.5 };
-    // 301 / 1.5 = 200 blocks for each model; one of them is the null block. Without a drafter the target has all 301
-    // blocks, one of them the null block.
+    // 301 / 1.5 = 200 blocks for the target and as many for the draft model; one of them is the null block. Without a
+    // drafter the target has all 301 blocks, one of them the null block.
     assert_eq!((fixed(&f, 1).usable_blocks, f.plain().usable_blocks), (199, 300));
 }

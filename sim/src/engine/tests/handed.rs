@@ -18,7 +18,8 @@ fn fixture(blocks: u32, draft_at: DraftAt) -> Fixture {
     f
 }
 
-/// (Ended requests, reserved requests with their numbers of blocks) of a replica since the last call.
+/// Of a replica since the last call: the requests that ended, and the requests that got blocks for KV from another
+/// engine, each with its number of blocks.
 fn news(replica: &mut dyn Replica) -> (Vec<RequestId>, Vec<(RequestId, u32)>) {
     let (mut ended, mut reserved) = (Vec::new(), Vec::new());
     replica.take_ended(&mut ended);
@@ -43,7 +44,8 @@ fn a_prompt_keeps_its_blocks_until_they_are_released() {
     }
 }
 
-/// A held request has blocks only for its prompt. It does not run before its KV has arrived.
+/// A request whose KV comes from another engine has blocks only for its prompt. It does not run before its KV has
+/// arrived.
 #[test]
 fn a_held_request_runs_when_its_kv_is_there() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
@@ -63,8 +65,8 @@ fn a_held_request_runs_when_its_kv_is_there() {
     }
 }
 
-/// Two held requests fill the pool, and no block is left for their outputs. vLLM would hang. Here the later request
-/// gives its blocks back and computes its prompt again.
+/// The blocks of two requests that wait for KV from another engine fill the pool, and no block is left for their
+/// outputs. vLLM would hang. Here the later request gives its blocks back and computes its prompt again.
 #[test]
 fn held_requests_that_block_each_other_go_on() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {

@@ -1,12 +1,13 @@
-//! The law of host time, computed by hand to the picosecond. One request: 10 prompt tokens, 8 output tokens, 3 drafts a
-//! round that are always accepted. The prompt's step emits one token, and two steps of 4 tokens emit the other 7.
+//! The law of host time, computed by hand to the picosecond. One request: 10 prompt tokens, 8 output tokens, and 3
+//! draft tokens a step that are always accepted. The prompt's step emits one token, and two steps of 4 tokens emit the
+//! other 7.
 
 use super::fixture::{Fixture, Steady};
 use crate::host::{SpeculatingSeconds, WithoutGraph};
 use crate::*;
 
-/// Host time of a step, seconds: for each request, for each token, in addition if drafts are verified, and for
-/// launches.
+/// The times in the law of host time of these tests, seconds: for each request, for each token, in addition if draft
+/// tokens are verified (`MORE`), and for kernel launches of a verifying step without a CUDA graph (`LAUNCH`).
 const REQUEST: f64 = 1e-5;
 const TOKEN: f64 = 2e-6;
 const MORE: SpeculatingSeconds = SpeculatingSeconds { step_s: 1e-4, request_s: 3e-5, token_s: 5e-6 };
@@ -24,7 +25,7 @@ fn law(above: u32) -> HostLaw {
     HostLaw { request_s: REQUEST, token_s: TOKEN, speculating: MORE, without_graph }
 }
 
-/// How much later the request ends because of the law of host time: with drafts, and without.
+/// How much later the request ends with the law of host time than without it: (with drafting, without drafting).
 fn later(mut f: Fixture, law: HostLaw) -> (Time, Time) {
     let both = |f: &Fixture| {
         let drafting = f.with(|s| s.run(Speculation::Policy(Box::new(Steady(3)))));
@@ -53,7 +54,7 @@ fn nothing_overlaps_where_steps_follow_each_other() {
     let f = || alone((Some(DraftAt::StepStart), Some(false)));
     let (work, steps) = (prompt() + verifying() * 2, prompt() + plain() * 7);
     assert_eq!(later(f(), law(1)), (work, steps));
-    // The prompt's step has no decode request, so it never exceeds the largest captured graph.
+    // The prompt's step has no decode request, so it never exceeds the largest batch size with a captured CUDA graph.
     assert_eq!(later(f(), law(0)), (work + Time::from_s(LAUNCH) * 2, steps + Time::from_s(1e-3) * 7));
 }
 

@@ -27,7 +27,7 @@ pub(super) fn workloads() -> impl Strategy<Value = Workload> {
     })
 }
 
-/// Settings with which every release starts, for drafts of up to [`WILD_TREE`] tokens.
+/// Engine settings with which every release of vLLM starts, for draft trees of up to [`WILD_TREE`] tokens.
 pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
     let sizes = (1u32..12, 32u32..300, prop::sample::select(vec![4u32, 16]), 16u32..60, 60u32..400);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
@@ -73,7 +73,7 @@ pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
     )
 }
 
-/// The settings, changed so that drafts are made at the start of a step.
+/// The engine's settings, changed so that draft tokens are made at the start of a step.
 fn drafting_first(config: EngineConfig) -> EngineConfig {
     EngineConfig { draft_at: Some(DraftAt::StepStart), async_scheduling: None, ..config }
 }
@@ -82,8 +82,8 @@ pub(super) fn arrivals() -> impl Strategy<Value = Arrivals> {
     prop_oneof![Just(Arrivals::Open), (1u32..5).prop_map(|clients| Arrivals::Closed { clients })]
 }
 
-/// Checks the invariants of a run. `lookahead` is the most draft tokens of a request. `order` is the order of the
-/// phases of the run's steps.
+/// Checks the invariants of INVARIANTS.md on a run. `lookahead` is the most draft tokens of a request. `order` is the
+/// order of the phases of the run's steps.
 fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), TestCaseError> {
     let r = &run.records;
     // Invariant 1: every arrived request has ended with a recorded outcome. (Invariant 2, no livelock: the run ended.)
@@ -111,7 +111,7 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     for s in &run.steps {
         // Invariant 5: no step exceeds `max_num_seqs` and the token budget.
         prop_assert!(s.batch_size + s.chunks <= f.config.max_num_seqs);
-        // v0 charges no drafts.
+        // v0 charges no draft tokens to the token budget.
         let drafts = if f.config.version == Version::V0 { 0 } else { s.verified };
         let charged = u64::from(s.batch_size) + u64::from(drafts) + s.chunk_tokens;
         prop_assert!(charged <= u64::from(f.config.max_num_batched_tokens), "{charged} tokens in a step");
@@ -126,13 +126,14 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
 }
 
 /// Invariant 3: the blocks in use belong to the requests in flight. These blocks hold at least the tokens of the step.
-/// They hold at most the requests' whole texts, with `lookahead` draft tokens and `lookahead` slots behind each.
+/// They hold at most the requests' prompts and outputs, with `lookahead` draft tokens and `lookahead` KV slots behind
+/// each.
 fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bool) -> Result<(), TestCaseError> {
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
     let r = &run.records;
-    // With async scheduling a request counts until the output of the step before is taken, and it holds blocks as if
-    // all its drafts were accepted.
+    // With async scheduling a request counts as in flight until the output of the step before is taken, and it holds
+    // blocks as if all its draft tokens were accepted.
     let there = |i: usize| r.finish[i] > s.start || (ahead && r.finish[i] == s.start);
     let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && there(i));
     let beyond = 2 * lookahead + if ahead { 1 + lookahead } else { 0 };
@@ -175,10 +176,11 @@ fn no_admission_beside_a_preemption(
     Ok(())
 }
 
-/// What a policy's drafts revealed of the truth: for (request, output position), whether the draft token was right.
+/// What a policy's draft tokens revealed of the truth: for (request, output position), whether the draft token was
+/// right.
 type Revealed = BTreeMap<(RequestId, u32), bool>;
 
-/// A wrapper that records the truth which the chains of the wrapped policy reveal.
+/// A wrapper that records which draft tokens are right, as far as the chains of the wrapped policy show it.
 struct Reveals {
     policy: Erratic,
     emitted: Vec<u32>,
@@ -202,7 +204,7 @@ impl Around for Reveals {
     fn around_observe(&mut self, o: &StepOutcome) {
         let mut revealed = self.revealed.lock().unwrap();
         for i in (0..o.ids.len()).filter(|_| !o.drafts.in_trees()) {
-            // A chain reveals all accepted drafts and the first rejected one.
+            // A chain reveals all its accepted draft tokens and the first rejected one.
             for depth in 0..o.verified[i].min(o.accepted[i] + 1) {
                 let (place, right) = ((o.ids[i], self.emitted[i] + depth), depth < o.accepted[i]);
                 assert_eq!(*revealed.entry(place).or_insert(right), right, "{place:?} was drafted for again");
@@ -253,7 +255,8 @@ fn invariants_1_to_5() {
     assert!(preempting > 100, "only {preempting} steps preempted");
 }
 
-/// The truth does not depend on the policy: a draft that two policies both made was right for both or wrong for both.
+/// The truth does not depend on the policy: a draft token that two policies both made was right for both or wrong for
+/// both.
 #[test]
 fn the_luck_is_one() {
     let shared = Cell::new(0);
@@ -275,7 +278,8 @@ fn the_luck_is_one() {
 proptest! {
     #![proptest_config(cases())]
 
-    /// The results are the same byte for byte with and without computing stretches in one go.
+    /// The results are the same byte for byte whether or not stretches (decode steps without decisions) are computed in
+    /// one go.
     #[test]
     fn skipping_changes_nothing(
         w in workloads(),
@@ -330,8 +334,8 @@ proptest! {
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
         let mut f = Fixture::new(w);
-        // Drafts at the start of a step, because vLLM's loop in the other orders sleeps for a fixed time, which does
-        // not scale.
+        // Draft tokens are made at the start of a step here. In the other orders of steps vLLM's loop sleeps for a
+        // fixed time, which does not scale.
         f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();

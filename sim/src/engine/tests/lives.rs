@@ -46,8 +46,8 @@ fn check(run: &Run, drafts: bool) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// The parts sum to the end-to-end latency without drafts, with fixed and with random drafts, for every order of
-    /// steps, arrival process and release, with preemptions and with noise.
+    /// The parts of a request's latency sum to its end-to-end latency: without drafting, with fixed and with random
+    /// draft lengths, for every order of steps, arrival process and release, with preemptions and with noise.
     #[test]
     fn the_parts_of_a_life_are_its_whole(
         w in workloads(),
@@ -64,7 +64,7 @@ proptest! {
         check(&noisy(&f, Speculation::Off), false)?;
         check(&noisy(&f, Speculation::Policy(Box::new(Steady(limit)))), true)?;
         check(&f.wild(limit), true)?;
-        // Without noise; the proposals of the policy take time.
+        // Runs without noise on the pass times; the proposals of the policy take time.
         f.config.decision_s.propose = 1e-4;
         check(&f.erratic(limit), true)?;
     }
@@ -85,7 +85,7 @@ fn one_request_by_hand() {
     );
     assert_eq!(plain.host(), 4 * 2_000_000_000);
 
-    // Every draft is right: one step verifies two drafts and gives all three tokens.
+    // Every draft token is right: one step verifies two draft tokens and gives all three tokens.
     f.rate = 1.0;
     let run = |f: &Fixture| f.with(|s| s.run(Speculation::Policy(Box::new(Steady(2))))).totals.lives.unwrap();
     let right = run(&f);
@@ -96,7 +96,7 @@ fn one_request_by_hand() {
     let drafting = |context| u128::from(draft.pass(PassShape { requests: 1, batched: 1, context, pairs: 0 }).0);
     assert_eq!(right.drafting, drafting(100) + drafting(101));
 
-    // No draft is right: every step verifies two drafts and accepts none.
+    // No draft token is right: every step verifies two draft tokens and accepts none.
     f.rate = 0.0;
     let wrong = run(&f);
     let extra: u128 = (100..103).map(|c| pass(c, 3) - pass(c, 1)).sum();

@@ -1,5 +1,6 @@
-//! Tests the engine in a server, to which requests come while it runs. Its results equal the results of a run that
-//! knows all requests before, and aborted requests leave nothing behind.
+//! Tests the engine in a server, to which requests come while it runs, and which forgets ended requests. Its results
+//! equal the results of a run that knows all requests before and forgets none, and aborted requests leave nothing
+//! behind.
 
 use super::fixture::{Erratic, Fixture};
 use super::invariants::{configs, workloads};
@@ -25,10 +26,14 @@ fn serve(engine: &mut dyn Online, workload: &Workload) -> GivenOut {
     out
 }
 
+/// A time at which an engine with this output has ended all its work.
+fn engine_time(out: &GivenOut) -> Time {
+    out.emitted.last().map_or(Time::ZERO, |e| e.at) + Time::from_s(1000.0)
+}
+
 proptest! {
-    /// Requests that come while the engine runs get the same times and tokens as in a run that knows the whole
-    /// workload, for every policy, order of steps and release. The records have the same tokens that were sent to
-    /// clients.
+    /// Requests that come while the engine runs and forgets ended requests get the same times and tokens as in a run
+    /// that knows the whole workload and forgets none, for every policy, order of steps and release.
     #[test]
     fn unknown_requests_fare_as_known_ones(
         w in workloads(),
@@ -39,20 +44,14 @@ proptest! {
         let mut f = Fixture::new(w);
         f.config = config;
         let known = f.with(|s| s.run(speculation(limit, wild)));
-        let (records, out) = f.with(|s| {
+        let (totals, out) = f.with(|s| {
             let mut engine = s.online(speculation(limit, wild));
             let out = serve(&mut *engine, &f.workload);
-            (engine.records().clone(), out)
+            (engine.totals().clone(), out)
         });
-        let expected = RequestRecords {
-            // These counts are written into the records only at the end of a run.
-            rounds: records.rounds.clone(),
-            drafted: records.drafted.clone(),
-            verified: records.verified.clone(),
-            accepted: records.accepted.clone(),
-            ..known.records.clone()
-        };
-        prop_assert_eq!(&records, &expected);
+        let records = &known.records;
+        let sums = |t: &Totals| (t.steps, t.request_steps, t.emitted, t.drafted, t.verified, t.busy, t.preemptions);
+        prop_assert_eq!(sums(&totals), sums(&known.totals));
         prop_assert_eq!(&out.rejected, &known.rejected);
         let ran = known.steps.iter().filter(|step| step.batch_size + step.chunks > 0).count();
         prop_assert_eq!(out.steps.len(), ran);
@@ -63,8 +62,44 @@ proptest! {
             let ended = own.iter().filter(|e| e.ended).map(|e| e.at).collect::<Vec<_>>();
             prop_assert_eq!(ended, records.finished(id).then_some(records.finish[id]).into_iter().collect::<Vec<_>>());
             let accepted: u32 = own.iter().map(|e| e.accepted).sum();
-            prop_assert_eq!(accepted, known.records.accepted[id]);
+            prop_assert_eq!(accepted, records.accepted[id]);
+            for e in own {
+                let begun = (records.first_scheduled[id], records.cached_tokens[id]);
+                prop_assert_eq!((e.scheduled, e.cached_tokens), begun);
+            }
         }
+    }
+
+    /// A run takes its requests one at a time and forgets ended ones. It has the records and totals of a run that knows
+    /// the whole workload and forgets none, in open and closed loops.
+    #[test]
+    fn a_streamed_run_is_the_whole_run(
+        w in workloads(),
+        config in configs(),
+        limit in prop::option::of(1u32..6),
+        wild in any::<bool>(),
+        clients in prop::option::of(1u32..9),
+    ) {
+        let mut f = Fixture::new(w);
+        f.config = config;
+        let mut sent = (0..f.workload.len() as RequestId).map(|id| f.workload.get(id));
+        f.with(|s| {
+            let arrivals = clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients });
+            let s = Simulation { arrivals, keep_steps: false, keep_lives: true, ..s };
+            let whole = s.run(speculation(limit, wild));
+            let mut pieces = Vec::new();
+            let mut give = |records| {
+                pieces.push(records);
+                true
+            };
+            let streamed = s.stream(speculation(limit, wild), &mut sent, &mut give);
+            prop_assert_eq!(streamed.ending, whole.ending);
+            prop_assert_eq!(&pieces, &vec![whole.records]);
+            prop_assert_eq!(streamed.rejected, whole.rejected);
+            prop_assert_eq!(streamed.series, whole.series);
+            prop_assert_eq!(format!("{:?}", streamed.totals), format!("{:?}", whole.totals));
+            Ok(())
+        })?;
     }
 
     /// Aborted requests get no further tokens and hold no KV. All other requests run to their end.
@@ -93,11 +128,17 @@ proptest! {
             let load = engine.load();
             prop_assert_eq!((load.used_blocks, load.running, load.waiting), (0, 0, 0));
             prop_assert!(out.emitted[before..].iter().all(|e| !aborted(e.id)));
-            let records = engine.records();
+            let ended = |id| out.emitted.iter().any(|e| e.ended && e.id == id) || out.rejected.iter().any(|r| r.0 == id);
             for id in 0..requests {
-                let ended = records.outcome[id as usize] != Outcome::InFlight;
-                prop_assert!(ended || aborted(id) && !had_ended.contains(&id), "request {}", id);
+                prop_assert!(ended(id) || aborted(id) && !had_ended.contains(&id), "request {}", id);
             }
+            // All ids are free, so requests that come now take the ids of others. They run to their end.
+            let again = |id| Request { arrival: engine_time(&out), ..f.workload.get(id) };
+            let more: Vec<RequestId> = (0..requests).map(|id| engine.give_new(again(id))).collect();
+            prop_assert_eq!(&more, &(requests..2 * requests).collect::<Vec<_>>());
+            engine.run_to(LATER, &mut out);
+            let ended = |id| out.emitted.iter().any(|e| e.ended && e.id == id) || out.rejected.iter().any(|r| r.0 == id);
+            prop_assert!(more.into_iter().all(ended));
             Ok(())
         })?;
     }

@@ -1,5 +1,5 @@
 //! The orders of the phases of a step, computed by hand to the picosecond. One request: 10 prompt tokens, 8 output
-//! tokens, 3 drafts a round that are always accepted.
+//! tokens, and 3 draft tokens a step that are always accepted.
 
 use super::fixture::{Fixture, Steady, YARDSTICK};
 use crate::acceptance::{AcceptanceSpec, LookupBesideModel, PromptLookup, Rates};
@@ -28,13 +28,13 @@ fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
     pass(context, batched) + pass(from + 1, 1) + pass(from + 2, 1)
 }
 
-/// Runner V2: clients get the first token as soon as it is sampled. The next target pass waits for the drafts.
+/// Runner V2: clients get the first token as soon as it is sampled. The next target pass waits for the draft tokens.
 #[test]
 fn drafts_delay_the_next_step_and_not_the_token() {
     let f = alone((None, Some(false), None));
     let run = fixed(&f);
-    // The first draft pass after the prompt has the prompt and one extra slot of the draft model. The first draft pass
-    // after a round has the 4 scheduled tokens and one extra slot.
+    // The first draft pass after the prompt has the prompt and one extra token of the draft model. The first draft pass
+    // after a verifying step has the step's 4 scheduled tokens and one extra token.
     let (first, second) = (drafts(&f, 0, 11, 10), drafts(&f, 10, 5, 14));
     let sampled = target(0, 10);
     let verified = sampled + first + target(10, 4);
@@ -46,7 +46,7 @@ fn drafts_delay_the_next_step_and_not_the_token() {
     assert_eq!((run.steps[0].draft_time, run.steps[1].draft_time), (first, second));
 }
 
-/// Runner V1: clients get tokens only after the next drafts are made.
+/// Runner V1: clients get tokens only after the next draft tokens are made.
 #[test]
 fn runner_v1_delivers_after_drafting() {
     let f = alone((None, Some(false), Some(Runner::V1)));
@@ -67,14 +67,16 @@ fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     assert_eq!(run.records.finish, sync.records.finish);
     let emitted: Vec<_> = run.steps.iter().map(|s| s.emitted).collect();
     assert_eq!(emitted, [1, 4, 3, 0]);
-    // Only drafts of steps that still had the request count as drafted and verified.
+    // The run has one step more than the request needs. The draft tokens of this step do not count as drafted and
+    // verified.
     assert_eq!((run.records.drafted[0], run.records.accepted[0]), (6, 6));
 
     f.config.step_overhead_s = 1e-3;
     let host = Time::from_s(1e-3);
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.async_scheduling = Some(false);
-    // Two of the three steps wait for the host, except while the device drafts.
+    // Without async scheduling the host's time after a step delays the next step, except while the device drafts. Here
+    // drafting takes longer than 1 ms, so only the host's time after the last step counts.
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.step_overhead_s = 10e-3;
     let drafting = sync.steps[0].draft_time + sync.steps[1].draft_time;
@@ -122,7 +124,8 @@ fn a_request_of_one_token_meets_its_bound() {
     assert_eq!(patience.seen(), (1, 0));
 }
 
-/// A round lasts as long as the longer of its target pass and its draft passes.
+/// If the draft model has its own device, drafting and verifying last together as long as the longer of the target pass
+/// and the draft passes.
 #[test]
 fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
     for (draft_at, slower) in [(None, 1.0), (None, 300.0), (Some(DraftAt::StepStart), 1.0)] {
@@ -132,8 +135,8 @@ fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
         f.config.draft_device = DraftDevice::Own;
         let own = fixed(&f);
         let (mut last, mut hidden) = (Time::ZERO, Time::ZERO);
-        // With drafts at the start of a step, draft passes run at the same time as the target pass of the step before.
-        // Drafts behind the last step delay nothing.
+        // If draft tokens are made at the start of a step, draft passes run at the same time as the target pass of the
+        // step before. Draft passes behind the last step delay nothing.
         let steps = own.steps.len() - usize::from(draft_at.is_none());
         for (one, two) in own.steps.iter().zip(&shared.steps).take(steps) {
             let covered = two.draft_time.min(if draft_at.is_some() { last } else { two.verify_time });
@@ -146,7 +149,8 @@ fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
     }
 }
 
-/// A policy with a fixed length, which it gives to the engine in the form of vLLM's table by batch size.
+/// A policy with a fixed draft length, which it gives to the engine in the form of vLLM's table of draft lengths by
+/// batch size.
 struct Tabled;
 
 impl SpecPolicy for Tabled {
@@ -174,7 +178,8 @@ fn a_table_on_runner_v1_pays_for_piecewise_graphs() {
     assert_eq!(finish(Runner::V2, 1e-3, true), finish(Runner::V2, 0.0, true));
 }
 
-/// A round that starts at a match copies its drafts at no cost. Any other round takes at most the draft model's passes.
+/// If the lookup finds a match, a step copies its draft tokens at no cost. Any other step takes at most the draft
+/// model's passes.
 #[test]
 fn a_lookup_beside_a_model_spares_its_passes() {
     let lookup = PromptLookup { match_rate: 0.5, precision: 0.9, mean_run: 12.0 };
@@ -190,8 +195,8 @@ fn a_lookup_beside_a_model_spares_its_passes() {
     assert!(drawn.iter().all(|s| s.drafted <= 2) && copied.iter().filter(|s| s.drafted > 2).count() > 20);
 }
 
-/// After a wrong guess of a round's outcome, no draft of the next round is accepted. The share of correct guesses is
-/// the setting `outcomes_guessed`.
+/// If the drafter guesses wrongly which draft tokens of a step are accepted, no draft token of the next step is
+/// accepted. The setting `outcomes_guessed` is the share of correct guesses.
 #[test]
 fn a_wrong_guess_of_the_outcome_loses_the_drafts() {
     let accepted = |outcomes_guessed: f64| {
@@ -203,6 +208,6 @@ fn a_wrong_guess_of_the_outcome_loses_the_drafts() {
         rounds.iter().filter(|&&a| a == 3).count() as f64 / rounds.len() as f64
     };
     assert_eq!(accepted(1.0), 1.0);
-    // There are some 1,300 rounds. Five standard errors of a share of 0.7 are 0.064.
+    // There are some 1,300 steps with draft tokens. Five standard errors of a share of 0.7 are 0.064.
     assert!((accepted(0.7) - 0.7).abs() < 0.064, "{}", accepted(0.7));
 }

@@ -1,4 +1,5 @@
-//! The costs and effects of drafts, computed by hand: token budgets, parallel drafting, trees, and decisions.
+//! The costs and effects of draft tokens, computed by hand: token budgets, parallel drafting, draft trees, and the time
+//! of decisions.
 
 use super::fixture::{Fixture, lookups};
 use crate::config::DecisionSeconds;
@@ -46,8 +47,8 @@ fn run(f: &Fixture, policy: impl SpecPolicy + 'static) -> Run {
     f.with(|s| s.run(Speculation::Policy(Box::new(policy))))
 }
 
-/// With `budget_charge = trimmed` only verified tokens are charged. Token budget that was reserved for drafts, but for
-/// which no draft was proposed, goes to prompts.
+/// With `budget_charge = trimmed` only verified tokens are charged. Token budget that was reserved for draft tokens,
+/// but for which no draft token was proposed, goes to prompts.
 #[test]
 fn trimming_frees_what_was_reserved_for_a_lookup_without_a_match() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
@@ -71,12 +72,13 @@ fn trimming_frees_what_was_reserved_for_requests_left_out() {
     f.config.max_num_new_slots_for_drafting = Some(0);
     f.config.budget_charge = BudgetCharge::Trimmed;
     let steps = run(&f, Same { first: Some(1), ..Same::chain(3) }).steps;
-    // Two decodes reserve 4 tokens each. One runs and verifies 3 drafts, so 16 of the 20 tokens of the budget are left
-    // for the prompt.
+    // Two decode requests reserve 4 tokens each. One runs and verifies 3 draft tokens, so 16 of the 20 tokens of the
+    // budget are left for the prompt.
     assert_eq!((steps[1].batch_size, steps[1].verified, steps[1].chunk_tokens), (1, 3, 16));
 }
 
-/// In parallel drafting the draft model does not process its own drafts, so it must catch up on the accepted ones.
+/// In parallel drafting the draft model does not process its own draft tokens, so it must process the accepted ones
+/// later (catch up).
 #[test]
 fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -88,26 +90,28 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let steps = run(&f, Same::chain(3)).steps;
     assert_eq!(steps.iter().map(|s| s.draft_passes).collect::<Vec<_>>(), [1, 1, 1]);
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(14, 3 + 3)]);
-    // Several heads give a tree in one pass, one token a depth. The draft must catch up in the same way.
+    // Several heads give a draft tree in one pass, one token a depth. Here too the draft model must process the
+    // accepted tokens later (catch up).
     let steps = run(&f, two.clone()).steps;
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 2), shape(13, 2 + 2)]);
     f.rate = 0.0;
     let steps = run(&f, Same::chain(3)).steps;
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(11, 3)]);
-    // A draft without KV has no missed tokens to catch up on.
+    // A draft model without KV has no missed tokens to process later.
     f.rate = 1.0;
     f.config.draft_prefill = false;
     assert_eq!(run(&f, two).steps[2].draft_time, shape(13, 2));
 }
 
-/// A beam of two does not expand every node. If the target's path ends at a node that was not expanded, the draft model
-/// has not processed the last accepted token.
+/// A beam of two does not expand every node of a draft tree. If the target's path ends at a node that was not expanded,
+/// the draft model has not processed the last accepted token.
 #[test]
 fn an_accepted_node_that_was_not_expanded_is_caught_up() {
     let mut tree = DraftTree::default();
     let growth = Growth::Beam { topk: 2 };
-    // Each first guess has confidence .9, each second guess .1. The frontier of level 2 is node 1-1 (score .81) and one
-    // of the nodes 1-2 and 2-1, which both have score .09. The earlier of the two is taken.
+    // Each first guess has confidence .9, each second guess .1. The nodes of level 2 that are expanded are node 1-1
+    // (first guess after first guess, score .81) and one of the nodes 1-2 and 2-1, which both have score .09. The
+    // earlier of the two is taken.
     let guess = |_: Option<&Node>, rank: u32| (if rank == 1 { 0.9 } else { 0.1 }, 0);
     (0..3).for_each(|_| tree.grow(&growth, guess));
     let mut fed = |ranks: [u32; 3]| (tree.accepted(|d| ranks[d as usize - 1]), tree.fed());
@@ -121,8 +125,8 @@ fn an_accepted_node_that_was_not_expanded_is_caught_up() {
 
 #[test]
 fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
-    /// A policy that drafts a beam of two with three levels. It checks that the draft model has processed all tokens of
-    /// a request but at most one.
+    /// A policy that drafts a beam of two with three levels. It checks that of each request's tokens at most one was
+    /// not processed by the draft model.
     struct Beam;
     impl SpecPolicy for Beam {
         fn limits(&self) -> DraftLimits<'_> {
@@ -142,7 +146,8 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     f.rate = 0.4;
     let steps = run(&f, Beam).steps;
     let draft = Linear::new(f.draft);
-    // Three passes of 1, 2 and 2 tokens. Sometimes a catch-up of one token is added, also after a partial acceptance.
+    // Three passes of 1, 2 and 2 tokens. Sometimes a token that the draft model has missed is added, also after a
+    // partial acceptance.
     let passes = |c: u64, gap: u64| {
         let pass = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
         pass(c, 1 + gap) + pass(c + 1, 2) + pass(c + 3, 2)
@@ -156,10 +161,11 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     assert!(gaps(2) > 0 && gaps(3) > 0);
 }
 
-/// A length that is fixed before drafting is one decision a step: the host does not wait for the device between passes.
+/// A draft length that is fixed before drafting is one decision a step: the host does not wait for the device between
+/// draft passes.
 #[test]
 fn only_decisions_that_are_made_cost_time() {
-    /// A policy that decides after every pass, and selects.
+    /// A policy that decides after every draft pass whether to go on, and selects the draft tokens to verify.
     struct Looks;
     impl SpecPolicy for Looks {
         fn limits(&self) -> DraftLimits<'_> {
@@ -180,14 +186,15 @@ fn only_decisions_that_are_made_cost_time() {
     let (prompt, us) = (run(&f, Looks).steps[0].draft_time, |us: u64| Time(us * 1_000_000));
     assert_eq!(cost(run(&f, Looks)), (us(1 + 30 + 100), prompt));
     assert_eq!(cost(run(&f, Same::chain(3))), (us(1), prompt));
-    // One pass gives all drafts of a round, so the host waits for the device only once in a round.
+    // One draft pass gives all draft tokens of a step, so the host waits for the device only once in a step.
     f.drafting = Drafting::Parallel;
     let looks = run(&f, Looks).steps[1].draft_time;
     f.config.decision_s = DecisionSeconds::default();
     assert_eq!(looks - run(&f, Looks).steps[1].draft_time, us(1 + 10 + 100));
 }
 
-/// Prompt lookup has no KV. An engine with `draft_prefill` on charges costs that do not exist, and must warn.
+/// Prompt lookup has no KV. If the engine's setting `draft_prefill` is on, the engine charges costs that do not exist,
+/// and must warn.
 #[test]
 fn a_lookup_with_a_draft_prefill_gives_a_warning() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -200,7 +207,7 @@ fn a_lookup_with_a_draft_prefill_gives_a_warning() {
 }
 
 /// If the draft model does not process prompts, there is no draft prefill to skip: `drafts_for_next` is not called, and
-/// drafts may be made for every request.
+/// every request may draft.
 #[test]
 fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     struct Never;
@@ -221,8 +228,8 @@ fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     assert!(run(&f, Never).totals.drafted > 0);
 }
 
-/// Which drafts are right is known up to `max_draft_len` tokens beyond an output's end and no further. The limit of a
-/// tree counts tokens, so the engine must limit the tree's depth.
+/// Which draft tokens are right is known up to `max_draft_len` tokens beyond an output's end and no further. The limit
+/// of a tree counts tokens, so the engine must limit the tree's depth.
 #[test]
 fn no_tree_is_deeper_than_the_longest_draft() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 100)]));

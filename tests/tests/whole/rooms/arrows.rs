@@ -5,16 +5,16 @@ use super::mentions::{How, Mention};
 use super::source::{Name, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The thing that a path in the source leads to.
+/// What a path in the source, such as `crate::shape::pass`, leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// An item. The number is the index of the file that defines it.
+    /// An item, with the index of the file that defines it.
     Item(usize),
-    /// A module itself. The number is the module's index.
+    /// A module itself, with its index.
     Module(usize),
 }
 
-/// Longest chain of `pub use` that is followed. Real crates have shorter chains, so a longer chain is a circle.
+/// The longest chain of `pub use` that is followed. Real chains are shorter, so a longer chain leads in a circle.
 const DEPTH: u32 = 16;
 
 /// For each file: the other files that it depends on, each with the names that cause the dependency.
@@ -40,8 +40,8 @@ pub fn arrows(source: &Source) -> Arrows {
 }
 
 impl Source {
-    /// The file that a mention in module `module` depends on. `None` if the mention leads to no item of the crate, or
-    /// to the same file.
+    /// The file on which a mention in module `module` depends. `None` if the mention leads to no item of the crate, or
+    /// to a name that the file only exports from below itself.
     fn leads(&self, module: usize, mention: &Mention) -> Option<usize> {
         let path = &mention.path;
         let target = match mention.how {
@@ -49,15 +49,14 @@ impl Source {
             _ => self.resolve(module, path, DEPTH)?,
         };
         match target {
-            // A module that is mentioned alone is no dependency, because the items that are used from it are mentioned
-            // by their own names.
+            // A path to a module is no dependency. The items that are used from the module are mentioned themselves.
             Target::Module(_) => None,
             Target::Item(file) if mention.how == How::Export && self.is_below(file, module) => None,
             Target::Item(file) => Some(file),
         }
     }
 
-    /// True if `file` is the file of `module`, or the file of a module below it.
+    /// True if `file` is the file of module `module`, or of a module below this module.
     fn is_below(&self, file: usize, module: usize) -> bool {
         let mut at = self.modules.iter().position(|m| m.file == file);
         while let Some(m) = at {
@@ -69,7 +68,7 @@ impl Source {
         false
     }
 
-    /// The target of `path`, as seen from `module`. `None` if the path leads out of the crate or to a local name.
+    /// What `path` leads to, as seen from `module`. `None` if the path leads out of the crate or to a local name.
     fn resolve(&self, module: usize, path: &[String], depth: u32) -> Option<Target> {
         let depth = depth.checked_sub(1)?;
         let mut at = match path[0].as_str() {
@@ -82,7 +81,7 @@ impl Source {
             let Target::Module(inner) = at else { return Some(at) };
             at = match name.as_str() {
                 "super" => Target::Module(self.modules[inner].parent?),
-                // No definition with this name is found, so a macro makes the item.
+                // If no definition has this name, a macro defines the item.
                 name => match self.look_up(inner, name, i + 1 == path.len(), depth) {
                     Some(found) => found,
                     None => return Some(Target::Item(self.only(inner, name))),
@@ -92,8 +91,8 @@ impl Source {
         Some(at)
     }
 
-    /// The target of `name` in `module`. A module and another item may have the same name. As the last word of a path
-    /// (`last`), the name means the item; as an earlier word, it means the module.
+    /// What `name` means in `module`. A module and another item may have the same name. As the last word of a path
+    /// (`last`), the name means the item. As an earlier word, it means the module.
     fn look_up(&self, module: usize, name: &str, last: bool, depth: u32) -> Option<Target> {
         let depth = depth.checked_sub(1)?;
         let here = &self.modules[module];
@@ -118,8 +117,8 @@ impl Source {
         })
     }
 
-    /// The file that is assumed to define a name that was not found in `module`: if only one file of the crate defines
-    /// the name, this file; otherwise the file of `module`.
+    /// The file that is assumed to define a name that was not found in `module`. If only one file of the crate defines
+    /// the name, it is this file. Otherwise it is the file of `module`.
     fn only(&self, module: usize, name: &str) -> usize {
         let defines = |n: &Name| matches!(n, Name::Item);
         let mut defining = self.modules.iter().filter(|m| m.names.get(name).is_some_and(|n| n.iter().any(defines)));

@@ -3,7 +3,8 @@
 use super::arrows::Arrows;
 use std::collections::BTreeSet;
 
-/// The strongly connected components of more than one node, by Tarjan's algorithm. Nodes are sorted by number.
+/// The strongly connected components of more than one node, by Tarjan's algorithm. The nodes of each are sorted by
+/// number.
 pub fn circles(arrows: &Arrows) -> Vec<Vec<usize>> {
     let mut search = Search {
         arrows,
@@ -32,7 +33,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Visits a node for the first time, in depth-first search. `count` is the number of nodes that were visited
-    /// before. Returns this number after the visit.
+    /// before. Returns the number of visited nodes after the search below this node.
     fn visit(&mut self, node: usize, count: usize) -> usize {
         (self.seen[node], self.low[node]) = (Some(count), count);
         self.stack.push(node);
@@ -60,7 +61,7 @@ impl Search<'_> {
 }
 
 /// Orders the files of a circle so that few edges point upward, and returns these edges. Empty if and only if the files
-/// make no circle. The heuristic is that of Eades, Lin and Smyth (1993) for the least feedback arc set.
+/// make no circle. Uses the heuristic of Eades, Lin and Smyth (1993) for the least feedback arc set.
 pub fn upward(circle: &[usize], arrows: &Arrows) -> Vec<(usize, usize)> {
     let mut left: BTreeSet<usize> = circle.iter().copied().collect();
     let (mut head, mut tail) = (Vec::new(), Vec::new());

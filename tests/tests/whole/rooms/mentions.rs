@@ -1,5 +1,5 @@
-//! The names that a part of the source mentions. The arguments of macro calls are read as tokens, so their names are
-//! included.
+//! The names that a part of the source mentions. The arguments of macro calls are read as tokens, so that their names
+//! are included.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use syn::{Attribute, ItemUse, UseTree, Visibility};
@@ -10,12 +10,12 @@ pub struct Mention {
     pub how: How,
 }
 
-/// The way in which a path is mentioned.
+/// The way in which a path is mentioned, such as in a `use`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// In a `use`, which the file itself needs.
+    /// In a `use`: the file itself needs the name.
     Import,
-    /// In a `pub use`, which makes the name available to other files.
+    /// In a `pub use`: the file makes the name available to other files.
     Export,
     /// As the name of a macro that is called.
     Macro,
@@ -23,7 +23,7 @@ pub enum How {
     Plain,
 }
 
-/// The mentions found so far.
+/// The names that a part of the source mentions, as far as found.
 #[derive(Default)]
 pub struct Mentions {
     pub found: Vec<Mention>,
@@ -34,14 +34,14 @@ pub struct Mentions {
     pub on_self: Vec<String>,
 }
 
-/// True for an item that is compiled for tests only.
+/// True if an item with these attributes is compiled for tests only.
 pub fn is_test(attributes: &[Attribute]) -> bool {
     attributes
         .iter()
         .any(|a| a.path().is_ident("cfg") && a.meta.require_list().is_ok_and(|l| says_test(l.tokens.clone())))
 }
 
-/// True for the conditions `test` and `all(test, ..)` in a `#[cfg]`.
+/// True if the condition of a `#[cfg]` is `test` or `all(.., test, ..)`.
 fn says_test(condition: TokenStream) -> bool {
     let mut tokens = condition.into_iter();
     match (tokens.next(), tokens.next()) {
@@ -64,7 +64,7 @@ impl Mentions {
             Visibility::Inherited => How::Import,
             _ => How::Export,
         };
-        // A glob import alone mentions no name. Names that are found through it are mentioned where they are used.
+        // A glob import alone mentions no name. The names that come through it are mentioned where they are used.
         let named = self.bound[from..].iter().filter(|(name, _)| name.is_some());
         self.found.extend(named.map(|(_, path)| Mention { path: path.clone(), how }));
     }
@@ -88,7 +88,7 @@ impl Mentions {
         }
     }
 
-    /// A `use` in the body of a function counts for the whole module, which is slightly more than its real scope.
+    /// Adds a `use` in the body of a function, as if it held for the whole module. Returns the index after it.
     fn of_inner_use(&mut self, tokens: &[TokenTree], at: usize) -> usize {
         let Some(end) = (at..tokens.len()).find(|&i| is_punct(tokens.get(i), ';')) else { return at + 1 };
         if let Ok(item) = syn::parse2(tokens[at..=end].iter().cloned().collect()) {

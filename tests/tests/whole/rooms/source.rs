@@ -8,9 +8,9 @@ use syn::{Item, ItemImpl, ItemMod, Type};
 
 /// A file of the source. Code that is compiled for tests only is left out.
 pub struct File {
-    /// The file's path below `src`.
+    /// The source file's path below `src`.
     pub name: String,
-    /// Number of lines, without test modules.
+    /// Number of lines of the source file, without test modules.
     pub lines: usize,
 }
 
@@ -20,7 +20,7 @@ pub struct Module {
     pub parent: Option<usize>,
     /// The names in the module, each with its meanings. A module and a function, for example, can have the same name.
     pub names: BTreeMap<String, Vec<Name>>,
-    /// Paths of `use path::*`.
+    /// The paths before `::*` in the module's glob imports.
     pub globs: Vec<Vec<String>>,
     pub mentions: Vec<Mention>,
 }
@@ -55,8 +55,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads files, given as (path below `src`, text). A file is the module of its path; the `mod` line may also come
-    /// from a macro. Files that a `#[cfg(test)] mod` names, or that have a test's name, are left out.
+    /// Reads files, given as (path below `src`, text). A file's path gives its module, so that a `mod` line may also
+    /// come from a macro. Files of tests are left out: a `#[cfg(test)] mod` names them, or their name says so.
     pub fn read(texts: &[(String, String)]) -> Source {
         let parsed: Vec<(Vec<String>, &str, &str, syn::File)> = texts
             .iter()
@@ -117,7 +117,7 @@ impl Source {
     fn item(&mut self, module: usize, item: Item) {
         let mut mentions = Mentions::default();
         match item {
-            // A line `mod name;` defines nothing here. The module is added when its own file is read.
+            // A line `mod name;` defines nothing in this file. The module is added when its own file is read.
             Item::Mod(ItemMod { content: None, .. }) => return,
             Item::Mod(ItemMod { ident, content: Some((_, items)), .. }) => {
                 let inner = self.module(self.modules[module].file, Some(module));
@@ -146,7 +146,7 @@ impl Source {
     }
 }
 
-/// The module path of a file: `a/b.rs` and `a/b/mod.rs` are both `a::b`.
+/// The module path of a file: `a/b.rs` and `a/b/mod.rs` are both the module `a::b`.
 fn path_of(name: &str) -> Vec<String> {
     let stem = name.strip_suffix(".rs").unwrap_or(name);
     let mut path: Vec<String> = stem.split('/').map(str::to_owned).collect();
@@ -160,13 +160,13 @@ fn named_as_test(name: &str) -> bool {
     name == "tests" || name.ends_with("_tests")
 }
 
-/// If `item` is a `mod` that is compiled for tests only: the module path of its file.
+/// If `item` is a `mod` that is compiled for tests only, the module path of its file; else `None`.
 fn test_module(parent: &[String], item: &Item) -> Option<Vec<String>> {
     let Item::Mod(item) = item else { return None };
     if item.content.is_some() || !is_test(&item.attrs) {
         return None;
     }
-    // `#[path]` names a file in the folder of the present file.
+    // The attribute `#[path]` names a file in the same folder.
     let file = item.attrs.iter().filter(|a| a.path().is_ident("path")).find_map(|a| {
         match &a.meta.require_name_value().ok()?.value {
             syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) => Some(path.value()),
@@ -202,8 +202,8 @@ fn attributes(item: &Item) -> Option<&[syn::Attribute]> {
     })
 }
 
-/// The name that an item defines in its module. `None` for items without a name, and for `mod` and `use`, which the
-/// caller treats itself.
+/// The name that an item defines in its module. `None` for items without a name. Also `None` for `mod` and `use`,
+/// because the caller handles them itself.
 fn defined(item: &Item) -> Option<String> {
     Some(
         match item {

@@ -1,16 +1,16 @@
-//! Tests what ARCHITECTURE.md and file headers say that a part of the code must not use, as far as the compiler does
-//! not enforce it.
+//! Tests rules that ARCHITECTURE.md and file headers state: what a part of the code must not use. Rules that the
+//! compiler enforces are not tested.
 
 use super::{Source, arrows, members, texts};
 use std::collections::BTreeSet;
 
-/// A crate's source by the name of its folder.
+/// The source of a crate, found by the name of its folder.
 fn source(name: &str) -> Source {
     let (_, src) = members().into_iter().find(|(member, _)| member == name).expect("a crate of the workspace");
     Source::read(&texts(&src))
 }
 
-/// A text "from needs to for names" for each file below `from` that depends on a file below one of `to`.
+/// The dependencies of files below `from` on files below one of `to`, each as a text "from needs to for names".
 fn needs(source: &Source, from: &str, to: &[&str]) -> Vec<String> {
     let arrows = arrows(source);
     let below = |file: usize, folders: &[&str]| folders.iter().any(|f| source.files[file].name.starts_with(f));
@@ -23,7 +23,7 @@ fn needs(source: &Source, from: &str, to: &[&str]) -> Vec<String> {
     found
 }
 
-/// A text "file mentions path" for each path for which `forbidden` is true and that a file below `from` mentions.
+/// The paths that files below `from` mention and for which `forbidden` is true, each as a text "file mentions path".
 fn mentions(source: &Source, from: &str, forbidden: impl Fn(&[&str]) -> bool) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for module in &source.modules {
@@ -38,7 +38,8 @@ fn mentions(source: &Source, from: &str, forbidden: impl Fn(&[&str]) -> bool) ->
     found
 }
 
-/// The header of `scheduler/mod.rs` says: the scheduler knows nothing of clocks, executors, policies and metrics.
+/// Tests the rule in the header of `scheduler/mod.rs`: the scheduler does not use clocks, executors, policies or
+/// metrics.
 #[test]
 fn the_scheduler_knows_no_clock_executor_policy_or_metric() {
     let sim = source("sim");
@@ -65,8 +66,8 @@ fn the_scheduler_knows_no_clock_executor_policy_or_metric() {
     );
 }
 
-/// One engine loop serves runs with and without a drafter. Without a drafter, the methods of [`NoDraft`] do nothing. So
-/// the loop must not ask whether there is a drafter.
+/// One engine loop serves runs with and without a drafter. Without a drafter, the methods of [`NoDraft`] are called,
+/// and they do nothing. So the loop must not ask whether there is a drafter.
 ///
 /// [`NoDraft`]: foretoken_sim::engine::NoDraft
 #[test]
@@ -74,13 +75,13 @@ fn the_loop_never_asks_whether_there_is_a_drafter() {
     let sim = source("sim");
     let asks = |path: &[&str]| path.contains(&"ACTIVE") || path.contains(&"NoDraft");
     let mut found = mentions(&sim, "engine/", asks);
-    // The definition and the export of `NoDraft` are allowed.
+    // The files that define and export `NoDraft` may mention it.
     found.retain(|m| !m.starts_with("engine/drafter.rs") && m != "engine/mod.rs mentions drafter::NoDraft");
     assert_eq!(found, BTreeSet::new());
     assert!(!mentions(&sim, "serving.rs", asks).is_empty(), "a run makes `NoDraft`: the check sees nothing");
 }
 
-/// The header of `registry.rs` says: the table of policies has no policy's logic.
+/// Tests the rule in the header of `registry.rs`: the table of policies contains no policy's logic.
 #[test]
 fn the_table_of_policies_knows_no_policy() {
     let policies = source("policies");
@@ -94,7 +95,7 @@ fn the_table_of_policies_knows_no_policy() {
     assert_eq!(folders, known.collect(), "a new family of policies belongs into the list above");
 }
 
-/// ARCHITECTURE.md: policies and the engine get time from the executor only.
+/// Tests a rule of ARCHITECTURE.md: policies and the engine get the time from the executor only.
 #[test]
 fn the_engine_and_policies_read_no_clock() {
     let reads = |path: &[&str]| {
@@ -107,8 +108,8 @@ fn the_engine_and_policies_read_no_clock() {
     assert!(!mentions(&source("kernels"), "", reads).is_empty(), "a device has a clock: the check sees nothing");
 }
 
-/// ARCHITECTURE.md: `sim/` has no global random generator. From `rand` it uses only the trait that keyed draws
-/// implement. The distributions of `rand_distr` get keyed draws.
+/// Tests a rule of ARCHITECTURE.md: `sim/` has no global random generator. From the crate `rand` it uses only the trait
+/// that keyed draws implement. The distributions of `rand_distr` get keyed draws.
 #[test]
 fn the_simulator_has_no_random_generator() {
     let generators = ["rand", "getrandom", "fastrand", "oorandom", "rand_core", "rand_chacha"];
@@ -116,7 +117,8 @@ fn the_simulator_has_no_random_generator() {
     assert_eq!(from_rand, ["draws.rs mentions rand::TryRng".to_owned()].into());
 }
 
-/// ARCHITECTURE.md: the inner loop uses no hash map. Only the prefix cache has one, and decoding does not use it.
+/// Tests a rule of ARCHITECTURE.md: the engine's inner loop uses no hash map. Only the prefix cache has one, and
+/// decoding does not use the prefix cache.
 #[test]
 fn the_engine_hashes_in_its_prefix_cache_alone() {
     let hashes =
@@ -127,12 +129,12 @@ fn the_engine_hashes_in_its_prefix_cache_alone() {
     assert_eq!(engine, BTreeSet::new());
 }
 
-/// ARCHITECTURE.md: the command line only reads arguments and prints. It names nothing that runs a model, a step or a
-/// policy, that makes threads, or that reads a clock for times. That work is in libraries, which other programs can
-/// call.
+/// Tests a rule of ARCHITECTURE.md: the command line only reads arguments and prints. It names nothing that runs a
+/// model, a step or a policy, makes threads, or reads a clock. This work is in libraries, so that other programs can
+/// call it.
 #[test]
 fn the_command_line_words_and_prints() {
-    // Of the crates that do this work, the command line may name only results and limits.
+    // Of the crates that do the work, the command line may name only types of results and limits.
     let words = [
         ("foretoken_kernels", &["DoctorReport", "doctor"][..]),
         ("foretoken_profiler", &["Profile", "Region", "Role"]),
@@ -149,7 +151,7 @@ fn the_command_line_words_and_prints() {
     }
 }
 
-/// ARCHITECTURE.md: only `kernels` may contain `unsafe`.
+/// Tests a rule of ARCHITECTURE.md: only the crate `kernels` may contain `unsafe`.
 #[test]
 fn only_kernels_are_unsafe() {
     let mut with_unsafe = BTreeSet::new();
@@ -176,13 +178,13 @@ fn says_unsafe(tokens: proc_macro2::TokenStream) -> bool {
 }
 
 /// Libraries have no static that can change. What a caller shares with a library is passed as an argument
-/// (`foretoken_run::work`). The list below has the exceptions, with their reasons. The program and the Python module
-/// may have statics of their own.
+/// (`foretoken_run::work`). The list in this test has the exceptions. The program and the Python module may have
+/// statics of their own.
 #[test]
 fn libraries_have_no_changing_statics() {
-    // The exceptions, in this order: scratch memory of a thread; the memory that a thread's arrays share; policies that
-    // a program adds; half-written files, which a signal removes; the memory limit, which is read once from the
-    // environment; pipes, which are read once.
+    // The reasons for the exceptions, in the order of the list: scratch memory of a thread; the memory that a thread's
+    // arrays share; policies that a program adds; half-written files, which a signal removes; the memory limit, which
+    // is read once from the environment; pipes, which are read once.
     let exceptions = [
         "kernels/cpu/attention.rs SCRATCH",
         "kernels/cpu/pages.rs OPEN",

@@ -1,5 +1,7 @@
 //! `foretoken report`: makes the page of a results folder again, optionally compared with other results.
 
+mod pdf;
+
 use super::print;
 use clap::Args;
 use foretoken_run::cells::Folder;
@@ -21,7 +23,7 @@ pub struct ReportArgs {
     /// Other results to compare with: differences paired by policy, swept values and seed
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
-    /// Write the figures for a paper into this folder, and no page: SVG of a column's width, captions, numbers as CSV
+    /// Write a paper's figures into this folder, and no page: SVG and PDF of a column's width, captions, numbers
     #[arg(long, value_name = "DIR", conflicts_with_all = ["baseline", "output", "index"])]
     pub paper: Option<PathBuf>,
     /// Write DIR/index.html: a row for each page of results in the folders of DIR
@@ -32,15 +34,25 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Runs the command with its arguments.
+/// Makes the page of a results folder again, or a paper's figures, or an index of several pages.
 pub fn run(args: &ReportArgs) -> Result<()> {
     if args.index {
         return print(&format!("{}\n", overview(&args.folder)?.display()));
     }
     let results = Results::open(&args.folder)?;
     if let Some(to) = &args.paper {
-        let lines = paper(results, to)?.into_iter().map(|name| format!("{}\n", to.join(name).display()));
-        return print(&lines.collect::<String>());
+        let mut names = paper(results, to)?;
+        match pdf::Pdfs::on_this_machine() {
+            Some(pdfs) => {
+                let svgs: Vec<String> = names.iter().filter(|name| name.ends_with(".svg")).cloned().collect();
+                names.extend(svgs.iter().map(|svg| pdfs.write(to, svg)).collect::<Result<Vec<_>>>()?);
+            }
+            None => eprintln!(
+                "warning: no PDFs are written: this machine has none of the fonts Helvetica, Arial, Liberation Sans and \
+                 DejaVu Sans"
+            ),
+        }
+        return print(&names.into_iter().map(|name| format!("{}\n", to.join(name).display())).collect::<String>());
     }
     let baseline = args.baseline.as_deref().map(Results::open).transpose()?;
     let to = args.output.clone().unwrap_or_else(|| Folder::at(args.folder.clone()).report());
