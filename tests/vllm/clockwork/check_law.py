@@ -5,11 +5,12 @@ file.
     python check_law.py
 """
 
+import math
 import pathlib
 import statistics
 import tempfile
 
-from law import BadLaw, read
+from law import BadLaw, read, sigmoid
 
 HERE = pathlib.Path(__file__).resolve().parent
 GOOD = (HERE / "laws" / "memory-bound.toml").read_text()
@@ -54,6 +55,31 @@ def recorded() -> None:
                 raise AssertionError(f"{text} was read")
 
 
+def odds() -> None:
+    """Confidences are calibrated: by the curve of the law, drafts of a confidence are right as often as it says. That holds
+    for tokens behind a wrong one only in that they look like wrong tokens."""
+    law = read(HERE / "laws" / "memory-bound-odds.toml")
+    a = law.acceptance
+    bins = [[0, 0.0, 0] for _ in range(5)]
+    wrong, off = [], []
+    for n in range(6000):
+        request = f"request {n}".encode()
+        confidences = law.confidences(request, 7, 8)
+        held = law.accepted(request, 7, 8)
+        assert law.accepted(request, 7, 3) == min(held, 3)
+        assert confidences[:3] == law.confidences(request, 7, 3), "a longer draft changes no confidence"
+        for depth, q in enumerate(confidences):
+            if depth <= held:
+                chance = sigmoid(a.slope * math.log(q / (1.0 - q)) + a.intercept)
+                at = bins[min(int(5 * chance), 4)]
+                at[0], at[1], at[2] = at[0] + 1, at[1] + chance, at[2] + (depth < held)
+            if depth >= held:
+                (wrong if depth == held else off).append(math.log(q / (1.0 - q)))
+    for count, chances, right in bins:
+        assert count > 300 and abs(chances - right) < 4 * math.sqrt(count) / 2, bins
+    assert abs(statistics.mean(wrong) - statistics.mean(off)) < 0.15, (statistics.mean(wrong), statistics.mean(off))
+
+
 def main() -> None:
     law = read(HERE / "laws" / "memory-bound.toml")
     assert law.target_s(1, 0, 0) == law.target_s(48, 0, 0) == 13.0e-3
@@ -74,6 +100,10 @@ def main() -> None:
     assert abs(statistics.mean(law.rate(request) for request in requests) - 8.0 / 13.7) < 0.01
 
     recorded()
+    odds()
+    refused(("a = 8.0", "odds_sd = 1.0"), "acceptance.odds_sd = 1.0: a, b, factors and table do nothing with odds")
+    refused(("a = 8.0\nb = 5.7", "odds_sd = -1.0"), "acceptance.odds_sd = -1.0: a standard deviation")
+    refused(("a = 8.0\nb = 5.7", "odds_sd = 1.0\nslope = 0.0"), "acceptance.slope = 0.0: a factor")
     refused(("base_s = 13.0e-3", "base_s = -1.0"), "target.base_s = -1.0: a number of at least 0")
     refused(("base_s = 13.0e-3", "base_s = 60.0"), "target.base_s = 60.0: seconds of a pass")
     refused(("base_s = 13.0e-3", 'base_s = "13 ms"'), "target.base_s: '13 ms' is not a number")

@@ -13,9 +13,11 @@ the next step first; both wait for the same instants.
 import os
 import time
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 import torch
 from law import read
+from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.executor.abstract import Executor
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, DraftTokenIds, ModelRunnerOutput
@@ -57,6 +59,20 @@ class Known:
         self.luck = bytes(prompt)
         self.goal: int | None = self.prompt  # tokens that are computed before it samples; `None` while it decodes
         self.drafts = 0  # drafts that it holds and that may be accepted
+
+
+@dataclass
+class Step:
+    """A step whose target pass is over."""
+
+    output: SchedulerOutput
+    target_s: float
+    # The prompt chunks of the step: computed tokens before the step, and new tokens.
+    chunks: list[tuple[int, int]]
+    # Of each request that decodes: how many of its verified drafts were right.
+    accepted: dict[str, int]
+    # Of each request that samples a token: how many drafts it had verified.
+    sampling: dict[str, int]
 
 
 class Clockwork(Executor):
@@ -137,18 +153,18 @@ class Clockwork(Executor):
         """The tokens of the queued pass and the drafts behind it."""
         output, law = self.output, self.law
         scheduled = output.num_scheduled_tokens
-        context, prompt_tokens, decodes, sampling = 0, 0, 0, {}
+        context, sampling, chunks, accepted = 0, {}, [], {}
         for name, computed in self.computed(output):
             known, tokens = self.requests[name], scheduled[name]
             if known.goal is None:
-                decodes += 1
                 context += known.prompt + known.sampled - 1
                 sampling[name] = len(output.scheduled_spec_decode_tokens.get(name, ()))
+                accepted[name] = 0
                 continue
-            prompt_tokens += tokens
+            chunks.append((computed, tokens))
             if computed + tokens >= known.goal:
                 known.goal, sampling[name] = None, 0
-        tokens = output.total_num_scheduled_tokens
+        tokens, prompt_tokens = output.total_num_scheduled_tokens, sum(new for _, new in chunks)
         names, answers = list(scheduled), []
         for name in names:
             known = self.requests[name]
@@ -156,17 +172,19 @@ class Clockwork(Executor):
                 answers.append([])
                 continue
             held = min(sampling[name], known.drafts)
-            count = 1 + (law.accepted(known.luck, known.sampled, held) if held else 0)
-            answers.append([TOKEN + (known.sampled + i) % 26 for i in range(count)])
-            known.sampled += count
+            right = law.accepted(known.luck, known.sampled, held) if held else 0
+            if name in accepted:
+                accepted[name] = right
+            answers.append([TOKEN + (known.sampled + i) % 26 for i in range(1 + right)])
+            known.sampled += 1 + right
         self.passes += 1
         start = max(self.free, time.monotonic())
         target_s = law.target_s(tokens, context, prompt_tokens) * law.jitter(self.passes)
-        k = self.propose(output, names, sampling)
+        k = self.propose(Step(output, target_s, chunks, accepted, sampling), names)
         draft_s = self.draft_s(k, tokens, len(names), context) * law.jitter(-self.passes)
         self.free = start + target_s + draft_s
         answer = ModelRunnerOutput(req_ids=names, req_id_to_index={name: at for at, name in enumerate(names)}, sampled_token_ids=answers)
-        line = f"{start:.6f},{target_s:.6f},{draft_s:.6f},%.6f,{decodes},{tokens},{prompt_tokens},{context},{k}\n"
+        line = f"{start:.6f},{target_s:.6f},{draft_s:.6f},%.6f,{len(accepted)},{tokens},{prompt_tokens},{context},{k}\n"
         later = Later(answer, self.free, lambda now, free=self.free, truth=self.truth: truth and truth.write(line % (now - free)))
         return later if non_block else later.result()
 
@@ -183,17 +201,19 @@ class Clockwork(Executor):
                 known.goal, known.drafts = known.prompt + known.sampled, 0
             yield name, computed
 
-    def propose(self, output, names: list[str], sampling: dict) -> int:
-        """Notes the drafts that each request gets. Returns their number, which is one for the whole batch."""
+    def propose(self, step: Step, names: list[str]) -> int:
+        """Gives every request of the step its drafts. Returns the number of draft passes."""
         if self.speculative_config is None:
             return 0
-        k = output.num_spec_tokens_to_schedule
-        lists = []
-        for name in names:
-            self.requests[name].drafts = k if name in sampling else 0
-            lists.append([TOKEN] * self.requests[name].drafts)
-        self.drafted = DraftTokenIds(names, lists)
+        k = step.output.num_spec_tokens_to_schedule
+        self.hold(names, {name: k for name in step.sampling})
         return k
+
+    def hold(self, names: list[str], drafts: dict[str, int]) -> None:
+        """Notes how many drafts each request holds; a request that is not in `drafts` holds none."""
+        for name in names:
+            self.requests[name].drafts = drafts.get(name, 0)
+        self.drafted = DraftTokenIds(names, [[TOKEN] * self.requests[name].drafts for name in names])
 
     def draft_s(self, k: int, tokens: int, requests: int, context: int) -> float:
         """Seconds of the draft passes behind a step. The first runs over the step's tokens, and for a draft model over one

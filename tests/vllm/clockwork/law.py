@@ -11,6 +11,7 @@ every draft length gets the same random draws.
 """
 
 import hashlib
+import itertools
 import json
 import math
 import pathlib
@@ -49,7 +50,8 @@ class Draft:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Which drafts are right: a law (`a`, `b`, `factors`), or recorded outputs (`table`).
+    """Which drafts are right: a law of rates (`a`, `b`, `factors`), a law of odds (`odds_sd` and the keys after it), or
+    recorded outputs (`table`).
 
     By the law a request has a rate of its own, drawn from Beta(a, b). The rate at depth d (from 0) is rate * factors[d];
     the last factor holds for all deeper tokens. With `table`, a file of JSON lines, each request replays the `bits` of a
@@ -61,6 +63,14 @@ class Acceptance:
     b: float = 0.0
     factors: list = field(default_factory=lambda: [1.0])
     table: str = ""
+    # The log-odds z that a draft is right are normal, with standard deviation `odds_sd`. Their mean is normal over
+    # requests: mean `odds_mean`, standard deviation `request_sd`. The draft model's confidence q in the token follows from
+    # z: logit q = (z - intercept) / slope.
+    odds_sd: float = 0.0
+    odds_mean: float = 0.0
+    request_sd: float = 0.0
+    slope: float = 1.0
+    intercept: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -102,15 +112,16 @@ class Law:
         if self.jitter_cv == 0.0:
             return 1.0
         variance = math.log(1.0 + self.jitter_cv**2)
-        u, v = (unit(self.seed, "jitter", pass_number, half) for half in range(2))
-        normal = math.sqrt(-2.0 * math.log(max(u, 1e-300))) * math.cos(2.0 * math.pi * v)
-        return math.exp(math.sqrt(variance) * normal - variance / 2.0)
+        return math.exp(math.sqrt(variance) * self.normal("jitter", pass_number) - variance / 2.0)
 
     def accepted(self, request: bytes, position: int, drafted: int) -> int:
         """How many of `drafted` tokens are right, if the first one is at output position `position`."""
         if self.recorded:
             bits = self.recorded[int(unit(self.seed, "output", request) * len(self.recorded))]
             right = (bits[(position + depth) % len(bits)] == "1" for depth in range(drafted))
+            return next((depth for depth, ok in enumerate(right) if not ok), drafted)
+        if self.acceptance.odds_sd > 0:
+            right = (self.right(request, position + depth) for depth in range(drafted))
             return next((depth for depth, ok in enumerate(right) if not ok), drafted)
         rate = self.rate(request)
         for depth in range(drafted):
@@ -119,9 +130,42 @@ class Law:
                 return depth
         return drafted
 
+    def odds(self, request: bytes, *draw) -> float:
+        """The log-odds that a draft of a request is right, by the law of odds. `draw` names the random draw."""
+        a = self.acceptance
+        return a.odds_mean + a.request_sd * self.normal("request odds", request) + a.odds_sd * self.normal("odds", request, *draw)
+
+    def right(self, request: bytes, position: int) -> bool:
+        """Whether the draft at an output position is right, by the law of odds."""
+        return unit(self.seed, "right", request, position) < sigmoid(self.odds(request, position))
+
+    def confidences(self, request: bytes, position: int, drafted: int) -> list[float]:
+        """The draft model's confidence in each of `drafted` tokens, by the law of odds. The first token is at output
+        position `position`. A token behind a wrong one follows a text that the target would not write, so that it is wrong
+        too: its odds are drawn as those of wrong tokens are distributed."""
+        found, on_path = [], True
+        for depth in range(drafted):
+            if on_path:
+                z = self.odds(request, position + depth)
+                on_path = self.right(request, position + depth)
+            else:
+                draws = ((position, depth, n) for n in itertools.count())
+                z = next(z for at in draws if unit(self.seed, "off", request, *at) >= sigmoid(z := self.odds(request, "off", *at)))
+            found.append(sigmoid((z - self.acceptance.intercept) / self.acceptance.slope))
+        return found
+
+    def normal(self, *key) -> float:
+        """A standard normal number that depends on the key alone."""
+        u, v = (unit(self.seed, *key, half) for half in range(2))
+        return math.sqrt(-2.0 * math.log(max(u, 1e-300))) * math.cos(2.0 * math.pi * v)
+
     def rate(self, request: bytes) -> float:
         """The request's own rate: the Beta quantile of its luck."""
         return beta_quantile(self.acceptance.a, self.acceptance.b, unit(self.seed, "rate", request))
+
+
+def sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x))
 
 
 def unit(*key) -> float:
@@ -227,10 +271,17 @@ def check(path, law: Law) -> None:
     wants("target.captured", t.captured, t.captured == sorted(set(t.captured)) and all(x >= 1 for x in t.captured), "rising sizes from 1 are wanted")
     wants("target.chosen", t.chosen, t.chosen <= t.experts, "there are not as many experts")
     law_given = (a.a, a.b, a.factors) != (0.0, 0.0, [1.0])
+    by_odds = a.odds_sd != 0
     wants("acceptance.table", a.table, isinstance(a.table, str), "the path of a file is wanted")
     wants("acceptance.table", a.table, not (a.table and law_given), "a, b and factors do nothing with a table; leave them out")
+    wants("acceptance.odds_sd", a.odds_sd, not (by_odds and (law_given or a.table)), "a, b, factors and table do nothing with odds; leave them out")
+    for key, value in (("odds_sd", a.odds_sd), ("request_sd", a.request_sd)):
+        wants(f"acceptance.{key}", value, 0 <= value <= 100, "a standard deviation from 0 to 100 is wanted")
+    for key, value in (("odds_mean", a.odds_mean), ("intercept", a.intercept)):
+        wants(f"acceptance.{key}", value, -100 <= value <= 100, "log-odds from -100 to 100 are wanted")
+    wants("acceptance.slope", a.slope, 0.01 <= a.slope <= 100, "a factor from 0.01 to 100 is wanted")
     for key, value in (("a", a.a), ("b", a.b)):
-        right = a.table != "" or (value > 0 and math.isfinite(value))
+        right = a.table != "" or by_odds or (value > 0 and math.isfinite(value))
         wants(f"acceptance.{key}", value, right, "a number above 0 is wanted")
     wants("acceptance.factors", a.factors, bool(a.factors) and all(x >= 0 for x in a.factors), "one or more factors of at least 0 are wanted")
     wants("host_s", law.host_s, 0 <= law.host_s <= 1, "seconds from 0 to 1 are wanted")

@@ -5,7 +5,9 @@
 
 One server a draft length, one after the other: closed loops of 12, 4 and 1 clients, and open loops at 0.3, 0.7 and 0.9
 of the rate that the closed loop of 12 sustained. Complete runs are not repeated: the script can be stopped and started
-again. `--real-time` runs server and client with the priority of real time, which needs root: then other work on the
+again. With `--policy` there is one server, on which a policy of Foretoken decides (`seated.py`): in folders `r0/NAME`. Give
+`--open-of k3` to all servers that are to be compared in open loops: then their rates follow from the same run.
+`--real-time` runs server and client with the priority of real time, which needs root: then other work on the
 machine does not delay them.
 """
 
@@ -44,6 +46,7 @@ class Server:
 
     def __init__(self, args, k: int) -> None:
         variant = VARIANTS[args.variant]
+        executor = "seated.Seated" if args.policy else "executor.Clockwork"
         speculative = {"num_speculative_tokens": k, "method": variant["method"]}
         if args.variant == "by-batch-size":
             speculative["num_speculative_tokens_per_batch_size"] = json.loads(args.table)
@@ -52,7 +55,7 @@ class Server:
         else:
             speculative["model"] = str(PAIR / "draft")
         command = [args.vllm, "serve", str(PAIR / "target"), "--served-model-name", "tiny", "--port", str(args.port)]
-        command += ["--distributed-executor-backend", "executor.Clockwork", "--enforce-eager", "--dtype", "bfloat16"]
+        command += ["--distributed-executor-backend", executor, "--enforce-eager", "--dtype", "bfloat16"]
         command += ["--max-model-len", "2048", "--max-num-seqs", "32", "--max-num-batched-tokens", "2048", "--block-size", "32"]
         command += ["--disable-uvicorn-access-log"] + variant.get("more", ["--no-enable-prefix-caching"])
         command += ["--async-scheduling" if args.asynchronous else "--no-async-scheduling"]
@@ -63,7 +66,10 @@ class Server:
             os.environ,
             PYTHONPATH=os.pathsep.join([str(HERE)] + ([str(HERE / "asynchronous")] if args.asynchronous else [])),
             CLOCKWORK_LAW=str(args.law.resolve()),
-            CLOCKWORK_TRUTH=str(args.out.resolve() / f"truth-k{k}.csv"),
+            CLOCKWORK_TRUTH=str(args.out.resolve() / f"truth-{name(args, k)}.csv"),
+            CLOCKWORK_SEAT=str(args.seat),
+            CLOCKWORK_POLICY=args.policy,
+            VLLM_TARGET_DEVICE="cpu",
             VLLM_CPU_KVCACHE_SPACE="1",
             VLLM_CPU_OMP_THREADS_BIND="0",
             OMP_NUM_THREADS="1",
@@ -71,7 +77,7 @@ class Server:
             VLLM_NO_USAGE_STATS="1",
             VLLM_LOGGING_CONFIG_PATH=str(ROOT / "experiments" / "vllm-logging.json"),
         )
-        self.log_path = args.out / f"k{k}.log"
+        self.log_path = args.out / f"{name(args, k)}.log"
         self.url = f"http://127.0.0.1:{args.port}"
         if self.answers():
             sys.exit(f"port {args.port} is in use: end what listens there, or name another --port")
@@ -103,6 +109,11 @@ class Server:
         self.log.close()
 
 
+def name(args, k: int) -> str:
+    """The name of a server: its draft length, or its policy."""
+    return next(iter(json.loads(args.policy))) if args.policy else f"k{k}"
+
+
 def complete(folder: pathlib.Path) -> bool:
     try:
         return json.loads((folder / "manifest.json").read_text())["complete"]
@@ -118,6 +129,8 @@ def cell(folder: pathlib.Path) -> dict:
 def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repeat: int, rate: float) -> None:
     variant = VARIANTS[args.variant]
     policy = "[{ autoregressive = {} }]" if k == 0 else "[{ fixed = { k = %d } }]" % k
+    if args.policy:
+        policy = "[{ %s = {} }]" % name(args, k)
     if args.variant == "by-batch-size":
         policy = "[{ vllm-dynamic = { num_speculative_tokens_per_batch_size = %s } }]" % args.table
     kind, amount = load.split("-")
@@ -152,19 +165,28 @@ def main() -> None:
     parser.add_argument("--run-s", type=float, default=20.0)
     parser.add_argument("--asynchronous", action="store_true", help="asynchronous scheduling (see asynchronous/)")
     parser.add_argument("--real-time", action="store_true", help="the priority of real time for server and client; needs root")
+    parser.add_argument("--policy", default="", help='a policy of Foretoken that decides, such as {"foresight": {}}')
+    parser.add_argument("--seat", type=pathlib.Path, help="the program of that policy: target/release/examples/seat")
+    parser.add_argument("--longest", type=int, default=8, help="the most drafts of that policy")
+    parser.add_argument("--open-of", default="", help="the server whose closed loop of 12 sets the rates of open loops, such as k3")
     parser.add_argument("--port", type=int, default=8123)
     args = parser.parse_args()
+    if bool(args.policy) != bool(args.seat):
+        parser.error("--policy and --seat belong together")
+    if args.policy and args.asynchronous:
+        parser.error("a policy needs synchronous scheduling: leave out --asynchronous")
     args.first = ["chrt", "-f", "20"] if args.real_time else []
     args.out.mkdir(parents=True, exist_ok=True)
-    for k in LENGTHS:
-        cells = [(repeat, load, args.out / f"r{repeat}" / f"k{k}" / load) for repeat in range(args.repeats) for load in LOADS]
-        due = [at for at in cells if not complete(at[2]) and fnmatch.fnmatch(f"k{k}/{at[1]}", args.only)]
+    for k in [args.longest] if args.policy else LENGTHS:
+        server_name = name(args, k)
+        cells = [(repeat, load, args.out / f"r{repeat}" / server_name / load) for repeat in range(args.repeats) for load in LOADS]
+        due = [at for at in cells if not complete(at[2]) and fnmatch.fnmatch(f"{server_name}/{at[1]}", args.only)]
         if not due:
             continue
         server = Server(args, k)
         try:
             for repeat, load, folder in due:
-                full = args.out / f"r{repeat}" / f"k{k}" / "closed-12"
+                full = args.out / f"r{repeat}" / (args.open_of or server_name) / "closed-12"
                 if load.startswith("open") and not complete(full):
                     sys.exit(f"the rate of {folder} follows from {full}, which is not recorded")
                 rate = cell(full)["answered_req_s"] if load.startswith("open") else 0.0

@@ -1,0 +1,211 @@
+//! A policy that decides for an engine in another process. The engine writes one line of JSON for each of its steps to
+//! this program's standard input, and gets one line with the draft lengths back. `tests/vllm/clockwork/seated.py` lets
+//! vLLM's scheduler run with any policy of this crate in this way.
+//!
+//! The steps have vLLM's order: the engine verifies the draft tokens that its requests hold, then it asks for the draft
+//! tokens that the next step verifies.
+
+use foretoken_policies::{Belief, PassTimes, PolicyContext, PolicySpec};
+use foretoken_sim::scripted::Scripted;
+use foretoken_sim::{
+    BatchView, Categories, ChunkTotals, Coefficients, ContextReads, DraftAt, Drafting, Drafts, PassShape, RequestId,
+    SpecPolicy, Speculation, StepOutcome, Time,
+};
+use serde::{Deserialize, Serialize};
+use std::error::Error;
+use std::io::{BufRead, Write};
+
+/// The first line: the policy, and what the engine knows before its first step.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Setup {
+    policy: PolicySpec,
+    /// The most draft tokens of a request in a step.
+    max_draft_len: u32,
+    max_num_seqs: u32,
+    max_num_batched_tokens: u32,
+    /// The draft model's pass times.
+    draft: Passes,
+    /// The target model's pass times.
+    target: Passes,
+}
+
+/// The pass times of one model.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Passes {
+    /// Entry n: seconds of a pass over n tokens without context. Longer passes take the time of the last entry.
+    by_tokens_s: Vec<f64>,
+    /// The linear formula of the pass time that policies with a linear belief use: seconds for each token of context,
+    /// for each token of the pass, and for the pass.
+    line: Coefficients,
+}
+
+impl Passes {
+    fn pass_s(&self, shape: PassShape) -> f64 {
+        let n = (shape.batched as usize).min(self.by_tokens_s.len() - 1);
+        self.by_tokens_s[n] + self.line.alpha_s * shape.context as f64
+    }
+}
+
+impl PassTimes for Setup {
+    fn draft_s(&self, shape: PassShape) -> f64 {
+        self.draft.pass_s(shape)
+    }
+
+    fn target_s(&self, shape: PassShape) -> f64 {
+        self.target.pass_s(shape)
+    }
+
+    fn context_reads(&self) -> ContextReads {
+        ContextReads::Once
+    }
+}
+
+/// Every further line: a step of the engine whose target pass is over.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    /// The prompt chunks of the step: for each, the request's computed tokens before the step, and its new tokens.
+    chunks: Vec<(u32, u32)>,
+    num_running: u32,
+    num_waiting: u32,
+    /// The requests for which draft tokens are made now.
+    next: Vec<Next>,
+    /// The decode requests of the step's target pass: the id, and how many of the verified draft tokens were accepted.
+    accepted: Vec<(RequestId, u32)>,
+    /// Seconds of the step's target pass.
+    target_s: f64,
+    /// Seconds of the draft passes that made the verified draft tokens.
+    draft_s: f64,
+    /// Requests that have ended and are in no later step.
+    ended: Vec<RequestId>,
+}
+
+/// A request that may get draft tokens.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Next {
+    id: RequestId,
+    /// The request's tokens in the target's KV.
+    context: u32,
+    /// The request's output tokens.
+    emitted: u32,
+    /// The confidence that the draft model would have in each of the next `max_draft_len` tokens.
+    confidences: Vec<f64>,
+}
+
+/// The answer to a step, in the order of [`Step::next`].
+#[derive(Serialize)]
+struct Answer {
+    /// Number of draft tokens of each request.
+    drafted: Vec<u32>,
+    /// Number of draft tokens of each request that the next step is to verify.
+    verified: Vec<u32>,
+}
+
+/// The draft tokens that the requests hold until the next step verifies them.
+#[derive(Default)]
+struct Held {
+    ids: Vec<RequestId>,
+    drafts: Drafts,
+}
+
+impl Held {
+    /// The held draft tokens of the requests `ids`, in this order. A request that holds none gets a row without tokens.
+    fn rows(&self, ids: &[RequestId], max_draft_len: u32) -> Drafts {
+        let mut rows = Drafts::default();
+        rows.reset(ids.len(), max_draft_len);
+        rows.verify_len.resize(ids.len(), 0);
+        (rows.wants, rows.passes) = (self.drafts.wants, self.drafts.passes);
+        for (i, id) in ids.iter().enumerate() {
+            if let Some(row) = self.ids.iter().position(|held| held == id) {
+                (rows.draft_len[i], rows.verify_len[i]) = (self.drafts.draft_len[row], self.drafts.verify_len[row]);
+                for j in 0..rows.draft_len[i] as usize {
+                    rows.set_confidence(i, j, self.drafts.confidence(row, j));
+                }
+            }
+        }
+        rows
+    }
+}
+
+/// Lets the policy decide on the draft tokens that are made at the end of step number `number`.
+fn decide(policy: &mut Box<dyn SpecPolicy>, step: &Step, number: u64, max_draft_len: u32) -> Held {
+    let column = |of: fn(&Next) -> u32| step.next.iter().map(of).collect::<Vec<u32>>();
+    let (ids, context, emitted) = (column(|n| n.id), column(|n| n.context), column(|n| n.emitted));
+    let n = ids.len();
+    let mut prefill = ChunkTotals::default();
+    step.chunks.iter().for_each(|&(computed, tokens)| prefill.add(computed, tokens));
+    let view = BatchView {
+        now: Time::ZERO,
+        step: number,
+        ids: &ids,
+        context: &context,
+        emitted: &emitted,
+        limit: &vec![max_draft_len; n],
+        draft_gap: &vec![0; n],
+        slo_tpot_s: &vec![f64::INFINITY; n],
+        categories: Categories::default(),
+        context_sum: context.iter().map(|&c| u64::from(c)).sum(),
+        prefill,
+        draft_prefill: prefill,
+        always_extend: false,
+        num_running: step.num_running,
+        num_waiting: step.num_waiting,
+    };
+    let confidence = step.next.iter().map(|n| n.confidences.clone()).collect();
+    let mut script = Scripted { confidence, ..Scripted::default() };
+    let drafts = script.decide(policy, &view, max_draft_len, &mut Vec::new());
+    Held { ids, drafts }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut lines = std::io::stdin().lock().lines();
+    let setup: Setup = serde_json::from_str(&lines.next().ok_or("the first line is missing")??)?;
+    let context = PolicyContext {
+        belief: Belief {
+            draft: setup.draft.line,
+            target: setup.target.line,
+            context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
+        },
+        profile: &setup,
+        max_draft_len: setup.max_draft_len,
+        max_num_seqs: setup.max_num_seqs,
+        max_num_batched_tokens: setup.max_num_batched_tokens,
+        seed: 0,
+        staleness_steps: 0,
+        draft_at: DraftAt::StepEnd,
+        categories: &[],
+        told: None,
+        truths: None,
+        own_rates: None,
+    };
+    let Speculation::Policy(mut policy) = setup.policy.build(&context) else {
+        return Err("the policy drafts nothing, or needs the hidden truth".into());
+    };
+    let mut held = Held::default();
+    for (number, line) in (0..).zip(lines) {
+        let step: Step = serde_json::from_str(&line?)?;
+        let fresh = decide(&mut policy, &step, number, setup.max_draft_len);
+        let (ids, accepted): (Vec<RequestId>, Vec<u32>) = step.accepted.iter().copied().unzip();
+        let drafts = held.rows(&ids, setup.max_draft_len);
+        policy.observe(&StepOutcome {
+            ids: &ids,
+            drafted: &drafts.draft_len,
+            verified: &drafts.verify_len,
+            accepted: &accepted,
+            drafts: &drafts,
+            draft_time: Time::from_s(step.draft_s),
+            verify_time: Time::from_s(step.target_s),
+        });
+        step.ended.iter().for_each(|&id| policy.request_finished(id));
+        let answer =
+            Answer { drafted: fresh.drafts.draft_len.clone(), verified: fresh.drafts.verify_len.clone() };
+        println!("{}", serde_json::to_string(&answer)?);
+        std::io::stdout().flush()?;
+        held = fresh;
+    }
+    Ok(())
+}
